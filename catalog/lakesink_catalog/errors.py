@@ -1,0 +1,85 @@
+"""Every error lakesink raises on purpose: eight classes, each message a stable code, the facts, and the way on.
+
+The first line travels inside a Java stack trace, so it carries the code and stays short. Broken promises are
+raised; expected results of a batch are values (see `outcome`).
+"""
+
+from enum import Enum
+
+
+class LakesinkError(Exception):
+    """What happened, whether the data is in the table, and what to do.
+
+    Attributes:
+        code: Stable identifier, for example ``LAKESINK_BATCH_CHANGED``; search logs for it.
+        what: One sentence: what happened.
+        data: One sentence: what is and is not in the table now.
+        action: One or more sentences: what the reader should do.
+    """
+
+    def __init__(self, code: str, what: str, *, data: str, action: str) -> None:
+        self.code = f"LAKESINK_{code}"
+        self.what = what
+        self.data = data
+        self.action = action
+        super().__init__(f"[{self.code}] {what}\n  Data: {data}\n  Do: {action}")
+
+
+class SettingsError(LakesinkError):
+    """An option is unknown, malformed, or contradicts another."""
+
+
+class CatalogError(LakesinkError):
+    """The catalog or the table cannot be used: unreachable, unsupported, missing, not permitted."""
+
+
+class QueryError(LakesinkError):
+    """The Spark query itself cannot keep the promise: output mode, checkpoint, Spark Connect."""
+
+
+class WriteError(LakesinkError):
+    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage."""
+
+
+class Reason(Enum):
+    """Why a batch is refused. The name is the stable code, the value the word used in ``accept``."""
+
+    UNSUPPORTED = "Unsupported"
+    BRANCH_MISSING = "BranchMissing"
+    TABLE_REPLACED = "TableReplaced"
+    LEDGER_DAMAGED = "LedgerDamaged"
+    LEDGER_LOST = "LedgerLost"
+    UNKNOWN_HISTORY = "UnknownHistory"
+    ROLLED_BACK = "RolledBack"
+    NEW_CHECKPOINT = "NewCheckpoint"
+    BATCH_CHANGED = "BatchChanged"
+    REWOUND = "Rewound"
+    GAP = "Gap"
+
+
+class BatchRefused(LakesinkError):
+    """The table's ledger does not allow this batch; nothing of it was committed.
+
+    Attributes:
+        reason: The refusal, see `Reason`.
+    """
+
+    def __init__(self, reason: Reason, what: str, *, data: str, action: str) -> None:
+        self.reason = reason
+        super().__init__(reason.name, what, data=data, action=action)
+
+
+class CommitUnresolved(LakesinkError):
+    """Attempts ran out before the table showed the batch; nothing was deleted, a restart resolves it."""
+
+
+class PartialBatch(LakesinkError):
+    """Some participants of one batch landed and a later one did not; the replay skips those that did.
+
+    Attributes:
+        landed: Names of the participants that committed.
+    """
+
+    def __init__(self, landed: tuple[str, ...], what: str, *, data: str, action: str) -> None:
+        self.landed = landed
+        super().__init__("PARTIAL_BATCH", what, data=data, action=action)

@@ -1,0 +1,40 @@
+"""What happened to a batch: expected results as values. A refusal or an unresolved commit is raised instead."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The batch is in the table, by a commit of this run.
+
+    Attributes:
+        snapshot_id: The batch's own snapshot.
+        rows: Rows added.
+        files: Data files added.
+        bytes: Their size in bytes.
+        recovered: True if an earlier run prepared the batch: it holds what the earlier code wrote.
+        accepted: The overruled refusal as the user spelled it, or None.
+        attempts: Commit attempts made, at least 1.
+    """
+
+    snapshot_id: int
+    rows: int
+    files: int
+    bytes: int
+    recovered: bool
+    accepted: str | None
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The batch was in the table before: nothing was committed again.
+
+    Attributes:
+        snapshot_id: The batch's snapshot if the table still shows it, else None.
+    """
+
+    snapshot_id: int | None
+
+
+Outcome = Committed | AlreadyCommitted

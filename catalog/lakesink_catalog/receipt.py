@@ -1,0 +1,179 @@
+"""The vote of one task: what it wrote, as bounded, versioned data. Standard library only; executors import this.
+
+A receipt comes from a less trusted process than the driver: `decode` accepts exactly this shape and nothing else, and
+the caller still checks every path against the table's own locations.
+"""
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+RECEIPT_VERSION = 1
+MAX_RECEIPT_BYTES = 256 * 1024 * 1024
+
+
+class ReceiptInvalid(ValueError):
+    """The bytes are not a receipt of this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileReceipt:
+    """One closed Parquet file.
+
+    Attributes:
+        path: Full location, scheme included.
+        spec_id: Partition spec that the file was written under.
+        partition: One value a partition field, in Iceberg's single-value binary form; None is NULL.
+        record_count: Rows, as counted and as the footer says.
+        file_size_bytes: Size as closed.
+        column_sizes: Compressed bytes by field id.
+        value_counts: Values, NULLs included, by field id.
+        null_value_counts: NULLs by field id.
+        nan_value_counts: NaNs by field id, floating point only.
+        lower_bounds: Lower bound by field id, single-value binary form.
+        upper_bounds: Upper bound by field id, single-value binary form.
+        split_offsets: Offsets in bytes of the row groups, ascending.
+    """
+
+    path: str
+    spec_id: int
+    partition: tuple[bytes | None, ...]
+    record_count: int
+    file_size_bytes: int
+    column_sizes: Mapping[int, int]
+    value_counts: Mapping[int, int]
+    null_value_counts: Mapping[int, int]
+    nan_value_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    split_offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one task returns, exactly once, after every file it wrote is closed.
+
+    Attributes:
+        task: Index of the task's partition in the job, from 0.
+        lakesink_version: Version of lakesink in the executor's Python.
+        skipped: True if the task wrote nothing because the batch was already in the ledger.
+        rows: Rows that the task received.
+        largest_arrow_batch_bytes: Size of the largest Arrow batch received, to bound the next ones.
+        files: Closed files; empty if the task had no rows.
+    """
+
+    task: int
+    lakesink_version: str
+    skipped: bool
+    rows: int
+    largest_arrow_batch_bytes: int
+    files: tuple[DataFileReceipt, ...]
+
+
+def encode(receipt: Receipt) -> bytes:
+    """Compressed JSON."""
+    document = {
+        "v": RECEIPT_VERSION,
+        "task": receipt.task,
+        "lakesink": receipt.lakesink_version,
+        "skipped": receipt.skipped,
+        "rows": receipt.rows,
+        "largest": receipt.largest_arrow_batch_bytes,
+        "files": [_file_to_json(file) for file in receipt.files],
+    }
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
+
+
+def decode(data: bytes) -> Receipt:
+    """The receipt in `data`.
+
+    Raises:
+        ReceiptInvalid: Not a receipt, of an unknown version, or larger than `MAX_RECEIPT_BYTES`.
+    """
+    try:
+        document = json.loads(_inflate(data))
+        if document["v"] != RECEIPT_VERSION:
+            raise ReceiptInvalid(f"receipt version {document['v']!r}, this driver reads {RECEIPT_VERSION}")
+        return Receipt(
+            task=_count(document["task"]),
+            lakesink_version=_text(document["lakesink"]),
+            skipped=_flag(document["skipped"]),
+            rows=_count(document["rows"]),
+            largest_arrow_batch_bytes=_count(document["largest"]),
+            files=tuple(_file_from_json(file) for file in document["files"]),
+        )
+    except ReceiptInvalid:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
+        raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
+
+
+def _inflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(data, MAX_RECEIPT_BYTES)
+    if not inflater.eof or inflater.unused_data:
+        raise ReceiptInvalid(f"receipt is cut, padded, or larger than {MAX_RECEIPT_BYTES} bytes")
+    return text
+
+
+def _file_to_json(file: DataFileReceipt) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "spec": file.spec_id,
+        "partition": [None if value is None else b64encode(value).decode() for value in file.partition],
+        "rows": file.record_count,
+        "bytes": file.file_size_bytes,
+        "sizes": file.column_sizes,
+        "values": file.value_counts,
+        "nulls": file.null_value_counts,
+        "nans": file.nan_value_counts,
+        "lower": {key: b64encode(value).decode() for key, value in file.lower_bounds.items()},
+        "upper": {key: b64encode(value).decode() for key, value in file.upper_bounds.items()},
+        "splits": file.split_offsets,
+    }
+
+
+def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
+    return DataFileReceipt(
+        path=_text(document["path"]),
+        spec_id=_count(document["spec"]),
+        partition=tuple(None if value is None else _bytes(value) for value in document["partition"]),
+        record_count=_count(document["rows"]),
+        file_size_bytes=_count(document["bytes"]),
+        column_sizes=_counts(document["sizes"]),
+        value_counts=_counts(document["values"]),
+        null_value_counts=_counts(document["nulls"]),
+        nan_value_counts=_counts(document["nans"]),
+        lower_bounds={int(key): _bytes(value) for key, value in document["lower"].items()},
+        upper_bounds={int(key): _bytes(value) for key, value in document["upper"].items()},
+        split_offsets=tuple(_count(offset) for offset in document["splits"]),
+    )
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ReceiptInvalid("a count is not a whole number from 0 to 2^63-1")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ReceiptInvalid("a text is not a string")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ReceiptInvalid("a flag is not true or false")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    return b64decode(_text(value), validate=True)
+
+
+def _counts(document: Mapping[str, Any]) -> dict[int, int]:
+    return {int(key): _count(value) for key, value in document.items()}

@@ -1,0 +1,1 @@
+"""Sinks on the two-phase seam."""
