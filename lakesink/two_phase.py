@@ -1,9 +1,9 @@
 """Two-phase commit in a stream processor: the seam that sinks implement, and the coordinator that runs one batch.
 
-The idea is Flink's `TwoPhaseCommitSinkFunction` (Nowojski and Winters, 2018), told in Spark's terms: the batch id is the
-checkpoint barrier, the tasks' receipts are the votes, and the prepared record is the state from which a restarted
-process commits what an earlier one had pre-committed. Everything here is pure: it decides the order of calls and leaves
-files, catalogs and Spark to those it calls.
+The idea is Flink's `TwoPhaseCommitSinkFunction` (Nowojski and Winters, 2018), told in Spark's terms: the batch id is
+the checkpoint barrier, the tasks' receipts are the votes, and the prepared record is the state from which a restarted
+process commits what an earlier one had pre-committed. Everything here is pure: it decides the order of calls and
+leaves files, catalogs and Spark to those it calls.
 """
 
 from abc import ABC, abstractmethod
@@ -190,9 +190,7 @@ def run_batch(
     )
 
 
-def _begin(
-    batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], outcomes: dict[str, Outcome]
-) -> list[_Open]:
+def _begin(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], outcomes: dict[str, Outcome]) -> list[_Open]:
     pending = []
     for sink in sinks:
         begun = sink.begin(batch)
@@ -207,9 +205,7 @@ def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Wr
     recovered = _recover(batch, pending, log)
     if recovered is not None:
         return recovered
-    writers = {
-        entry.sink.name: entry.transaction.writer for entry in pending if entry.transaction.writer is not None
-    }
+    writers = {entry.sink.name: entry.transaction.writer for entry in pending if entry.transaction.writer is not None}
     receipts = write(writers) if writers else {}
     prepared = {
         entry.sink.name: entry.sink.pre_commit(entry.transaction, receipts.get(entry.sink.name, ()))

@@ -1,7 +1,8 @@
 """Who writes, and what a batch is: pure values, no I/O.
 
-A *sink key* names one stream into one table and branch for life. A *batch* is what Spark asks us to write: its id, the
-query it belongs to, and a fingerprint of the offsets that it reads, so that a batch coming back with other data is seen.
+A *sink key* names one stream into one table and branch for life. A *batch* is what Spark asks us to write: its id,
+the query it belongs to, and a fingerprint of the offsets that it reads, so that a batch that comes back with other data
+is seen.
 """
 
 import hashlib

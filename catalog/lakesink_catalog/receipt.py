@@ -95,8 +95,7 @@ def decode(data: bytes) -> Receipt:
     """
     try:
         document = json.loads(_inflate(data))
-        if document["v"] != RECEIPT_VERSION:
-            raise ReceiptInvalid(f"receipt version {document['v']!r}, this driver reads {RECEIPT_VERSION}")
+        _check_version(document["v"])
         return Receipt(
             task=_count(document["task"]),
             lakesink_version=_text(document["lakesink"]),
@@ -109,6 +108,11 @@ def decode(data: bytes) -> Receipt:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
         raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
+
+
+def _check_version(version: Any) -> None:
+    if version != RECEIPT_VERSION:
+        raise ReceiptInvalid(f"receipt version {version!r}, this driver reads {RECEIPT_VERSION}")
 
 
 def _inflate(data: bytes) -> bytes:

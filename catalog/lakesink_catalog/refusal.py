@@ -1,0 +1,103 @@
+"""Words for a refusal: what happened, that nothing was committed, and what to do. Pure."""
+
+from lakesink_catalog.errors import BatchRefused, Reason
+from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
+
+
+def refusal(reason: Reason, situation: Situation) -> BatchRefused:
+    """The error for a refused batch."""
+    words = _WORDS[reason]
+    facts = _facts(situation)
+    action = words[1].format(**facts)
+    if reason not in NEVER_OVERRULED:
+        action += (
+            f" To overrule this for this one batch: accept={_quote(f'{reason.value}:{facts["n"]}:commit')} or"
+            f" {_quote(f'{reason.value}:{facts["n"]}:skip')}."
+        )
+    return BatchRefused(
+        reason,
+        words[0].format(**facts),
+        data=f"Nothing of batch {facts['n']} was committed; no file was deleted.",
+        action=action,
+    )
+
+
+_WORDS: dict[Reason, tuple[str, str]] = {
+    Reason.UNSUPPORTED: (
+        "The table has format version {format_version}; lakesink writes version 2.",
+        "Stream into a version 2 table.",
+    ),
+    Reason.BRANCH_MISSING: (
+        "The branch {branch!r} is not in the table.",
+        "Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the option branch.",
+    ),
+    Reason.TABLE_REPLACED: (
+        "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
+        "If the table was dropped, made anew or cloned on purpose, start a new checkpoint and a new sink id.",
+    ),
+    Reason.LEDGER_DAMAGED: (
+        "The ledger entry of sink {sink} cannot be trusted: {damage}.",
+        "Compare the table property {property} with the newest snapshot of this sink; update lakesink if the entry was"
+        " written by a newer version.",
+    ),
+    Reason.LEDGER_LOST: (
+        "The table bears batches of sink {sink}, but its ledger entry is gone.",
+        "Somebody removed the table property {property}. The newest batch in the table is {newest}; set the entry back"
+        " from that snapshot's summary, or accept.",
+    ),
+    Reason.UNKNOWN_HISTORY: (
+        "Batch {n} of sink {sink} arrives at a table or branch that knows nothing of the batches before it.",
+        "Check table, branch and sink id. If earlier batches went elsewhere on purpose, accept, or start a new"
+        " checkpoint.",
+    ),
+    Reason.ROLLED_BACK: (
+        "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
+        "Stop the stream; in the checkpoint delete from commits/ and offsets/ every file above {newest_id}; start it"
+        " again: the batches after it are replayed.",
+    ),
+    Reason.NEW_CHECKPOINT: (
+        "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
+        "Restore the old checkpoint, or start the new one exactly where the sink ended: {end}.",
+    ),
+    Reason.BATCH_CHANGED: (
+        "Batch {changed} of sink {sink} came back with other data than the table holds.",
+        "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
+        " checkpoint that belongs to the table.",
+    ),
+    Reason.REWOUND: (
+        "Batch {n} of sink {sink} is older than the ledger's batch {last}, and the table no longer shows it.",
+        "The checkpoint is older than the table. Restore the newest one; the ledger ended at {end}.",
+    ),
+    Reason.GAP: (
+        "Batch {n} of sink {sink} does not follow the ledger's batch {last}: batches are missing.",
+        "The checkpoint is newer than the table, or two queries share this sink id. Replay from batch {next}.",
+    ),
+}
+
+
+def _facts(situation: Situation) -> dict[str, str]:
+    view, entry, mark = situation.view, situation.entry, situation.newest_mark
+    last = entry.batch_id if entry else -1
+    n = situation.batch.batch_id
+    return {
+        "n": str(n),
+        "sink": repr(situation.key.name),
+        "branch": situation.key.branch,
+        "property": situation.key.ledger_property,
+        "format_version": str(view.format_version),
+        "table_uuid": view.table_uuid,
+        "known_uuid": situation.start_uuid
+        if situation.start_uuid != view.table_uuid or not entry
+        else entry.table_uuid,
+        "damage": view.entry_damage or "it contradicts its own snapshot",
+        "last": str(last) if entry else "none",
+        "next": str(last + 1),
+        "changed": str(min(n, last)),
+        "newest": f"{mark.batch_id} (snapshot's end: {mark.offsets or mark.end})" if mark else "none that is retained",
+        "newest_id": str(mark.batch_id) if mark else "-1",
+        "end": (entry.offsets or f"digest {entry.end}") if entry else "unknown",
+    }
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"'

@@ -1,0 +1,402 @@
+"""The verdict on a batch: a table of rules over what the ledger shows; the first that applies decides. Pure.
+
+Batch ids grow by one and each batch starts where the one before ended. Anything else is a story that a human must hear,
+and may overrule for one batch with `Accept`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from lakesink_catalog.errors import Reason
+from lakesink_catalog.identity import Batch, SinkKey, SinkKind
+from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
+
+SUPPORTED_FORMAT_VERSION = 2
+NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.TABLE_REPLACED, Reason.LEDGER_DAMAGED})
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit the batch.
+
+    Attributes:
+        rule: Number of the rule that decided.
+        adds_rows: False if a human had the batch skipped: its place in the ledger is taken, no row is written.
+        moves_ledger: False if a human replays a batch below the ledger's: the ledger keeps its batch.
+        accepted: The overruled refusal as the user spelled it; empty if none.
+        unproven: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
+    """
+
+    rule: int
+    adds_rows: bool = True
+    moves_ledger: bool = True
+    accepted: str = ""
+    unproven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The batch is in the table.
+
+    Attributes:
+        rule: Number of the rule that decided.
+        snapshot_id: The batch's snapshot, None if the history no longer shows which it was.
+        unproven: As in `Commit`.
+    """
+
+    rule: int
+    snapshot_id: int | None
+    unproven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The batch must not be committed without a human.
+
+    Attributes:
+        rule: Number of the rule that decided.
+        reason: Why.
+    """
+
+    rule: int
+    reason: Reason
+
+
+Verdict = Commit | Skip | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """A human's word on one refusal of one batch.
+
+    Attributes:
+        reason: The refusal that is overruled; any other still holds.
+        batch_id: The only batch that this speaks of.
+        adds_rows: True to commit the batch, False to skip it.
+    """
+
+    reason: Reason
+    batch_id: int
+    adds_rows: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "Accept":
+        """From ``<Verdict>:<batch id>:commit`` or ``:skip``, for example ``RolledBack:17:commit``.
+
+        Raises:
+            ValueError: Not of this form, or a refusal that nobody may overrule.
+        """
+        word, _, rest = text.partition(":")
+        number, _, action = rest.partition(":")
+        overrulable = {reason.value: reason for reason in Reason if reason not in NEVER_OVERRULED}
+        if word not in overrulable:
+            raise ValueError(f"{word!r} is not one of {', '.join(overrulable)}")
+        if not (number.isascii() and number.isdecimal()) or action not in ("commit", "skip"):
+            raise ValueError("expected <Verdict>:<batch id>:commit or <Verdict>:<batch id>:skip")
+        return cls(overrulable[word], int(number), adds_rows=action == "commit")
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}:{self.batch_id}:{'commit' if self.adds_rows else 'skip'}"
+
+
+class Situation:
+    """One batch before one view of the table: the facts that the rules ask for, each found once."""
+
+    def __init__(self, view: TableView, key: SinkKey, batch: Batch, start_uuid: str) -> None:
+        self.view = view
+        self.key = key
+        self.batch = batch
+        self.start_uuid = start_uuid
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """E, the sink's ledger entry."""
+        return self.view.entry
+
+    @cached_property
+    def entry_on_walk(self) -> bool:
+        """The ledger's snapshot is the head or under it, link by link."""
+        entry = self._entry
+        return any(snapshot.snapshot_id == entry.snapshot_id for snapshot in self._walk_down_to(entry.sequence_number))
+
+    @cached_property
+    def gone(self) -> bool:
+        """The ledger's snapshot was rolled back: its rows are not under the head, although the entry says so."""
+        if self.entry is None or self.entry_on_walk:
+            return False
+        if self.view.head is None or self._walk_passes(self.entry.sequence_number):
+            return True
+        return self.entry.snapshot_id in self.view.snapshots and not self.view.branch_contains(self.entry.snapshot_id)
+
+    @cached_property
+    def unproven(self) -> bool:
+        """Neither on the walk nor gone: expiry took the evidence, and the entry is trusted."""
+        return self.entry is not None and not self.entry_on_walk and not self.gone
+
+    @cached_property
+    def newest_mark(self) -> Mark | None:
+        """M: the newest own mark on the walk that moved the ledger."""
+        return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
+    def marked_snapshot(self) -> int | None:
+        """Snapshot on the walk that bears this very batch: same id, query and fingerprint."""
+        batch = self.batch
+        wanted = (batch.batch_id, batch.query_id, batch.fingerprint)
+        found = (
+            snapshot.snapshot_id
+            for mark, snapshot in self._own_marks()
+            if (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
+        )
+        return next(found, None)
+
+    @cached_property
+    def walk_complete(self) -> bool:
+        """The walk reached the table's first snapshot: what is not on it never was on this branch, or was undone."""
+        oldest = min((snapshot.sequence_number or 0 for snapshot in self.view.walk()), default=None)
+        return self.view.last_sequence_number == 0 if oldest is None else oldest <= 1
+
+    @cached_property
+    def marked_elsewhere(self) -> bool:
+        """The walk bears marks of this sink under another branch: this branch was forked off while it wrote there."""
+        return any(
+            mark is not None and mark.key.name == self.key.name and mark.key.branch != self.key.branch
+            for mark in (mark_of(snapshot.summary) for snapshot in self.view.walk())
+        )
+
+    @cached_property
+    def entry_contradicted(self) -> bool:
+        """The entry's snapshot is there and does not say what the entry says."""
+        entry = self._entry
+        snapshot = self.view.snapshots.get(entry.snapshot_id)
+        if snapshot is None:
+            return False
+        mark = mark_of(snapshot.summary)
+        if mark is None or mark.key != self.key or mark.ledger_batch_id != entry.batch_id:
+            return True
+        if snapshot.sequence_number != entry.sequence_number:
+            return True
+        same = (mark.query_id, mark.fingerprint, mark.end) == (entry.query_id, entry.fingerprint, entry.end)
+        return mark.batch_id == entry.batch_id and not same
+
+    def starts_at(self, end: str) -> bool:
+        """The batch begins exactly where another one ended."""
+        return self.batch.start is not None and self.batch.start == end
+
+    @property
+    def _entry(self) -> LedgerEntry:
+        assert self.entry is not None
+        return self.entry
+
+    def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
+        """The walk's snapshots from the head as far as they are not older."""
+        found = []
+        for snapshot in self.view.walk():
+            if (snapshot.sequence_number or 0) < sequence_number:
+                break
+            found.append(snapshot)
+        return found
+
+    def _walk_passes(self, sequence_number: int) -> bool:
+        return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
+
+    def _own_marks(self) -> list[tuple[Mark, SnapshotLike]]:
+        marks = ((mark_of(snapshot.summary), snapshot) for snapshot in self.view.walk())
+        return [(mark, snapshot) for mark, snapshot in marks if mark is not None and mark.key == self.key]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the verdict table.
+
+    Attributes:
+        number: Its place; the first rule that applies decides.
+        when: The condition in words.
+        then: ``commit``, ``skip``, or the reason of the refusal.
+        applies: The condition.
+    """
+
+    number: int
+    when: str
+    then: str | Reason
+    applies: Callable[[Situation], bool]
+
+
+def _other_query(s: Situation) -> bool:
+    return s.entry is not None and s.batch.query_id != s.entry.query_id
+
+
+def _query_of(s: Situation, mark: Mark | None) -> bool:
+    return mark is not None and mark.query_id == s.batch.query_id
+
+
+def _follows(s: Situation, mark: Mark | None) -> bool:
+    return mark is not None and s.batch.batch_id == mark.batch_id + 1 and s.starts_at(mark.end)
+
+
+def _ahead(s: Situation) -> int:
+    """How far the batch is ahead of the ledger's; 1 is the next one."""
+    return s.batch.batch_id - (s.entry.batch_id if s.entry else -1)
+
+
+def _taken_over(s: Situation, end: str | None) -> bool:
+    return s.batch.batch_id == 0 and end is not None and s.starts_at(end)
+
+
+_TABLE_RULES = (
+    Rule(
+        1,
+        "format version is not 2",
+        Reason.UNSUPPORTED,
+        lambda s: s.view.format_version != SUPPORTED_FORMAT_VERSION,
+    ),
+    Rule(1, "the branch is missing", Reason.BRANCH_MISSING, lambda s: not s.view.branch_exists),
+    Rule(
+        2,
+        "the table's UUID is not the one of the start, of the entry or of the prepared record",
+        Reason.TABLE_REPLACED,
+        lambda s: (
+            s.view.table_uuid != s.start_uuid or (s.entry is not None and s.entry.table_uuid != s.view.table_uuid)
+        ),
+    ),
+    Rule(
+        3,
+        "the entry is unreadable, of a newer version, or contradicts its own snapshot's mark",
+        Reason.LEDGER_DAMAGED,
+        lambda s: bool(s.view.entry_damage) or (s.entry is not None and s.entry_contradicted),
+    ),
+    Rule(
+        4,
+        "no entry, but an own mark on the walk",
+        Reason.LEDGER_LOST,
+        lambda s: s.entry is None and (s.newest_mark is not None or s.marked_snapshot is not None),
+    ),
+)
+
+STREAM_RULES = (
+    *_TABLE_RULES,
+    Rule(
+        5,
+        "no entry, and N > 0 or this sink is marked under another branch on the walk",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere),
+    ),
+    Rule(6, "no entry, N = 0", "commit", lambda s: s.entry is None),
+    Rule(
+        7,
+        "gone; N's own mark on the walk, same query and fingerprint",
+        "skip",
+        lambda s: s.gone and s.marked_snapshot is not None,
+    ),
+    Rule(
+        8,
+        "gone; same query, N = M+1, starts where M ends",
+        "commit",
+        lambda s: s.gone and _query_of(s, s.newest_mark) and _follows(s, s.newest_mark),
+    ),
+    Rule(
+        9,
+        "gone; same query, no M, walk complete, N = 0",
+        "commit",
+        lambda s: (
+            s.gone and not _other_query(s) and s.newest_mark is None and s.walk_complete and s.batch.batch_id == 0
+        ),
+    ),
+    Rule(
+        10,
+        "gone; other query, N = 0, start known and = M's end",
+        "commit",
+        lambda s: (
+            s.gone
+            and s.newest_mark is not None
+            and not _query_of(s, s.newest_mark)
+            and _taken_over(s, s.newest_mark.end)
+        ),
+    ),
+    Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
+    Rule(
+        12,
+        "other query; N = 0, start known and = the entry's end",
+        "commit",
+        lambda s: _other_query(s) and s.entry is not None and _taken_over(s, s.entry.end),
+    ),
+    Rule(13, "other query; anything else", Reason.NEW_CHECKPOINT, _other_query),
+    Rule(
+        14,
+        "N = L, same fingerprint",
+        "skip",
+        lambda s: _ahead(s) == 0 and s.entry is not None and s.batch.fingerprint == s.entry.fingerprint,
+    ),
+    Rule(15, "N = L, other fingerprint", Reason.BATCH_CHANGED, lambda s: _ahead(s) == 0),
+    Rule(
+        16,
+        "N = L+1, starting where the entry ends",
+        "commit",
+        lambda s: _ahead(s) == 1 and s.entry is not None and s.starts_at(s.entry.end),
+    ),
+    Rule(17, "N = L+1, starting elsewhere", Reason.BATCH_CHANGED, lambda s: _ahead(s) == 1),
+    Rule(
+        18,
+        "N < L; N's own mark on the walk, same query and fingerprint",
+        "skip",
+        lambda s: _ahead(s) < 0 and s.marked_snapshot is not None,
+    ),
+    Rule(19, "N < L", Reason.REWOUND, lambda s: _ahead(s) < 0),
+    Rule(20, "N > L+1", Reason.GAP, lambda s: _ahead(s) > 1),
+)
+
+TRANSACTION_RULES = (
+    *_TABLE_RULES,
+    Rule(6, "no entry", "commit", lambda s: s.entry is None),
+    Rule(7, "gone; own mark of the version on the walk", "skip", lambda s: s.gone and s.marked_snapshot is not None),
+    Rule(
+        8,
+        "gone; version above M and not above the entry's: the replay after a rollback",
+        "commit",
+        lambda s: s.gone and s.newest_mark is not None and s.newest_mark.batch_id < s.batch.batch_id and _ahead(s) <= 0,
+    ),
+    Rule(
+        9,
+        "gone; no M, walk complete, version not above the entry's",
+        "commit",
+        lambda s: s.gone and s.newest_mark is None and s.walk_complete and _ahead(s) <= 0,
+    ),
+    Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
+    Rule(14, "version equal to the entry's", "skip", lambda s: _ahead(s) == 0),
+    Rule(16, "version above the entry's", "commit", lambda s: _ahead(s) > 0),
+    Rule(18, "lower version, its own mark on the walk", "skip", lambda s: s.marked_snapshot is not None),
+    Rule(19, "lower version", Reason.REWOUND, lambda s: _ahead(s) < 0),
+)
+
+
+def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
+    """What to do with a batch, given one view of the table.
+
+    Args:
+        situation: The batch and the view.
+        accept: A human's word; it counts only for the batch and the refusal that it names.
+    """
+    rules = STREAM_RULES if situation.key.kind is SinkKind.STREAM else TRANSACTION_RULES
+    rule = next(rule for rule in rules if rule.applies(situation))
+    if rule.then == "commit":
+        return Commit(rule.number, unproven=situation.unproven)
+    if rule.then == "skip":
+        return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
+    assert isinstance(rule.then, Reason)
+    if accept and (accept.reason, accept.batch_id) == (rule.then, situation.batch.batch_id):
+        return Commit(
+            rule.number,
+            adds_rows=accept.adds_rows,
+            moves_ledger=rule.then is not Reason.REWOUND,
+            accepted=str(accept),
+            unproven=situation.unproven,
+        )
+    return Refuse(rule.number, rule.then)
+
+
+def _snapshot_of_batch(situation: Situation) -> int | None:
+    if situation.marked_snapshot is not None:
+        return situation.marked_snapshot
+    entry = situation.entry
+    return entry.snapshot_id if entry and entry.batch_id == situation.batch.batch_id else None
