@@ -1,0 +1,108 @@
+"""Other libraries' failures at the catalog, told as one `CatalogError` each: what failed, and no secret in it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
+
+from lakesink_catalog.errors import CatalogError, LakesinkError
+from lakesink_catalog.redact import describe, safe_cause
+
+NOTHING_CHANGED = "Nothing was written."
+
+
+T = TypeVar("T")
+
+
+def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Make a call, and turn what PyIceberg, SQLAlchemy, requests and the system raise into a `CatalogError`.
+
+    `NoSuchTableError` and `NoSuchNamespaceError` pass: the caller knows what was sought and says what is near. A
+    function and not a context manager: what those raise drags the original along, with the secrets in its text.
+
+    Args:
+        where: The catalog in words, for the message.
+        known: The catalog's properties, whose secrets must not show.
+        call: What to do.
+    """
+    try:
+        return call()
+    except (LakesinkError, NoSuchTableError, NoSuchNamespaceError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the libraries raise must not reach the user with a URI in it
+        failure = error
+    raise catalog_error(failure, where, known) from safe_cause(failure, known)
+
+
+def catalog_error(error: Exception, where: str, known: Mapping[str, Any]) -> CatalogError:
+    """The error to raise for somebody else's exception."""
+    code, happened, action = _words(error)
+    return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=NOTHING_CHANGED, action=action)
+
+
+_Words = tuple[str, str, str]
+
+_NOT_INSTALLED: _Words = (
+    "CATALOG_NOT_INSTALLED",
+    "needs a Python package that is not installed",
+    "Install lakesink[postgres], pyiceberg[hive] or pyiceberg[glue]; for object stores lakesink[s3], [gcs] or [adls].",
+)
+_REJECTED: _Words = (
+    "CATALOG_REJECTED",
+    "rejected the credentials",
+    "Check user, password, token or credential in the catalog's configuration, and what they may do.",
+)
+_MISCONFIGURED: _Words = (
+    "CATALOG_MISCONFIGURED",
+    "is not configured correctly",
+    "Correct the catalog's uri and properties in PyIceberg's configuration (~/.pyiceberg.yaml, PYICEBERG_CATALOG__*).",
+)
+_UNWRITABLE: _Words = (
+    "WAREHOUSE_UNWRITABLE",
+    "cannot use its folder or bucket",
+    "Check that the warehouse exists, that this user may write there, and that the disk is not full.",
+)
+_ANSWERED: _Words = (
+    "CATALOG_UNREACHABLE",
+    "answered with an error",
+    "Check that the uri names an Iceberg catalog and that the service is healthy, then start again.",
+)
+_UNREACHABLE: _Words = (
+    "CATALOG_UNREACHABLE",
+    "cannot be reached",
+    "Check that the service runs and that the uri names it, then start again.",
+)
+_FAILED: _Words = (
+    "CATALOG_FAILED",
+    "failed",
+    "Check the catalog's configuration; if it is right, report this with the full trace.",
+)
+
+_BY_TYPE: tuple[tuple[tuple[type[BaseException], ...], _Words], ...] = (
+    ((ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED),
+    ((UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED),
+    ((MissingSchema, InvalidSchema, InvalidURL, ArgumentError, NoSuchModuleError), _MISCONFIGURED),
+    ((RESTError, ValidationError), _ANSWERED),
+    ((RequestException, SQLAlchemyError, ConnectionError, TimeoutError), _UNREACHABLE),
+    ((OSError,), _UNWRITABLE),
+    ((ValueError, TypeError, KeyError), _MISCONFIGURED),
+)
+_REFUSALS = ("password authentication failed", "no password supplied", "permission denied", "access denied", "pg_hba")
+
+
+def _words(error: Exception) -> _Words:
+    if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
+        return _REJECTED
+    return next((words for types, words in _BY_TYPE if isinstance(error, types)), _FAILED)

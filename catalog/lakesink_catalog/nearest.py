@@ -1,0 +1,27 @@
+"""The nearest known name, for messages about a name that is not known. Pure."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, or None if none is like it. Case does not count."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = get_close_matches(name.lower()[:256], by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence to put after "`name` is unknown": the nearest name, else all of them, else nothing."""
+    candidates = sorted(set(known))
+    closest = nearest(name, candidates)
+    if closest is not None:
+        return f"Did you mean {closest!r}?"
+    if not candidates:
+        return ""
+    shown = ", ".join(candidates[:_SHOWN])
+    more = "" if len(candidates) <= _SHOWN else f", and {len(candidates) - _SHOWN} more"
+    return f"Known: {shown}{more}."
+
+
+_SHOWN = 20

@@ -1,0 +1,127 @@
+"""The one redactor: what lakesink prints, logs or raises about other people's settings goes through here. Pure.
+
+Three nets, each for what slips through the others: keys that bear a secret, the user part of a URI, and the very values
+of a catalog's own secrets wherever they turn up. It errs on the side of hiding too much.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, overload
+from urllib.parse import unquote
+
+MASK = "***"
+MAX_DESCRIPTION = 160
+
+_TELLING_WORDS = (
+    r"pass(?:word|wd|phrase)|pwd|secret|token|credential|authorization|cookie|signature|connection-?string"
+    r"|key-?id|(?:api|access|account|private|encryption|decryption|customer|shared|master|signing)-?key"
+    r"|(?<![a-z0-9])(?:sas|sig)(?![a-z0-9])"
+)
+_SECRET_KEY = re.compile(rf"(?:{_TELLING_WORDS}|^header[.-])", re.IGNORECASE)
+_SECRET_PAIR = re.compile(
+    rf"""(?P<key>(?:{_TELLING_WORDS.replace("-?", "[-_]?")})[\w.\-]{{0,64}}["']?\s{{0,8}}(?:=>|[=:])\s{{0,8}})"""
+    r"""(?P<value>"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:(?:bearer|basic|negotiate)\s+)?[^\s,;&}\])"']+)""",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=\-]{8,}", re.IGNORECASE)
+_USER_INFO = re.compile(
+    r"""(?P<scheme>[a-z][a-z0-9+.\-]{0,30})://(?P<user>[^\s/:@"]{0,512}:[^\s"]{0,512}|[^\s/?\#"]{1,512})@""",
+    re.IGNORECASE,
+)
+_CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+_SHORTEST_SECRET = 4
+
+
+@overload
+def redact(value: str, known: Mapping[str, Any] | None = None) -> str: ...
+@overload
+def redact(value: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
+def redact(value: str | Mapping[str, Any], known: Mapping[str, Any] | None = None) -> str | dict[str, Any]:
+    """The text or mapping with every secret replaced by `MASK`.
+
+    Args:
+        value: Text of any origin, or properties; nested mappings are redacted too.
+        known: Properties whose secrets must not show, in whatever form the text has them.
+    """
+    if isinstance(value, str):
+        return _redact_text(value, known or {})
+    return {key: _redact_entry(str(key), entry, known) for key, entry in value.items()}
+
+
+def is_secret(key: str) -> bool:
+    """True if a property of this name holds a secret."""
+    return _SECRET_KEY.search(key.replace("_", "-")) is not None
+
+
+def bears_secret(key: str, value: object) -> bool:
+    """True if this property must not travel in clear: a secret by its name, or a URI with user info."""
+    return is_secret(key) or (isinstance(value, str) and any(_user_infos(value)))
+
+
+def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> str:
+    """One short line about somebody else's exception, without secrets."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = _printable(redact(f"{type(error).__name__}: {first}" if first else type(error).__name__, known))
+    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 3]}..."
+
+
+def safe_cause(error: BaseException, known: Mapping[str, Any] | None = None) -> BaseException | None:
+    """The exception if no message in its chain shows a secret, else None: for ``raise ... from``."""
+    messages = [str(link) for link in _chain(error)]
+    return error if all(redact(message, known) == message for message in messages) else None
+
+
+def _redact_entry(key: str, value: Any, known: Mapping[str, Any] | None) -> Any:
+    if isinstance(value, Mapping):
+        return redact(value, known)
+    if is_secret(key):
+        return MASK
+    return redact(value, known) if isinstance(value, str) else value
+
+
+def _redact_text(text: str, known: Mapping[str, Any]) -> str:
+    for secret in sorted(_secrets(known), key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    text = _USER_INFO.sub(_without_user, text)
+    text = _SECRET_PAIR.sub(lambda found: f"{found['key']}{MASK}", text)
+    return _BEARER.sub(rf"\1 {MASK}", text)
+
+
+def _without_user(found: re.Match[str]) -> str:
+    return f"{found['scheme']}://{MASK}@" if _is_user_info(found) else found[0]
+
+
+def _is_user_info(found: re.Match[str]) -> bool:
+    return ":" in found["user"] or found["scheme"].lower() not in _CONTAINER_SCHEMES
+
+
+def _user_infos(text: str) -> Iterator[str]:
+    return (found["user"] for found in _USER_INFO.finditer(text) if _is_user_info(found))
+
+
+def _secrets(known: Mapping[str, Any]) -> set[str]:
+    found: set[str] = set()
+    for key, value in known.items():
+        if isinstance(value, Mapping):
+            found |= _secrets(value)
+        elif is_secret(str(key)):
+            found.add(str(value))
+        elif isinstance(value, str):
+            found.update(user.partition(":")[2] for user in _user_infos(value))
+    found |= {unquote(secret) for secret in found}
+    return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            waiting += [link.__cause__, link.__context__]
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,0 +1,104 @@
+"""PyIceberg's REST catalog with an end to every wait: its own client has no time-out.
+
+A request that is accepted and never answered would hold the stream for ever. Here it ends as a
+`requests.exceptions.Timeout`, which for a commit means *unknown*: the next attempt looks.
+"""
+
+import queue
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter, LegacyOAuth2AuthManager
+from requests import PreparedRequest, Response, Session
+from requests.adapters import BaseAdapter
+from requests.exceptions import ReadTimeout
+
+from lakesink_catalog.errors import SettingsError
+
+TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
+DEFAULT_TIMEOUT_SECONDS = 60.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+
+
+class BoundedRestCatalog(RestCatalog):
+    """`RestCatalog` whose HTTP requests and token refreshes all end."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self._timeout_seconds = _timeout_seconds(properties)
+        super().__init__(name, **{"rest.sigv4.max-retries": "2"} | properties)
+
+    # PyIceberg offers no public place to configure the session, and it uses it within its constructor.
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        self._bound(session)
+        manager = self._auth_manager
+        if manager is not None and not isinstance(manager, LegacyOAuth2AuthManager):
+            # These fetch tokens with clients of their own; the legacy one uses the bounded session.
+            self._auth_manager = _BoundedAuthManager(manager, self._timeout_seconds)
+            session.auth = AuthManagerAdapter(self._auth_manager)
+        return session
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        self._bound(session)  # a token is fetched with it before `_create_session` gets it back
+        return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _bound(self, session: Session) -> None:
+        for prefix, adapter in list(session.adapters.items()):
+            if not isinstance(adapter, _BoundedAdapter):
+                session.mount(prefix, _BoundedAdapter(adapter, self._timeout_seconds))
+
+
+class _BoundedAdapter(BaseAdapter):
+    def __init__(self, inner: BaseAdapter, seconds: float) -> None:
+        super().__init__()
+        self._inner = inner
+        self._timeout = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = self._timeout
+        return self._inner.send(request, *args, **kwargs)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _BoundedAuthManager(AuthManager):
+    def __init__(self, inner: AuthManager, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    def auth_header(self) -> str | None:
+        answers: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
+        threading.Thread(target=self._ask, args=(answers,), daemon=True, name="lakesink-token").start()
+        try:
+            answer = answers.get(timeout=self._seconds)
+        except queue.Empty:
+            raise ReadTimeout(f"no token within {self._seconds:g} s") from None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _ask(self, answers: "queue.SimpleQueue[str | BaseException | None]") -> None:
+        try:
+            answers.put(self._inner.auth_header())
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
+            answers.put(error)
+
+
+def _timeout_seconds(properties: Mapping[str, Any]) -> float:
+    text = properties.get(TIMEOUT_PROPERTY, DEFAULT_TIMEOUT_SECONDS)
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds <= 3600:
+        raise SettingsError(
+            "SETTING_INVALID",
+            f"The catalog property {TIMEOUT_PROPERTY} is {text!r}.",
+            data="Nothing was written.",
+            action="Give seconds above 0 and up to 3600.",
+        )
+    return seconds

@@ -1,0 +1,132 @@
+"""Servers for catalog tests: a loopback REST catalog that misbehaves on demand, and a real PostgreSQL."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+Answer = tuple[int, Any] | None
+
+
+class RestServer:
+    """Answers each path as told; None accepts the request and never answers. Requests are counted."""
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.answers: dict[str, Answer] = {"/v1/config": (200, {"defaults": {}, "overrides": {}}), **answers}
+        self.requests: list[str] = []
+        self.released = threading.Event()
+
+    def answer(self, path: str) -> Answer:
+        self.requests.append(path)
+        missing = (404, {"error": {"message": "not there", "type": "NoSuchTableException", "code": 404}})
+        return self.answers.get(path, missing)
+
+
+@contextmanager
+def rest_server(answers: dict[str, Answer] | None = None) -> Iterator[tuple[str, RestServer]]:
+    server = RestServer(answers or {})
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        extra: ClassVar[dict[str, str]] = {"Content-Type": "application/json"}
+
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            answer = server.answer(self.path.partition("?")[0])
+            if answer is None:
+                server.released.wait(60)
+                self.close_connection = True
+                return
+            status, body = answer
+            payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in {**self.extra, "Content-Length": str(len(payload))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(payload)
+
+        do_POST = do_GET  # noqa: N815 - the names are http.server's
+        do_HEAD = do_GET  # noqa: N815 - the same
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.server_port}", server
+    finally:
+        server.released.set()
+        listening.shutdown()
+        listening.server_close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def postgres(password: str) -> Iterator[str]:
+    """A fresh PostgreSQL with user `lake`; yields host, port and database as in a URI."""
+    pytest.importorskip("psycopg2", reason="PostgreSQL's driver is not installed")
+    initdb, server = _postgres_binary("initdb"), _postgres_binary("postgres")
+    folder, port = Path(tempfile.mkdtemp(prefix="lakesink-pg-")), free_port()
+    (folder / "password").write_text(password)
+    account = _account(folder)
+    data = folder / "data"
+    make = [initdb, "-D", str(data), "-U", "lake", "-A", "scram-sha-256", "--pwfile", str(folder / "password")]
+    subprocess.run(make, check=True, capture_output=True, cwd=folder, **account)
+    run = [server, "-D", str(data), "-p", str(port), "-k", str(folder), "-h", "127.0.0.1", "-F"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(run, stdout=log, stderr=log, cwd=folder, **account)
+    try:
+        _wait_for(port)
+        yield f"127.0.0.1:{port}/postgres"
+    finally:
+        process.send_signal(signal.SIGQUIT)  # at once: idle connections of open catalogs do not count
+        process.wait(30)
+        shutil.rmtree(folder)
+
+
+def _postgres_binary(name: str) -> str:
+    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    found = shutil.which(name) or (str(installed[-1]) if installed else None)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def _account(folder: Path) -> dict[str, Any]:
+    """PostgreSQL refuses to run as root: lend it to nobody."""
+    if os.getuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    for path in (folder, folder / "password"):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError("PostgreSQL did not start")
