@@ -10,10 +10,8 @@ def refusal(reason: Reason, situation: Situation) -> BatchRefused:
     facts = _facts(situation)
     action = words[1].format(**facts)
     if reason not in NEVER_OVERRULED:
-        action += (
-            f" To overrule this for this one batch: accept={_quote(f'{reason.value}:{facts["n"]}:commit')} or"
-            f" {_quote(f'{reason.value}:{facts["n"]}:skip')}."
-        )
+        word = f"{reason.value}:{facts['n']}"
+        action += f' To overrule this for this one batch: accept="{word}:commit" or accept="{word}:skip".'
     return BatchRefused(
         reason,
         words[0].format(**facts),
@@ -37,23 +35,31 @@ _WORDS: dict[Reason, tuple[str, str]] = {
     ),
     Reason.LEDGER_DAMAGED: (
         "The ledger entry of sink {sink} cannot be trusted: {damage}.",
-        "Compare the table property {property} with the newest snapshot of this sink; update lakesink if the entry was"
-        " written by a newer version.",
+        (
+            "Compare the table property {property} with the newest snapshot of this sink; update lakesink if the"
+            " entry was written by a newer version."
+        ),
     ),
     Reason.LEDGER_LOST: (
         "The table bears batches of sink {sink}, but its ledger entry is gone.",
-        "Somebody removed the table property {property}. The newest batch in the table is {newest}; set the entry back"
-        " from that snapshot's summary, or accept.",
+        (
+            "Somebody removed the table property {property}. The newest batch in the table is {newest}; set the"
+            " entry back from that snapshot's summary, or accept."
+        ),
     ),
     Reason.UNKNOWN_HISTORY: (
         "Batch {n} of sink {sink} arrives at a table or branch that knows nothing of the batches before it.",
-        "Check table, branch and sink id. If earlier batches went elsewhere on purpose, accept, or start a new"
-        " checkpoint.",
+        (
+            "Check table, branch and sink id. If earlier batches went elsewhere on purpose, accept, or start a new"
+            " checkpoint."
+        ),
     ),
     Reason.ROLLED_BACK: (
         "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
-        "Stop the stream; in the checkpoint delete from commits/ and offsets/ every file above {newest_id}; start it"
-        " again: the batches after it are replayed.",
+        (
+            "Stop the stream; in the checkpoint delete from commits/ and offsets/ every file above {newest_id};"
+            " start it again: the batches after it are replayed."
+        ),
     ),
     Reason.NEW_CHECKPOINT: (
         "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
@@ -61,8 +67,10 @@ _WORDS: dict[Reason, tuple[str, str]] = {
     ),
     Reason.BATCH_CHANGED: (
         "Batch {changed} of sink {sink} came back with other data than the table holds.",
-        "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
-        " checkpoint that belongs to the table.",
+        (
+            "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
+            " checkpoint that belongs to the table."
+        ),
     ),
     Reason.REWOUND: (
         "Batch {n} of sink {sink} is older than the ledger's batch {last}, and the table no longer shows it.",
@@ -97,7 +105,3 @@ def _facts(situation: Situation) -> dict[str, str]:
         "newest_id": str(mark.batch_id) if mark else "-1",
         "end": (entry.offsets or f"digest {entry.end}") if entry else "unknown",
     }
-
-
-def _quote(text: str) -> str:
-    return f'"{text}"'

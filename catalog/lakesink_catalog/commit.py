@@ -1,0 +1,393 @@
+"""The fenced commit: one atomic change of a table per batch, decided afresh on the table as it is now.
+
+Every attempt loads the table, reads the ledger of the target branch, decides, builds the snapshot on that head and
+sends one request that asserts table, head and ledger tag. An answer that is not a proven yes proves nothing: the next
+attempt looks. Nothing is ever deleted here.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakesink_catalog.errors import BatchRefused, CommitUnresolved
+from lakesink_catalog.failpoints import reached
+from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_catalog.ledger import LedgerEntry, next_entry, next_mark
+from lakesink_catalog.manifests import manifests_under, write_batch_manifests, write_list
+from lakesink_catalog.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_catalog.prepared import PreparedBatch
+from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.redact import redact
+from lakesink_catalog.refusal import refusal
+from lakesink_catalog.summary import append_summary
+from lakesink_catalog.tables import delete_old_metadata
+from lakesink_catalog.verdict import Accept, Commit, Refuse, Situation, Skip, Verdict, decide
+from lakesink_catalog.view import view_metadata, view_table
+
+logger = logging.getLogger("lakesink")
+
+CLOCK_TOLERANCE_MS = 60_000
+LOWEST_SNAPSHOT_ID = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounds of the commit loop; the names are Iceberg's ``commit.retry.*``.
+
+    Attributes:
+        num_retries: Attempts after the first.
+        min_wait_ms: First wait; it doubles with every attempt.
+        max_wait_ms: Longest wait.
+        total_timeout_ms: No attempt starts after this time.
+    """
+
+    num_retries: int = 20
+    min_wait_ms: int = 100
+    max_wait_ms: int = 10_000
+    total_timeout_ms: int = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Clock, sleep and chance, injected so that tests and simulators own them.
+
+    Attributes:
+        now_ms: Wall clock, milliseconds since the epoch.
+        monotonic_ms: Clock for time-outs.
+        sleep_ms: Waits.
+        jitter: A number in [0, 1).
+        new_snapshot_id: A random id from 2^31 (below it Trino needs a cast) to 2^63-1.
+    """
+
+    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    monotonic_ms: Callable[[], int] = field(default=lambda: time.monotonic_ns() // 1_000_000)
+    sleep_ms: Callable[[float], None] = field(default=lambda wait: time.sleep(wait / 1000))
+    jitter: Callable[[], float] = field(default=lambda: secrets.randbelow(1000) / 1000)
+    new_snapshot_id: Callable[[], int] = field(
+        default=lambda: LOWEST_SNAPSHOT_ID + secrets.randbelow(2**63 - LOWEST_SNAPSHOT_ID)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """What a sink's commits carry.
+
+    Attributes:
+        accept: A human's word on one refusal of one batch.
+        ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
+        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the tag.
+        snapshot_properties: The user's own summary properties.
+        retry: Bounds of the commit loop.
+        merge: When manifests are merged.
+    """
+
+    accept: Accept | None = None
+    ledger_tag: bool = True
+    ledger_tag_max_age_ms: int = 30 * 24 * 3_600_000
+    snapshot_properties: tuple[tuple[str, str], ...] = ()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    merge: MergePolicy = field(default_factory=MergePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the table on behalf of one batch."""
+
+    table: Table
+    situation: Situation
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class FencedCommit:
+    """Commits one sink's batches to one table.
+
+    Attributes:
+        load: Loads the table afresh, past any cache.
+        key: The sink.
+        start_uuid: The table's UUID when the stream first saw it.
+        options: What the commits carry.
+        surroundings: Clock, sleep and chance.
+    """
+
+    load: Callable[[], Table]
+    key: SinkKey
+    start_uuid: str
+    options: CommitOptions
+    surroundings: Surroundings
+
+    def look(self, batch: Batch) -> Look:
+        """Load the table and decide on the batch."""
+        return self.decide_on(self.load(), batch)
+
+    def decide_on(self, table: Table, batch: Batch) -> Look:
+        """Decide on the batch by a table just loaded."""
+        situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
+        return Look(table, situation, decide(situation, self.options.accept))
+
+    def prepare(self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema) -> PreparedBatch:
+        """Write the manifests of a batch: after this a commit attempt writes nothing but the manifest list.
+
+        Args:
+            look: The look that allowed the batch; its ledger entry is the one the batch follows.
+            files: The batch's data files, closed.
+            schema: Schema that they were written under.
+        """
+        assert isinstance(look.verdict, Commit)
+        snapshot_id = self.surroundings.new_snapshot_id()
+        return PreparedBatch(
+            table_uuid=look.situation.view.table_uuid,
+            branch=self.key.branch,
+            snapshot_id=snapshot_id,
+            schema_id=schema.schema_id,
+            follows=look.situation.entry,
+            adds_rows=look.verdict.adds_rows,
+            manifests=write_batch_manifests(look.table, files, schema=schema, snapshot_id=snapshot_id),
+            files=tuple((file.path, file.file_size_bytes) for file in files),
+            rows=sum(file.record_count for file in files),
+            partitions=len({(file.spec_id, file.partition) for file in files}),
+        )
+
+    def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
+        """Commit a prepared batch, or find that it is in the table.
+
+        Returns:
+            None if the ledger or the schema moved on, so that the batch must be written again.
+
+        Raises:
+            BatchRefused: The table's history does not allow the batch any more.
+            CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
+        """
+        merger = ManifestMerger(self.options.merge, prepared.snapshot_id)
+        trouble: Exception | None = None
+        attempt = 0
+        for attempt in self._attempts():
+            try:
+                look = self.look(batch)
+                if not isinstance(look.verdict, Commit):
+                    return self._found(look, prepared, attempt)
+                if not still_usable(look, prepared):
+                    return None
+                metadata = self._send(look, batch, prepared, merger)
+            except BatchRefused:
+                raise
+            except Exception as error:  # noqa: BLE001 # whatever a catalog or a store raises is neither yes nor no
+                trouble = error
+                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, _short(error))
+                continue
+            if self._shows(metadata, look, batch, prepared):
+                delete_old_metadata(look.table, metadata)
+                return self._committed(look.verdict, prepared, attempt)
+            logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
+        return self._last_look(batch, prepared, attempt, trouble)
+
+    def _attempts(self) -> Iterator[int]:
+        """Numbers from 1, waiting before each but the first: the only retry in lakesink."""
+        policy, clock = self.options.retry, self.surroundings
+        deadline = clock.monotonic_ms() + policy.total_timeout_ms
+        for attempt in range(1, policy.num_retries + 2):
+            if attempt > 1:
+                wait = min(policy.max_wait_ms, policy.min_wait_ms * 2 ** min(attempt - 2, 30))
+                clock.sleep_ms(wait * (0.5 + clock.jitter() / 2))
+                if clock.monotonic_ms() > deadline:
+                    return
+            yield attempt
+
+    def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
+        match look.verdict:
+            case Skip(snapshot_id=found) if found == prepared.snapshot_id:
+                accepted = self.options.accept
+                return self._committed(
+                    Commit(look.verdict.rule, accepted=str(accepted) if accepted else ""), prepared, attempt
+                )
+            case Skip(snapshot_id=found):
+                return AlreadyCommitted(found)
+            case Refuse(reason=reason):
+                raise refusal(reason, look.situation)
+            case Commit():
+                raise AssertionError("a commit is sent, not found")
+            case _:
+                assert_never(look.verdict)
+
+    def _last_look(
+        self, batch: Batch, prepared: PreparedBatch, attempt: int, trouble: Exception | None
+    ) -> Committed | AlreadyCommitted:
+        try:
+            look = self.look(batch)
+        except Exception as error:  # noqa: BLE001 # as in the loop: it proves nothing
+            trouble = trouble or error
+        else:
+            if not isinstance(look.verdict, Commit):
+                return self._found(look, prepared, attempt)
+        raise CommitUnresolved(
+            "COMMIT_UNRESOLVED",
+            f"Batch {batch.batch_id} of sink {self.key.name!r} was not seen in the table after {attempt} attempts"
+            f" ({_short(trouble)}).",
+            data="The batch is prepared; it is not in the table, unless a request of ours is still under way."
+            " Nothing was deleted.",
+            action="Make the catalog reachable and start the query again: the replay finds the prepared batch, looks at"
+            " the table, and commits it at most once.",
+        ) from None
+
+    def _send(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> TableMetadata:
+        assert isinstance(look.verdict, Commit)
+        snapshot, entry = self._build(look, look.verdict, batch, prepared, merger)
+        reached("before-call", batch.batch_id)
+        response = look.table.catalog.commit_table(
+            look.table, self._requirements(look), self._updates(look, snapshot, entry)
+        )
+        reached("after-call", batch.batch_id)
+        return response.metadata
+
+    def _build(
+        self, look: Look, verdict: Commit, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger
+    ) -> tuple[Snapshot, LedgerEntry]:
+        table, head = look.table, look.situation.view.head
+        parent = table.metadata.snapshot_by_id(head) if head is not None else None
+        sequence_number = table.metadata.last_sequence_number + 1
+        entry = self._next_entry(look, verdict, batch, prepared.snapshot_id, sequence_number)
+        outcome = "accepted" if verdict.accepted else "recovered" if prepared.recovered else "committed"
+        mark = next_mark(self.key, batch, outcome=outcome, accepted=verdict.accepted, ledger_batch_id=entry.batch_id)
+        carried = merger.merge(table, manifests_under(table.io, parent))
+        snapshot = Snapshot(
+            snapshot_id=prepared.snapshot_id,
+            parent_snapshot_id=head,
+            sequence_number=sequence_number,
+            timestamp_ms=self._timestamp_ms(table),
+            manifest_list=write_list(
+                table,
+                [*(manifest.to_manifest_file() for manifest in prepared.manifests), *carried],
+                snapshot_id=prepared.snapshot_id,
+                parent_id=head,
+                sequence_number=sequence_number,
+            ),
+            summary=Summary(
+                Operation.APPEND,
+                **dict(self.options.snapshot_properties),
+                **append_summary(parent.summary if parent else None, prepared),
+                **mark.to_summary(),
+            ),
+            schema_id=table.metadata.current_schema_id,
+        )
+        return snapshot, entry
+
+    def _next_entry(
+        self, look: Look, verdict: Commit, batch: Batch, snapshot_id: int, sequence_number: int
+    ) -> LedgerEntry:
+        table_uuid = look.situation.view.table_uuid
+        previous = look.situation.entry
+        if verdict.moves_ledger or previous is None:
+            return next_entry(batch, snapshot_id=snapshot_id, sequence_number=sequence_number, table_uuid=table_uuid)
+        return LedgerEntry(
+            batch_id=previous.batch_id,
+            query_id=previous.query_id,
+            fingerprint=previous.fingerprint,
+            end=previous.end,
+            snapshot_id=snapshot_id,
+            sequence_number=sequence_number,
+            table_uuid=table_uuid,
+            offsets=previous.offsets,
+        )
+
+    def _requirements(self, look: Look) -> tuple[TableRequirement, ...]:
+        view, metadata = look.situation.view, look.table.metadata
+        fence: list[TableRequirement] = [
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId(ref=self.key.branch, snapshot_id=view.head),
+        ]
+        # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
+        if self.options.ledger_tag and metadata.snapshots:
+            fence.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=view.tag_snapshot_id))
+        return tuple(fence)
+
+    def _updates(self, look: Look, snapshot: Snapshot, entry: LedgerEntry) -> tuple[TableUpdate, ...]:
+        branch = look.table.metadata.refs.get(self.key.branch)
+        updates: list[TableUpdate] = [
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(
+                ref_name=self.key.branch,
+                type=SnapshotRefType.BRANCH,
+                snapshot_id=snapshot.snapshot_id,
+                max_ref_age_ms=branch.max_ref_age_ms if branch else None,
+                max_snapshot_age_ms=branch.max_snapshot_age_ms if branch else None,
+                min_snapshots_to_keep=branch.min_snapshots_to_keep if branch else None,
+            ),
+            SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()}),
+        ]
+        if self.options.ledger_tag:
+            updates.append(
+                SetSnapshotRefUpdate(
+                    ref_name=self.key.ledger_tag,
+                    type=SnapshotRefType.TAG,
+                    snapshot_id=snapshot.snapshot_id,
+                    max_ref_age_ms=self.options.ledger_tag_max_age_ms,
+                )
+            )
+        return tuple(updates)
+
+    def _timestamp_ms(self, table: Table) -> int:
+        """Never before the table's last change: Java refuses a snapshot log that runs backwards."""
+        now, last = self.surroundings.now_ms(), table.metadata.last_updated_ms
+        if last - now > CLOCK_TOLERANCE_MS:
+            logger.warning("lakesink.clock.behind seconds=%d", (last - now) // 1000)
+        return max(now, last)
+
+    def _shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
+        """The answer's metadata has our snapshot under the head, on the asserted parent, and our entry."""
+        snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
+        if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
+            return False
+        view = view_metadata(metadata, look.table.io, self.key)
+        verdict = decide(Situation(view, self.key, batch, self.start_uuid))
+        return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
+
+    def _committed(self, verdict: Commit, prepared: PreparedBatch, attempt: int) -> Committed:
+        return Committed(
+            snapshot_id=prepared.snapshot_id,
+            rows=prepared.rows,
+            files=len(prepared.files),
+            bytes=sum(size for _, size in prepared.files),
+            recovered=prepared.recovered,
+            accepted=verdict.accepted or None,
+            attempts=attempt,
+        )
+
+
+def still_usable(look: Look, prepared: PreparedBatch) -> bool:
+    """The ledger is the one that was seen at prepare, and the files fit the present schema and specs."""
+    assert isinstance(look.verdict, Commit)
+    metadata = look.table.metadata
+    if look.situation.entry != prepared.follows or look.verdict.adds_rows != prepared.adds_rows:
+        return False
+    specs = {spec.spec_id for spec in metadata.partition_specs}
+    written = next((schema for schema in metadata.schemas if schema.schema_id == prepared.schema_id), None)
+    if written is None or not all(manifest.spec_id in specs for manifest in prepared.manifests):
+        return False
+    present = look.table.schema()
+    required = {field_id for field_id in present.field_ids if present.find_field(field_id).required}
+    return required <= set(written.field_ids)
+
+
+def _short(error: Exception | None) -> str:
+    if error is None:
+        return "the catalog's answer did not show it"
+    return redact(f"{type(error).__name__}: {error}".splitlines()[0])[:200]

@@ -1,0 +1,47 @@
+"""Snapshot summary of an append, in Iceberg's own words. Pure."""
+
+from typing import Any
+
+from lakesink_catalog.prepared import PreparedBatch
+
+_TOTALS = (
+    ("total-data-files", "added-data-files"),
+    ("total-records", "added-records"),
+    ("total-files-size", "added-files-size"),
+)
+_CARRIED = ("total-delete-files", "total-position-deletes", "total-equality-deletes")
+
+
+def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
+    """Counts of one append and the new totals.
+
+    A total that the parent does not state is not invented: readers take an absent total as unknown.
+
+    Args:
+        parent: The parent's summary, None if there is no parent.
+        prepared: The batch.
+    """
+    added = {
+        "added-data-files": len(prepared.files),
+        "added-records": prepared.rows,
+        "added-files-size": sum(size for _, size in prepared.files),
+    }
+    summary = {name: str(count) for name, count in added.items() if count}
+    if prepared.partitions:
+        summary["changed-partition-count"] = str(prepared.partitions)
+    for total, name in _TOTALS:
+        before = _count(parent, total)
+        if before is not None:
+            summary[total] = str(before + added[name])
+    for total in _CARRIED:
+        before = _count(parent, total)
+        if before is not None:
+            summary[total] = str(before)
+    return summary
+
+
+def _count(parent: Any, name: str) -> int | None:
+    if parent is None:
+        return 0
+    text = str(parent.get(name) or "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,92 @@
+"""Looking at a loaded table: the facts that the verdict needs, taken from one metadata, and evidence beyond it."""
+
+from collections.abc import Callable
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
+from lakesink_catalog.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
+
+
+def view_table(table: Table, key: SinkKey) -> TableView:
+    """What a freshly loaded table says about a sink."""
+    return view_metadata(table.metadata, table.io, key)
+
+
+def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableView:
+    """What one version of a table's metadata says about a sink."""
+    entry, damage = _read_entry(metadata.properties.get(key.ledger_property))
+    branch, tag = metadata.refs.get(key.branch), metadata.refs.get(key.ledger_tag)
+    head = branch.snapshot_id if branch else None
+    return TableView(
+        table_uuid=str(metadata.table_uuid),
+        format_version=metadata.format_version,
+        branch_exists=branch is not None or key.branch == MAIN_BRANCH,
+        head=head,
+        entry=entry,
+        entry_damage=damage,
+        snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
+        tag_snapshot_id=tag.snapshot_id if tag else None,
+        last_sequence_number=metadata.last_sequence_number,
+        branch_contains=_evidence(metadata, io, head),
+    )
+
+
+def _read_entry(text: str | None) -> tuple[LedgerEntry | None, str]:
+    if text is None:
+        return None, ""
+    try:
+        return parse_entry(text), ""
+    except EntryUnreadable as error:
+        return None, str(error)
+
+
+def _evidence(metadata: TableMetadata, io: FileIO, head: int | None) -> Callable[[int], bool]:
+    def branch_contains(snapshot_id: int) -> bool:
+        if head is None:
+            return False
+        return _content_is_under(metadata, io, head, snapshot_id) or _linked_in_history(metadata, io, head, snapshot_id)
+
+    return branch_contains
+
+
+def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
+    """Every manifest of the older snapshot is in the head's list: all its rows are there."""
+    older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
+    if older is None or newer is None:
+        return False
+    paths = [
+        {manifest.manifest_path for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))}
+        for snapshot in (older, newer)
+    ]
+    return paths[0] <= paths[1]
+
+
+def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
+    """Parents never change, so links that expiry cut can be read from earlier metadata files, newest first."""
+    parents: dict[int, int] = {}
+    versions = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
+    known = metadata
+    while True:
+        for snapshot in known.snapshots:
+            if snapshot.parent_snapshot_id is not None:
+                parents.setdefault(snapshot.snapshot_id, snapshot.parent_snapshot_id)
+        if _reaches(parents, head, snapshot_id):
+            return True
+        if not versions:
+            return False
+        try:
+            known = FromInputFile.table_metadata(io.new_input(versions.pop(0)))
+        except FileNotFoundError:
+            return False
+
+
+def _reaches(parents: dict[int, int], start: int, goal: int) -> bool:
+    seen: int | None = start
+    while seen is not None and seen != goal:
+        seen = parents.get(seen)
+    return seen == goal

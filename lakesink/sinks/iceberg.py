@@ -1,0 +1,280 @@
+"""The product: one Iceberg table as a two-phase sink. Hands receipts to the table side and never touches a row."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from lakesink import __version__
+from lakesink.settings import Settings
+from lakesink.sinks.planning import SessionFacts, write_plan
+from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
+from lakesink.writer.columns import check_columns
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog.commit import CommitOptions, FencedCommit, Look, Surroundings, still_usable
+from lakesink_catalog.connect import CatalogConfig
+from lakesink_catalog.errors import Reason, WriteError
+from lakesink_catalog.identity import Batch, SinkKey, SinkKind
+from lakesink_catalog.outcome import AlreadyCommitted, Outcome
+from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
+from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
+from lakesink_catalog.refusal import refusal
+from lakesink_catalog.tables import create_table, data_location, load_table, metadata_location
+from lakesink_catalog.verdict import Commit, Refuse, Skip
+
+logger = logging.getLogger("lakesink")
+
+EXISTENCE_CHECKS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTransaction:
+    """One batch that may be written: the look that allowed it, and what the executors are told."""
+
+    batch: Batch
+    look: Look
+    fence: FencedCommit
+    plan: WritePlan
+
+    @property
+    def writer(self) -> ParquetTaskWriter | None:
+        """The executors' part; None if a human had the batch skipped."""
+        assert isinstance(self.look.verdict, Commit)
+        return ParquetTaskWriter(self.plan) if self.look.verdict.adds_rows else None
+
+
+@dataclass(slots=True)
+class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
+    """Writes one stream, or one transaction application, into one branch of one table.
+
+    Attributes:
+        table: Table identifier, for example ``demo.events``.
+        key: Who writes.
+        settings: Parsed options.
+        schema: The DataFrame's schema.
+        session: What the tasks must know of the Spark session.
+        surroundings: Clock, sleep and chance.
+    """
+
+    table: str
+    key: SinkKey
+    settings: Settings
+    schema: pa.Schema
+    session: SessionFacts
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    _catalog: Catalog | None = None
+    _start_uuid: str | None = None
+    _records: PreparedFiles | None = None
+
+    durability = Durability.PREPARED_SURVIVES
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
+        """The participant's name in records and outcomes: table and branch."""
+        return f"{self.table}@{self.key.branch}"
+
+    @property
+    def prepared_log(self) -> "IcebergPreparedLog":
+        """Where prepared records go if this sink is a batch's first, or only, participant."""
+        return IcebergPreparedLog(self)
+
+    def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
+        """Load the table, or create it for a first batch, and ask the ledger."""
+        table = self._first_load(batch) if self._start_uuid is None else self._load()
+        fence = self._fence(table)
+        look = fence.decide_on(table, batch)
+        match look.verdict:
+            case Skip(snapshot_id=snapshot_id):
+                self._say_if_unproven(look, unproven=look.verdict.unproven)
+                return AlreadyCommitted(snapshot_id)
+            case Refuse(reason=reason):
+                raise refusal(reason, look.situation)
+            case Commit():
+                self._say_if_unproven(look, unproven=look.verdict.unproven)
+        plan = write_plan(table, batch, self.key, self.settings, self.session)
+        check_columns(self.schema, plan)
+        return IcebergTransaction(batch, look, fence, plan)
+
+    def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
+        """Use what an earlier run prepared if it was made for this very table, ledger and schema, and is still there.
+
+        Raises:
+            BatchRefused: The record was made for another table of the same name.
+        """
+        look = transaction.look
+        prepared = parse_prepared(payload)
+        if prepared is None or prepared.branch != self.key.branch:
+            return None
+        if prepared.table_uuid != look.situation.view.table_uuid:
+            raise refusal(Reason.TABLE_REPLACED, look.situation)
+        if not still_usable(look, prepared):
+            return _dropped(transaction, "the ledger, the schema or the specs moved on")
+        manifests = [(manifest.path, manifest.length_bytes) for manifest in prepared.manifests]
+        if not _all_under(metadata_location(look.table), (path for path, _ in manifests)) or not _all_under(
+            data_location(look.table), (path for path, _ in prepared.files)
+        ):
+            return _dropped(transaction, "a path lies outside the table's locations")
+        if not _all_there(look.table.io, [*manifests, *prepared.files]):
+            return _dropped(transaction, "a file is missing or has another size")
+        return prepared
+
+    def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
+        """Check every receipt and write the batch's manifests."""
+        votes = [_vote(data) for data in receipts]
+        for vote in votes:
+            self._check_vote(transaction, vote)
+        files = [file for vote in votes for file in vote.files]
+        schema = transaction.look.table.schema()
+        return transaction.fence.prepare(transaction.look, files, schema=schema)
+
+    def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
+        """One atomic snapshot commit, by the fenced loop."""
+        return transaction.fence.commit(transaction.batch, prepared)
+
+    def abort(self, transaction: IcebergTransaction) -> None:
+        """Forget: what was written stays unreferenced, and nothing is deleted on the data path."""
+        logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
+
+    def records(self) -> PreparedFiles:
+        """Prepared records of this sink; `begin` must have seen the table."""
+        assert self._records is not None
+        return self._records
+
+    def _first_load(self, batch: Batch) -> Table:
+        config = CatalogConfig(self.settings.catalog, self.settings.catalog_properties)
+        self._catalog = self._catalog or config.open()
+        table = self._create(batch) if self._may_create(batch) else self._load()
+        self._start_uuid = str(table.metadata.table_uuid)
+        self._records = PreparedFiles(
+            io=table.io,
+            folder=f"{metadata_location(table)}/{self.key.record_folder}",
+            key=self.key,
+            max_age_ms=_milliseconds(self.settings.prepared_max_age),
+            now_ms=self.surroundings.now_ms,
+        )
+        return table
+
+    def _may_create(self, batch: Batch) -> bool:
+        """A later batch of a stream never creates: a table that is gone by then was dropped."""
+        assert self._catalog is not None
+        first = batch.batch_id == 0 or self.key.kind is SinkKind.TXN
+        return self.settings.create_table and first and not self._catalog.table_exists(self.table)
+
+    def _create(self, batch: Batch) -> Table:
+        assert self._catalog is not None
+        logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
+        return create_table(self._catalog, self.table, self.schema, self.settings.partition_by, {})
+
+    def _load(self) -> Table:
+        assert self._catalog is not None
+        return load_table(self._catalog, self.table)
+
+    def _fence(self, table: Table) -> FencedCommit:
+        assert self._start_uuid is not None
+        effective = self.settings.effective(table.properties)
+        options = CommitOptions(
+            accept=self.settings.accept,
+            ledger_tag=self.settings.ledger_tag,
+            ledger_tag_max_age_ms=_milliseconds(self.settings.ledger_tag_max_age),
+            snapshot_properties=tuple(sorted(self.settings.snapshot_properties.items())),
+            retry=effective.retry,
+            merge=effective.merge,
+        )
+        return FencedCommit(self._load, self.key, self._start_uuid, options, self.surroundings)
+
+    def _check_vote(self, transaction: IcebergTransaction, vote: Receipt) -> None:
+        if vote.skipped:
+            raise _rejected("a task skipped a batch that the ledger does not have")
+        if vote.lakesink_version != __version__:
+            raise _rejected(f"a task ran lakesink {vote.lakesink_version}, the driver runs {__version__}")
+        if vote.rows != sum(file.record_count for file in vote.files):
+            raise _rejected("a task received other rows than its files hold")
+        if not _all_under(transaction.plan.data_location, (file.path for file in vote.files)):
+            raise _rejected("a data file lies outside the table's data location")
+        if any(not _plausible(file, transaction.plan) for file in vote.files):
+            raise _rejected("a data file was written under another partition spec, or is empty")
+
+    def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
+        if unproven:
+            logger.warning(
+                "lakesink.ledger.unproven table=%s sink=%s: expiry removed the snapshot of batch %d; the entry is trusted",
+                self.table,
+                self.key.name,
+                look.situation.entry.batch_id if look.situation.entry else -1,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergPreparedLog:
+    """The prepared records of a sink whose table is not known before the batch begins."""
+
+    sink: IcebergSink
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """See `PreparedFiles.find`."""
+        return self.sink.records().find(batch)
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """See `PreparedFiles.put`."""
+        self.sink.records().put(batch, payloads)
+
+    def landed(self, batch: Batch) -> None:
+        """See `PreparedFiles.landed`."""
+        self.sink.records().landed(batch)
+
+
+def _vote(data: bytes) -> Receipt:
+    try:
+        return decode(data)
+    except ReceiptInvalid as error:
+        raise _rejected(str(error)) from None
+
+
+def _rejected(why: str) -> WriteError:
+    return WriteError(
+        "RECEIPT_REJECTED",
+        f"A task's receipt was rejected: {why}.",
+        data="Nothing of this batch was committed; its files stay unreferenced.",
+        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
+    )
+
+
+def _plausible(file: DataFileReceipt, plan: WritePlan) -> bool:
+    return (
+        file.spec_id == plan.spec_id
+        and len(file.partition) == len(plan.partition_fields)
+        and file.record_count > 0
+        and file.file_size_bytes > 0
+    )
+
+
+def _all_under(folder: str, paths: Iterable[str]) -> bool:
+    prefix = folder.rstrip("/") + "/"
+    return all(path.startswith(prefix) and "/../" not in path and "\0" not in path for path in paths)
+
+
+def _all_there(io: FileIO, files: Sequence[tuple[str, int]]) -> bool:
+    def there(file: tuple[str, int]) -> bool:
+        path, size = file
+        try:
+            return len(io.new_input(path)) == size
+        except FileNotFoundError:
+            return False
+
+    with ThreadPoolExecutor(EXISTENCE_CHECKS_AT_ONCE) as pool:
+        return all(pool.map(there, files))
+
+
+def _dropped(transaction: IcebergTransaction, why: str) -> None:
+    logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, why)
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)

@@ -1,0 +1,50 @@
+"""From a table and the options to the plan that executors follow."""
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from lakesink import __version__
+from lakesink.settings import Settings
+from lakesink.writer.filesystem import shareable_properties
+from lakesink.writer.plan import PartitionField, WritePlan
+from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_catalog.tables import data_location
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What tasks must know of the Spark session.
+
+    Attributes:
+        time_zone: Session time zone, in which zoned timestamps arrive.
+        case_sensitive: How column names are matched.
+    """
+
+    time_zone: str = "UTC"
+    case_sensitive: bool = False
+
+
+def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, session: SessionFacts) -> WritePlan:
+    """The plan for one batch into the table as loaded, under its present schema and default spec."""
+    effective = settings.effective(table.properties)
+    schema, spec = table.schema(), table.spec()
+    return WritePlan(
+        lakesink_version=__version__,
+        schema_json=schema.model_dump_json(),
+        spec_id=spec.spec_id,
+        partition_fields=tuple(
+            PartitionField(part.source_id, part.field_id, part.name, str(part.transform)) for part in spec.fields
+        ),
+        data_location=data_location(table),
+        file_stem=f"{key.name}-{batch.batch_id}",
+        object_storage=effective.object_storage,
+        partitioned_paths=effective.partitioned_paths,
+        file_io=shareable_properties(table.io.properties),
+        catalog_name=table.catalog.name,
+        session_time_zone=session.time_zone,
+        case_sensitive=session.case_sensitive,
+        target_file_size_bytes=effective.target_file_size_bytes,
+        parquet=effective.parquet,
+        metrics_modes=effective.metrics_modes(schema),
+    )
