@@ -31,6 +31,7 @@ from lakesink_catalog.errors import BatchRefused, CommitUnresolved
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, next_entry, next_mark
+from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import manifests_under, write_batch_manifests, write_list
 from lakesink_catalog.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
@@ -39,7 +40,6 @@ from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.redact import redact
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.summary import append_summary
-from lakesink_catalog.tables import delete_old_metadata
 from lakesink_catalog.verdict import Accept, Commit, Refuse, Situation, Skip, Verdict, decide
 from lakesink_catalog.view import view_metadata, view_table
 
@@ -263,7 +263,7 @@ class FencedCommit:
     ) -> tuple[Snapshot, LedgerEntry]:
         table, head = look.table, look.situation.view.head
         parent = table.metadata.snapshot_by_id(head) if head is not None else None
-        sequence_number = table.metadata.last_sequence_number + 1
+        sequence_number = look.situation.view.last_sequence_number + 1
         entry = self._next_entry(look, verdict, batch, prepared.snapshot_id, sequence_number)
         outcome = "accepted" if verdict.accepted else "recovered" if prepared.recovered else "committed"
         mark = next_mark(self.key, batch, outcome=outcome, accepted=verdict.accepted, ledger_batch_id=entry.batch_id)
@@ -340,6 +340,8 @@ class FencedCommit:
                     type=SnapshotRefType.TAG,
                     snapshot_id=snapshot.snapshot_id,
                     max_ref_age_ms=self.options.ledger_tag_max_age_ms,
+                    max_snapshot_age_ms=None,
+                    min_snapshots_to_keep=None,
                 )
             )
         return tuple(updates)

@@ -5,8 +5,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO, OutputFile
@@ -30,14 +31,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField, PrimitiveType
 
+from lakesink_catalog.locations import metadata_location
 from lakesink_catalog.receipt import DataFileReceipt
-from lakesink_catalog.tables import metadata_location
 
 ENTRIES_PER_BLOCK = 1000
 UNASSIGNED_SEQUENCE = -1
 
-Codec = Literal["null", "deflate", "snappy", "gzip", "zstandard", "zstd", "bzip2"]
+AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {
+    "gzip": "deflate",
+    "zstd": "zstandard",
+    "snappy": "snappy",
+    "uncompressed": "null",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +182,11 @@ def _write_batch_manifest(
 
 
 def write_entries(
-    output: OutputFile, spec: PartitionSpec, schema: Schema, entries: Sequence[ManifestEntry], codec: Codec
+    output: OutputFile,
+    spec: PartitionSpec,
+    schema: Schema,
+    entries: Sequence[ManifestEntry],
+    codec: AvroCompressionCodec,
 ) -> int:
     """Write one manifest in blocks of many entries and return its size in bytes.
 
@@ -229,16 +240,15 @@ def new_metadata_file(table: Table, name: str) -> OutputFile:
     return table.io.new_output(f"{metadata_location(table)}/{name}")
 
 
-def codec_of(table: Table) -> Codec:
-    """Avro codec of manifests and manifest lists, ``gzip`` unless the table says otherwise."""
-    codec: Any = table.properties.get("write.avro.compression-codec", "gzip")
-    return codec  # type: ignore[no-any-return] # PyIceberg refuses a codec that it does not know
+def codec_of(table: Table) -> AvroCompressionCodec:
+    """Avro codec of manifests and manifest lists: the table's, or gzip where that is unset or unknown."""
+    return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
 
 
 def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> DataFile:
-    types = [field.field_type for field in spec.partition_type(schema).fields]
     values = [
-        None if value is None else from_bytes(kind, value) for kind, value in zip(types, file.partition, strict=True)
+        None if value is None else from_bytes(_primitive(field), value)
+        for field, value in zip(spec.partition_type(schema).fields, file.partition, strict=True)
     ]
     data_file = DataFile.from_args(
         _table_format_version=2,
@@ -258,6 +268,11 @@ def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> Da
     )
     data_file.spec_id = file.spec_id
     return data_file
+
+
+def _primitive(field: NestedField) -> PrimitiveType:
+    assert isinstance(field.field_type, PrimitiveType)
+    return field.field_type
 
 
 def _text(value: bytes | None) -> str | None:

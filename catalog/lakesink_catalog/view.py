@@ -31,7 +31,7 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
         entry_damage=damage,
         snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
         tag_snapshot_id=tag.snapshot_id if tag else None,
-        last_sequence_number=metadata.last_sequence_number,
+        last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
         branch_contains=_evidence(metadata, io, head),
     )
 

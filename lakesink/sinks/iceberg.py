@@ -22,11 +22,12 @@ from lakesink_catalog.commit import CommitOptions, FencedCommit, Look, Surroundi
 from lakesink_catalog.connect import CatalogConfig
 from lakesink_catalog.errors import Reason, WriteError
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
+from lakesink_catalog.locations import data_location, metadata_location
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.tables import create_table, data_location, load_table, metadata_location
+from lakesink_catalog.tables import create_table, load_table
 from lakesink_catalog.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")

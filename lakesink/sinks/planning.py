@@ -9,7 +9,7 @@ from lakesink.settings import Settings
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink_catalog.identity import Batch, SinkKey
-from lakesink_catalog.tables import data_location
+from lakesink_catalog.locations import data_location
 
 
 @dataclass(frozen=True, slots=True)
