@@ -7,11 +7,13 @@ from pydantic import ValidationError
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     ForbiddenError,
+    NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
     NotInstalledError,
     OAuthError,
     RESTError,
+    TableAlreadyExistsError,
     UnauthorizedError,
 )
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
@@ -23,13 +25,14 @@ from lakesink_catalog.redact import describe, safe_cause
 NOTHING_CHANGED = "Nothing was written."
 
 
+_FOR_THE_CALLER = (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, NamespaceAlreadyExistsError)
 T = TypeVar("T")
 
 
 def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T:
     """Make a call, and turn what PyIceberg, SQLAlchemy, requests and the system raise into a `CatalogError`.
 
-    `NoSuchTableError` and `NoSuchNamespaceError` pass: the caller knows what was sought and says what is near. A
+    PyIceberg's words for "not there" and "already there" pass: the caller knows what they mean. A
     function and not a context manager: what those raise drags the original along, with the secrets in its text.
 
     Args:
@@ -39,7 +42,7 @@ def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T
     """
     try:
         return call()
-    except (LakesinkError, NoSuchTableError, NoSuchNamespaceError):
+    except (LakesinkError, *_FOR_THE_CALLER):
         raise
     except Exception as error:  # noqa: BLE001 - whatever the libraries raise must not reach the user with a URI in it
         failure = error

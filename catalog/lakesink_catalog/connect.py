@@ -6,15 +6,12 @@ Its name is `EMBEDDED_NAME`; other engines must use that name, for SQL catalogs 
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.table import Table
 from pyiceberg.utils.config import Config, merge_config
 from sqlalchemy import URL
 
@@ -26,13 +23,54 @@ from lakesink_catalog.redact import redact
 
 EMBEDDED_NAME = "lakehouse"
 HOME_VARIABLE = "LAKESINK_HOME"
-MAX_NAME_LENGTH = 255
-_FORBIDDEN_IN_NAMES = frozenset("*?'\"`/\\#;:%<>|")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogConfig:
-    """A catalog that has been found, not yet opened. Its `repr` shows no secret; its properties may hold some.
+    """A catalog as the user asked for it. Its `repr` shows no secret; its properties may hold some.
+
+    Attributes:
+        name: A catalog of PyIceberg's configuration, or `EMBEDDED_NAME`; None takes the configured default, else the
+            embedded catalog.
+        properties: Added to the configured ones, and above them.
+    """
+
+    name: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self) -> "FoundCatalog":
+        """Find the catalog without opening it; reads environment and working folder now, once.
+
+        Raises:
+            CatalogError: Not configured, or of a kind that lakesink does not open.
+        """
+        given = dict(self.properties)
+        config = translated("PyIceberg's configuration", given, Config)
+        chosen = self.name or config.get_default_catalog_name()
+        configured = translated("PyIceberg's configuration", given, lambda: config.get_catalog_config(chosen))
+        merged: dict[str, Any] = dict(merge_config(configured or {}, given))
+        if configured is None and not merged.keys() & {"uri", "type", CODE_PROPERTY}:
+            if self.name != EMBEDDED_NAME and (self.name or "default-catalog" in config.config):
+                raise _unknown(chosen, config.get_known_catalogs())
+            return _embedded(merged)
+        if CODE_PROPERTY in given:
+            return FoundCatalog(chosen, given)
+        if CODE_PROPERTY in merged:
+            raise _names_code(chosen)
+        settle = partial(_settled, chosen, merged)
+        return FoundCatalog(chosen, translated(f"The catalog {chosen!r}", merged, settle))
+
+    def open(self, *, create: bool = True) -> Catalog:
+        """Find and connect, see `FoundCatalog.open`."""
+        return self.find().open(create=create)
+
+    def __repr__(self) -> str:
+        return f"CatalogConfig(name={self.name!r}, properties={redact(self.properties)!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FoundCatalog:
+    """A catalog that has been found, not yet opened: the same one from any folder and thread.
 
     Attributes:
         name: Name of the catalog; SQL catalogs keep it in their rows.
@@ -41,47 +79,8 @@ class CatalogConfig:
     """
 
     name: str
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any]
     home: Path | None = None
-
-    @classmethod
-    def resolve(cls, name: str | None = None, properties: Mapping[str, str] | None = None) -> "CatalogConfig":
-        """Find the catalog without opening it; reads environment and working folder now, once.
-
-        Args:
-            name: A catalog of PyIceberg's configuration, or `EMBEDDED_NAME`; None takes the configured default, else
-                the embedded catalog.
-            properties: Added to the configured ones, and above them.
-
-        Raises:
-            CatalogError: Not configured, or of a kind that lakesink does not open.
-        """
-        given = dict(properties or {})
-        config = translated("PyIceberg's configuration", given, Config)
-        chosen = name or config.get_default_catalog_name()
-        configured = translated("PyIceberg's configuration", given, lambda: config.get_catalog_config(chosen))
-        merged: dict[str, Any] = dict(merge_config(configured or {}, given))  # type: ignore[arg-type] # invariant dict
-        if configured is None and not merged.keys() & {"uri", "type", CODE_PROPERTY}:
-            if name != EMBEDDED_NAME and (name or "default-catalog" in config.config):
-                raise _unknown(chosen, config.get_known_catalogs())
-            return cls._embedded(merged)
-        return cls._configured(chosen, merged, given)
-
-    @classmethod
-    def _configured(cls, name: str, properties: dict[str, Any], given: Mapping[str, str]) -> "CatalogConfig":
-        if CODE_PROPERTY in given:
-            return cls(name, dict(given))
-        if CODE_PROPERTY in properties:
-            raise _names_code(name)
-        settle = partial(_settled, name, properties)
-        return cls(name, translated(f"The catalog {name!r}", properties, settle))
-
-    @classmethod
-    def _embedded(cls, properties: Mapping[str, Any]) -> "CatalogConfig":
-        home = _embedded_home()
-        uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
-        own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
-        return cls(EMBEDDED_NAME, settled("sql", own | dict(properties)), home)
 
     @property
     def where(self) -> str:
@@ -109,59 +108,23 @@ class CatalogConfig:
         return translated(self.where, self.properties, lambda: open_catalog(self.name, self.properties))
 
     def __repr__(self) -> str:
-        return f"CatalogConfig(name={self.name!r}, properties={redact(self.properties)!r})"
+        return f"FoundCatalog(name={self.name!r}, properties={redact(self.properties)!r}, home={self.home!r})"
 
 
-def connect(name: str | None = None, properties: Mapping[str, str] | None = None, *, create: bool = True) -> Catalog:
-    """Find and open a catalog: `CatalogConfig.resolve`, then `CatalogConfig.open`."""
-    return CatalogConfig.resolve(name, properties).open(create=create)
-
-
-def load_table(catalog: Catalog, identifier: str) -> Table:
-    """Load a table afresh.
-
-    Args:
-        catalog: As `connect` returned it.
-        identifier: ``namespace.table``; namespaces may nest.
-
-    Raises:
-        SettingsError: The identifier is malformed.
-        CatalogError: ``TABLE_MISSING`` with the nearest name, or the catalog failed.
-    """
-    parts = parse_identifier(identifier)
-    with suppress(NoSuchTableError, NoSuchNamespaceError):
-        return translated(f"The catalog {catalog.name!r}", catalog.properties, lambda: catalog.load_table(parts))
-    raise CatalogError(
-        "TABLE_MISSING",
-        f"There is no table {identifier} in the catalog {catalog.name!r}.",
-        data=NOTHING_CHANGED,
-        action=f"Correct the name or the option catalog, or let the stream create it: create_table=True."
-        f"{_near(catalog, parts)}",
-    )
-
-
-def parse_identifier(text: str) -> tuple[str, ...]:
-    """The parts of ``namespace.table``: at least two, none empty, no wildcards, quotes, slashes or control characters.
-
-    Raises:
-        SettingsError: Malformed.
-    """
-    parts = tuple(text.split("."))
-    if len(parts) < 2:
-        raise _malformed(text, "it needs a namespace")
-    for part in parts:
-        if not part or part != part.strip():
-            raise _malformed(text, "a part is empty or padded with blanks")
-        if len(part) > MAX_NAME_LENGTH:
-            raise _malformed(text, f"a part is longer than {MAX_NAME_LENGTH} characters")
-        bad = next((char for char in part if char in _FORBIDDEN_IN_NAMES or not char.isprintable()), None)
-        if bad is not None:
-            raise _malformed(text, f"it must not contain {bad!r}")
-    return parts
+def connect(name: str | None = None, properties: Mapping[str, Any] | None = None, *, create: bool = True) -> Catalog:
+    """Find and open a catalog, see `CatalogConfig`."""
+    return CatalogConfig(name, properties or {}).open(create=create)
 
 
 def _settled(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     return settled(kind_of(name, properties), properties)
+
+
+def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
+    home = _embedded_home()
+    uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
+    own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
+    return FoundCatalog(EMBEDDED_NAME, settled("sql", own | dict(properties)), home)
 
 
 def _embedded_home() -> Path:
@@ -174,17 +137,6 @@ def _embedded_home() -> Path:
             action="Name a local folder without ? # ; in its path, or configure a catalog for other storage.",
         )
     return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - Path.resolve would follow links
-
-
-def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
-    with suppress(Exception):  # a hint must not hide the error it decorates
-        tables = [".".join(found) for found in catalog.list_tables(parts[:-1])]
-        if tables:
-            return f" {did_you_mean('.'.join(parts), tables)}"
-    with suppress(Exception):
-        namespaces = [".".join(found) for found in catalog.list_namespaces()]
-        return f" Namespaces there: {', '.join(sorted(namespaces)[:20]) or 'none'}."
-    return ""
 
 
 def _unknown(name: str, known: list[str]) -> CatalogError:
@@ -206,20 +158,10 @@ def _names_code(name: str) -> CatalogError:
     )
 
 
-def _absent(config: CatalogConfig) -> CatalogError:
+def _absent(config: FoundCatalog) -> CatalogError:
     return CatalogError(
         "CATALOG_MISSING",
         f"{config.where} does not exist.",
         data=NOTHING_CHANGED,
         action=f"Run this in the folder where the stream was started, set {HOME_VARIABLE}, or name a catalog.",
-    )
-
-
-def _malformed(text: str, why: str) -> SettingsError:
-    shown = text if len(text) <= 80 else f"{text[:77]}..."
-    return SettingsError(
-        "TABLE_NAME_INVALID",
-        f"{shown!r} is not a table name: {why}.",
-        data=NOTHING_CHANGED,
-        action="Write namespace.table, for example demo.events.",
     )

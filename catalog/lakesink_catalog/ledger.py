@@ -105,9 +105,9 @@ class Mark:
     offsets: str = ""
 
     def to_summary(self) -> dict[str, str]:
-        """Summary properties, all of them strings under ``lakesink.``."""
+        """Summary properties, strings under ``lakesink.``; what is usual is left out, for a table keeps them all."""
         fields = {
-            "kind": self.key.kind.value,
+            "kind": "" if self.key.kind is SinkKind.STREAM else self.key.kind.value,
             "sink-id": self.key.name,
             "branch": self.key.branch,
             "batch-id": str(self.batch_id),
@@ -116,7 +116,7 @@ class Mark:
             "end": self.end,
             "outcome": self.outcome,
             "accepted": self.accepted,
-            "ledger-batch-id": str(self.ledger_batch_id),
+            "ledger-batch-id": "" if self.ledger_batch_id == self.batch_id else str(self.ledger_batch_id),
             "offsets": self.offsets if len(self.offsets) <= MAX_MARK_OFFSETS_BYTES else "",
         }
         return {"lakesink.version": str(LEDGER_VERSION)} | {
@@ -130,8 +130,9 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
         return None
     fields = {name: str(summary.get(f"lakesink.{name}") or "") for name in _MARK_FIELDS}
     try:
-        key = SinkKey(fields["sink-id"], fields["branch"], SinkKind(fields["kind"]))
-        batch_id, ledger_batch_id = int(fields["batch-id"]), int(fields["ledger-batch-id"])
+        key = SinkKey(fields["sink-id"], fields["branch"], SinkKind(fields["kind"] or SinkKind.STREAM))
+        batch_id = int(fields["batch-id"])
+        ledger_batch_id = int(fields["ledger-batch-id"] or batch_id)
     except ValueError:
         return None
     return Mark(

@@ -4,7 +4,7 @@ Batch ids grow by one and each batch starts where the one before ended. Anything
 and may overrule for one batch with `Accept`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -201,9 +201,11 @@ class Situation:
     def _walk_passes(self, sequence_number: int) -> bool:
         return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
 
-    def _own_marks(self) -> list[tuple[Mark, SnapshotLike]]:
-        marks = ((mark_of(snapshot.summary), snapshot) for snapshot in self.view.walk())
-        return [(mark, snapshot) for mark, snapshot in marks if mark is not None and mark.key == self.key]
+    def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        for snapshot in self.view.walk():
+            mark = mark_of(snapshot.summary)
+            if mark is not None and mark.key == self.key:
+                yield mark, snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink_catalog.connect import EMBEDDED_NAME, CatalogConfig, connect, load_table, parse_identifier
+from lakesink_catalog.connect import EMBEDDED_NAME, CatalogConfig, connect
 from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError
+from lakesink_catalog.tables import load_table, parse_identifier
 from tests.catalog.servers import Answer, free_port, postgres, rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
@@ -58,7 +59,7 @@ def test_lakesink_home_moves_the_embedded_catalog(tmp_path: Path, monkeypatch: p
 def test_the_embedded_catalog_is_fixed_when_found_not_when_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = CatalogConfig.resolve()
+    config = CatalogConfig().find()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     config.open()
@@ -86,7 +87,7 @@ def test_a_catalog_is_found_by_name_in_the_environment(tmp_path: Path, monkeypat
 
 def test_given_properties_go_above_the_configured_ones(tmp_path: Path) -> None:
     configure(tmp_path, f"catalog:\n  prod:\n    uri: sqlite:///{tmp_path}/own.db\n    warehouse: {tmp_path}/w\n")
-    config = CatalogConfig.resolve("prod", {"warehouse": "elsewhere"})
+    config = CatalogConfig("prod", {"warehouse": "elsewhere"}).find()
     assert config.properties["warehouse"] == str(tmp_path / "elsewhere")
     assert f"{tmp_path}/own.db" in config.properties["uri"]
 
@@ -153,9 +154,9 @@ def test_a_broken_configuration_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_sqlite_catalog_waits_for_its_lock(tmp_path: Path) -> None:
-    config = CatalogConfig.resolve("a", {"uri": f"sqlite:///{tmp_path}/a.db"})
+    config = CatalogConfig("a", {"uri": f"sqlite:///{tmp_path}/a.db"}).find()
     assert "timeout=30" in config.properties["uri"]
-    assert "timeout=5" in CatalogConfig.resolve("a", {"uri": "sqlite:///a.db?timeout=5"}).properties["uri"]
+    assert "timeout=5" in CatalogConfig("a", {"uri": "sqlite:///a.db?timeout=5"}).find().properties["uri"]
 
 
 def test_an_in_memory_catalog_is_one_catalog_for_all_threads(tmp_path: Path) -> None:
@@ -412,9 +413,10 @@ def test_a_malformed_identifier_is_refused(text: str) -> None:
 
 
 def test_a_configuration_shows_no_secret() -> None:
-    config = CatalogConfig.resolve("p", {"uri": f"postgresql://lake:{CANARY}@db/x", "s3.secret-access-key": CANARY})
-    assert CANARY in config.properties["uri"]
-    assert CANARY not in f"{config!r} {config} {config.where}"
+    config = CatalogConfig("p", {"uri": f"postgresql://lake:{CANARY}@db/x", "s3.secret-access-key": CANARY})
+    found = config.find()
+    assert CANARY in found.properties["uri"]
+    assert CANARY not in f"{config!r} {config} {found!r} {found} {found.where}"
 
 
 def full_text(error: BaseException) -> str:
