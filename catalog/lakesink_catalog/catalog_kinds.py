@@ -99,7 +99,7 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     if not kind.certified:
         _log.warning("lakesink.catalog.not-certified name=%s type=%s", name, word)
     base = getattr(importlib.import_module(kind.module), kind.class_name)
-    catalog: Catalog = type(kind.class_name, (_Guarded, base), {})(name, **properties)
+    catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
     if word == "in-memory" or _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
         _share_between_threads(catalog)
     return catalog

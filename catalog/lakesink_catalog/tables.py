@@ -1,0 +1,254 @@
+"""Tables: found, created once however many drivers try, and the places where their files may lie."""
+
+import logging
+import unicodedata
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from lakesink_catalog.arrow_schema import iceberg_schema
+from lakesink_catalog.catalog_errors import NOTHING_CHANGED, translated
+from lakesink_catalog.errors import CatalogError, SettingsError
+from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.partition_by import parse_partition_by
+from lakesink_catalog.redact import describe, redact
+
+FORMAT_VERSION = "2"
+ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
+MAX_NAME_LENGTH = 255
+_FORBIDDEN_IN_NAMES = frozenset("*?'\"`/\\#;:%<>|")
+_CODE_PROPERTIES = ("write.py-location-provider.impl", "py-io-impl")
+_log = logging.getLogger("lakesink")
+T = TypeVar("T")
+
+
+def load_table(catalog: Catalog, identifier: str) -> Table:
+    """Load a table afresh.
+
+    Args:
+        catalog: As `connect` returned it.
+        identifier: ``namespace.table``; namespaces may nest.
+
+    Raises:
+        SettingsError: The identifier is malformed.
+        CatalogError: ``TABLE_MISSING`` with the nearest name, or the catalog failed.
+    """
+    parts = parse_identifier(identifier)
+    with suppress(NoSuchTableError, NoSuchNamespaceError):
+        return _at(catalog, lambda: catalog.load_table(parts))
+    raise CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {identifier} in the catalog {catalog.name!r}.",
+        data=NOTHING_CHANGED,
+        action=f"Correct the name or the option catalog, or let the stream create it: create_table=True."
+        f"{_near(catalog, parts)}",
+    )
+
+
+def create_table(
+    catalog: Catalog,
+    identifier: str,
+    arrow_schema: pa.Schema,
+    partition_by: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Create a version 2 table, and its namespace if there is none; another driver's table if that was first.
+
+    Args:
+        catalog: As `connect` returned it.
+        identifier: ``namespace.table``.
+        arrow_schema: Columns; all become optional, see `arrow_schema`.
+        partition_by: See `parse_partition_by`.
+        properties: Table properties.
+
+    Raises:
+        SettingsError: Identifier, partitioning or a property is malformed.
+        WriteError: A column has no Iceberg type.
+        CatalogError: The catalog failed, or its warehouse cannot be written.
+    """
+    parts = parse_identifier(identifier)
+    wanted = dict(properties or {})
+    _check_properties(wanted)
+    schema = iceberg_schema(arrow_schema)
+    spec = parse_partition_by(partition_by, schema)
+    for depth in range(1, len(parts)):
+        _create_namespace(catalog, parts[:depth])
+    wanted["format-version"] = FORMAT_VERSION
+    with suppress(TableAlreadyExistsError):
+        return _at(catalog, lambda: catalog.create_table(parts, schema, partition_spec=spec, properties=wanted))
+    return load_table(catalog, identifier)
+
+
+def parse_identifier(text: str) -> tuple[str, ...]:
+    """The parts of ``namespace.table``: at least two, none empty, no wildcards, quotes, slashes or control characters.
+
+    Raises:
+        SettingsError: Malformed.
+    """
+    parts = tuple(text.split("."))
+    if len(parts) < 2:
+        raise _malformed(text, "it needs a namespace")
+    for part in parts:
+        if not part or part != part.strip():
+            raise _malformed(text, "a part is empty or padded with blanks")
+        if len(part) > MAX_NAME_LENGTH:
+            raise _malformed(text, f"a part is longer than {MAX_NAME_LENGTH} characters")
+        bad = next((char for char in part if char in _FORBIDDEN_IN_NAMES or not char.isprintable()), None)
+        if bad is not None:
+            raise _malformed(text, f"it must not contain {bad!r}")
+    return parts
+
+
+def data_location(table: Table) -> str:
+    """Folder of data files, no trailing slash: ``write.data.path``, else ``data`` under the table.
+
+    Raises:
+        CatalogError: The property leads out of the table's location, the warehouse and what the catalog's property
+            `ALLOWED_LOCATIONS_PROPERTY` allows. Table properties are other people's input.
+    """
+    return _location(table, "write.data.path", "data")
+
+
+def metadata_location(table: Table) -> str:
+    """Folder of metadata files, as `data_location`: ``write.metadata.path``, else ``metadata`` under the table."""
+    return _location(table, "write.metadata.path", "metadata")
+
+
+def table_location_roots(table: Table) -> tuple[str, ...]:
+    """Folders under which every file of a commit must lie: data and metadata."""
+    return data_location(table), metadata_location(table)
+
+
+def is_under(path: str, folder: str) -> bool:
+    """True if the path lies below the folder: no climbing, no control characters, no URI with query or fragment."""
+    return _is_plain(path) and _comparable(path).startswith(f"{_comparable(folder)}/")
+
+
+def delete_old_metadata(before: Table, after: TableMetadata) -> None:
+    """Delete metadata files that dropped out of the log, if the table asks for it; never fails.
+
+    To be called once a commit has landed: PyIceberg does this only in its own transactions. A REST service does it by
+    itself.
+
+    Args:
+        before: The table as loaded for the commit.
+        after: The metadata that the catalog returned.
+    """
+    asked = after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
+    if not asked or not isinstance(before.catalog, MetastoreCatalog):
+        return
+    kept = {entry.metadata_file for entry in after.metadata_log}
+    for path in sorted({entry.metadata_file for entry in before.metadata.metadata_log} - kept):
+        try:
+            if path.endswith(".metadata.json") and is_under(path, before.location()):
+                before.io.delete(path)
+        except Exception as error:  # noqa: BLE001 - the commit has landed; an old file more or less changes nothing
+            _log.info("lakesink.metadata.kept path=%s error=%s", redact(path), describe(error))
+
+
+def _at(catalog: Catalog, call: Callable[[], T]) -> T:
+    return translated(f"The catalog {catalog.name!r}", catalog.properties, call)
+
+
+def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    if _at(catalog, lambda: catalog.namespace_exists(namespace)):
+        return
+    with suppress(NamespaceAlreadyExistsError):
+        try:
+            _at(catalog, lambda: catalog.create_namespace(namespace))
+        except CatalogError:  # PyIceberg's SQL catalog lets the database's own error out if another was first
+            if not _at(catalog, lambda: catalog.namespace_exists(namespace)):
+                raise
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    version = properties.get("format-version", FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise CatalogError(
+            "FORMAT_UNSUPPORTED",
+            f"A table of format version {version} was asked for; lakesink writes version {FORMAT_VERSION}.",
+            data=NOTHING_CHANGED,
+            action="Leave format-version out.",
+        )
+    for name in _CODE_PROPERTIES:
+        if name in properties:
+            raise CatalogError(
+                "TABLE_NAMES_CODE",
+                f"The table property {name} names Python code to run.",
+                data=NOTHING_CHANGED,
+                action="Leave it out: lakesink runs no code that a table names.",
+            )
+
+
+def _location(table: Table, property_name: str, folder: str) -> str:
+    own = table.location().rstrip("/")
+    chosen = (table.metadata.properties.get(property_name) or f"{own}/{folder}").rstrip("/")
+    allowed = [own, *_allowed_roots(table.catalog)]
+    if _is_plain(own) and any(_is_at_or_under(chosen, root) for root in allowed):
+        return chosen
+    raise CatalogError(
+        "LOCATION_REFUSED",
+        f"The table property {property_name} leads to {redact(chosen)[:80]!r}, outside the table.",
+        data=NOTHING_CHANGED,
+        action=f"If that is right, allow it in the catalog's configuration: {ALLOWED_LOCATIONS_PROPERTY}=<folder>,...;"
+        " else remove the property from the table.",
+    )
+
+
+def _is_at_or_under(location: str, root: str) -> bool:
+    return is_under(location, root) or (_is_plain(location) and _comparable(location) == _comparable(root))
+
+
+def _allowed_roots(catalog: Catalog) -> list[str]:
+    listed = str(catalog.properties.get(ALLOWED_LOCATIONS_PROPERTY) or "").split(",")
+    roots = [str(catalog.properties.get("warehouse") or ""), *listed]
+    plain = [root.strip().rstrip("/") for root in roots]
+    return [root for root in plain if root.startswith("/") or urlsplit(root).scheme]
+
+
+def _is_plain(location: str) -> bool:
+    bad = any(char in "?#\\" or unicodedata.category(char).startswith("C") for char in location)
+    return not bad and not {"..", "."} & set(location.split("/"))
+
+
+def _comparable(location: str) -> str:
+    """Spellings of one place made equal: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
+    scheme, separator, rest = location.partition(":")
+    if separator and scheme == "file":
+        return "/" + rest.lstrip("/").rstrip("/")
+    if separator and scheme in ("s3a", "s3n"):
+        return f"s3:{rest}".rstrip("/")
+    return location.rstrip("/")
+
+
+def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
+    with suppress(Exception):  # a hint must not hide the error it decorates
+        tables = [".".join(found) for found in catalog.list_tables(parts[:-1])]
+        if tables:
+            return f" {did_you_mean('.'.join(parts), tables)}"
+    with suppress(Exception):
+        namespaces = [".".join(found) for found in catalog.list_namespaces()]
+        return f" Namespaces there: {', '.join(sorted(namespaces)[:20]) or 'none'}."
+    return ""
+
+
+def _malformed(text: str, why: str) -> SettingsError:
+    shown = text if len(text) <= 80 else f"{text[:77]}..."
+    return SettingsError(
+        "TABLE_NAME_INVALID",
+        f"{shown!r} is not a table name: {why}.",
+        data=NOTHING_CHANGED,
+        action="Write namespace.table, for example demo.events.",
+    )
