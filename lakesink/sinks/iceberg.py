@@ -22,7 +22,7 @@ from lakesink_catalog.commit import CommitOptions, FencedCommit, Look, Surroundi
 from lakesink_catalog.connect import CatalogConfig
 from lakesink_catalog.errors import Reason, WriteError
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.locations import data_location, metadata_location
+from lakesink_catalog.locations import data_location, is_under, metadata_location
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
@@ -109,21 +109,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         Raises:
             BatchRefused: The record was made for another table of the same name.
         """
-        look = transaction.look
         prepared = parse_prepared(payload)
         if prepared is None or prepared.branch != self.key.branch:
             return None
-        if prepared.table_uuid != look.situation.view.table_uuid:
-            raise refusal(Reason.TABLE_REPLACED, look.situation)
-        if not still_usable(look, prepared):
-            return _dropped(transaction, "the ledger, the schema or the specs moved on")
-        manifests = [(manifest.path, manifest.length_bytes) for manifest in prepared.manifests]
-        if not _all_under(metadata_location(look.table), (path for path, _ in manifests)) or not _all_under(
-            data_location(look.table), (path for path, _ in prepared.files)
-        ):
-            return _dropped(transaction, "a path lies outside the table's locations")
-        if not _all_there(look.table.io, [*manifests, *prepared.files]):
-            return _dropped(transaction, "a file is missing or has another size")
+        if prepared.table_uuid != transaction.look.situation.view.table_uuid:
+            raise refusal(Reason.TABLE_REPLACED, transaction.look.situation)
+        trouble = _trouble(transaction.look, prepared)
+        if trouble:
+            logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
+            return None
         return prepared
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
@@ -205,7 +199,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
         if unproven:
             logger.warning(
-                "lakesink.ledger.unproven table=%s sink=%s: expiry removed the snapshot of batch %d; the entry is trusted",
+                "lakesink.ledger.unproven table=%s sink=%s batch=%d: expiry removed its snapshot; the entry is trusted",
                 self.table,
                 self.key.name,
                 look.situation.entry.batch_id if look.situation.entry else -1,
@@ -257,8 +251,7 @@ def _plausible(file: DataFileReceipt, plan: WritePlan) -> bool:
 
 
 def _all_under(folder: str, paths: Iterable[str]) -> bool:
-    prefix = folder.rstrip("/") + "/"
-    return all(path.startswith(prefix) and "/../" not in path and "\0" not in path for path in paths)
+    return all(is_under(path, folder) for path in paths)
 
 
 def _all_there(io: FileIO, files: Sequence[tuple[str, int]]) -> bool:
@@ -273,8 +266,19 @@ def _all_there(io: FileIO, files: Sequence[tuple[str, int]]) -> bool:
         return all(pool.map(there, files))
 
 
-def _dropped(transaction: IcebergTransaction, why: str) -> None:
-    logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, why)
+def _trouble(look: Look, prepared: PreparedBatch) -> str | None:
+    """Why a prepared batch may not be committed any more; None if it may."""
+    if not still_usable(look, prepared):
+        return "the ledger, the schema or the specs moved on"
+    manifests = [(manifest.path, manifest.length_bytes) for manifest in prepared.manifests]
+    inside = _all_under(metadata_location(look.table), (path for path, _ in manifests)) and _all_under(
+        data_location(look.table), (path for path, _ in prepared.files)
+    )
+    if not inside:
+        return "a path lies outside the table's locations"
+    if not _all_there(look.table.io, [*manifests, *prepared.files]):
+        return "a file is missing or has another size"
+    return None
 
 
 def _milliseconds(duration: timedelta) -> int:
