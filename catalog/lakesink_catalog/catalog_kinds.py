@@ -23,7 +23,7 @@ _IO_PROPERTY = "py-io-impl"
 _LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
 _BUSY_SECONDS = 30
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,15 @@ from pyiceberg.table import Table
 from lakesink_catalog.arrow_schema import iceberg_schema
 from lakesink_catalog.connect import connect
 from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError, WriteError
-from lakesink_catalog.partition_by import parse_partition_by
-from lakesink_catalog.tables import (
-    create_table,
+from lakesink_catalog.locations import (
     data_location,
     delete_old_metadata,
     is_under,
-    load_table,
     metadata_location,
     table_location_roots,
 )
+from lakesink_catalog.partition_by import parse_partition_by
+from lakesink_catalog.tables import create_table, load_table
 
 EVENTS = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
 

@@ -1,0 +1,154 @@
+"""Parsed options of a stream or an append. Opens no catalog and reads no table.
+
+Values of ``catalog_properties`` may be secrets: they stay in the driver and never show in a `repr`.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from lakesink.options import OPTIONS, Option
+from lakesink.table_settings import Effective, level_of
+from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
+from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.redact import MASK, bears_secret, redact
+from lakesink_catalog.verdict import Accept
+
+_log = logging.getLogger("lakesink")
+_BY_NAME = {option.name: option for option in OPTIONS}
+_REQUIRED = ("sink_id", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Options as parsed; None where the user did not choose. The fields are the names in `OPTIONS`."""
+
+    sink_id: str = ""
+    checkpoint: str = ""
+    catalog: str | None = None
+    catalog_properties: Mapping[str, Any] = field(default_factory=dict)
+    branch: str = MAIN_BRANCH
+    create_table: bool = False
+    partition_by: str | None = None
+    target_file_size_bytes: int | None = None
+    compression_codec: str | None = None
+    compression_level: int | None = None
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    accept: Accept | None = None
+    prepared_max_age: timedelta = timedelta(hours=20)
+    ledger_tag_max_age: timedelta = timedelta(days=30)
+    ledger_tag: bool = True
+    _said: set[str] = field(default_factory=set, init=False, compare=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any], *, kind: SinkKind = SinkKind.STREAM) -> "Settings":
+        """Settings from keyword options; None counts as not given.
+
+        Args:
+            options: As the user gave them.
+            kind: A stream must name its sink and checkpoint; a transaction application has neither.
+
+        Raises:
+            SettingsError: An option is unknown, malformed, missing, or contradicts another.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given:
+            _check_known(name, kind)
+        settings = cls(**{name: _read(_BY_NAME[name], value) for name, value in given.items()})
+        if kind is SinkKind.STREAM:
+            for name in _REQUIRED:
+                if name not in given:
+                    raise _missing(_BY_NAME[name])
+        _check_agreement(settings, given)
+        return settings
+
+    def effective(self, table_properties: Mapping[str, str]) -> Effective:
+        """What is in force for a table; tells once about properties of it that are not honoured.
+
+        Raises:
+            SettingsError: A table property that is honoured is malformed.
+        """
+        overriding = {option.table_property: getattr(self, option.name) for option in OPTIONS if option.table_property}
+        effective = Effective.of(overriding, table_properties)
+        ignored = [name for name in effective.unhonoured() if name not in self._said]
+        if ignored:
+            self._said.update(ignored)
+            _log.warning("lakesink.settings.ignored properties=%s", ",".join(ignored))
+        return effective
+
+    def __repr__(self) -> str:
+        shown = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "_said"}
+        shown["catalog_properties"] = dict.fromkeys(self.catalog_properties, MASK)
+        return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
+
+
+def _check_known(name: str, kind: SinkKind) -> None:
+    usable = [option.name for option in OPTIONS if kind is SinkKind.STREAM or not option.stream_only]
+    if name in usable:
+        return
+    if name in _BY_NAME:
+        raise _wrong(name, f"The option {name} belongs to streams; an append is named by txn=(app id, version).")
+    overriding = next((option.name for option in OPTIONS if option.table_property == name), None)
+    hint = (
+        f"The option {overriding} does what this table property does."
+        if overriding
+        else did_you_mean(str(name).replace("-", "_"), usable)
+    )
+    raise SettingsError(
+        "OPTION_UNKNOWN",
+        f"There is no option {str(name)[:60]!r}. {hint}"[:180],
+        data="Nothing was written.",
+        action=f"Options are {', '.join(usable)}.",
+    )
+
+
+def _read(option: Option, value: Any) -> Any:
+    try:
+        return option.read(value)
+    except ValueError as error:
+        shown = MASK if bears_secret(option.name, value) or option.name == "catalog_properties" else _shown(value)
+        why = f"The option {option.name} is {shown}: {redact(str(error))}."
+    raise _wrong(option.name, why)
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, (str, int, float)):
+        return f"a {type(value).__name__}"
+    text = redact(repr(value))
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
+    if settings.partition_by and not settings.create_table:
+        raise _wrong(
+            "partition_by", "The option partition_by needs create_table=True; a table keeps its own partitions."
+        )
+    if not settings.ledger_tag and "ledger_tag_max_age" in given:
+        raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs the ledger tag, which is switched off.")
+    if settings.compression_level is not None and settings.compression_codec is not None:
+        try:
+            level_of(settings.compression_codec, settings.compression_level)
+        except ValueError as error:
+            why = str(error)
+        else:
+            return
+        raise _wrong("compression_level", f"The option compression_level is {settings.compression_level}: {why}.")
+
+
+def _missing(option: Option) -> SettingsError:
+    return SettingsError(
+        "OPTION_MISSING",
+        f"The option {option.name} is required.",
+        data="Nothing was written.",
+        action=f"{option.name}: {option.doc}",
+    )
+
+
+def _wrong(name: str, what: str) -> SettingsError:
+    option = _BY_NAME[name]
+    return SettingsError(
+        "OPTION_INVALID", what, data="Nothing was written.", action=f"{name} ({option.type}): {option.doc}"
+    )

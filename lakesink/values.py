@@ -1,0 +1,80 @@
+"""Reading what people write: sizes, durations, switches, whole numbers. Pure; each raises ValueError with a hint."""
+
+import math
+import re
+from datetime import timedelta
+
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(b|bytes?|[kmgt](?:i?b)?)?\s*", re.IGNORECASE)
+_SIZE_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_DURATION_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.IGNORECASE)
+_UNIT_SECONDS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800),
+}
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+_LARGEST = 2**63 - 1
+_LONGEST = timedelta(days=36_500)
+
+
+def whole_number(value: object, lowest: int = 0, highest: int = _LARGEST) -> int:
+    """A whole number in a range, from an int or its digits."""
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,19}\s*", value, re.ASCII):
+        number = int(value)
+    if number is None or not lowest <= number <= highest:
+        raise ValueError(f"expected a whole number from {lowest}" + (f" to {highest}" if highest < _LARGEST else ""))
+    return number
+
+
+def size_bytes(value: object) -> int:
+    """A size of at least one byte: an int, or text such as ``512MB``; units are powers of 1024, ``MB`` as ``MiB``."""
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value)):
+        power = _SIZE_POWERS[(found[2] or "b")[0].lower()]
+        value = int(float(found[1]) * 1024**power) if "." in found[1] else int(found[1]) * 1024**power
+    try:
+        return whole_number(value, 1)
+    except ValueError:
+        raise ValueError("expected bytes, or text such as '512MB'") from None
+
+
+def duration(value: object) -> timedelta:
+    """A time span above zero: a timedelta, seconds as a number, or text such as ``20 hours`` or ``1h 30m``."""
+    span = value if isinstance(value, timedelta) else None
+    seconds = _seconds(value)
+    if seconds is not None and seconds <= _LONGEST.total_seconds():
+        span = timedelta(seconds=seconds)
+    if span is None or not timedelta(0) < span <= _LONGEST:
+        raise ValueError("expected a time span above zero: a timedelta, seconds, or text such as '20 hours'")
+    return span
+
+
+def switch(value: object) -> bool:
+    """True or false, as a bool or as a word."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in _TRUE | _FALSE:
+        return value.strip().lower() in _TRUE
+    raise ValueError("expected true or false")
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if not isinstance(value, str) or not value.strip():
+        return None
+    if re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", value, re.ASCII):
+        return float(value)
+    total, place = 0.0, 0
+    while place < len(value):
+        part = _DURATION_PART.match(value, place)
+        if part is None or part[2].lower() not in _UNIT_SECONDS:
+            return None
+        total += float(part[1]) * _UNIT_SECONDS[part[2].lower()]
+        place = part.end()
+    return total
