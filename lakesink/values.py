@@ -4,9 +4,9 @@ import math
 import re
 from datetime import timedelta
 
-_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(b|bytes?|[kmgt](?:i?b)?)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(b|bytes?|[kmgt](?:i?b)?)?\s*", re.IGNORECASE | re.ASCII)
 _SIZE_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_DURATION_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.IGNORECASE)
+_DURATION_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 _UNIT_SECONDS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
@@ -47,7 +47,7 @@ def duration(value: object) -> timedelta:
     """A time span above zero: a timedelta, seconds as a number, or text such as ``20 hours`` or ``1h 30m``."""
     span = value if isinstance(value, timedelta) else None
     seconds = _seconds(value)
-    if seconds is not None and seconds <= _LONGEST.total_seconds():
+    if seconds is not None and 0 < seconds <= _LONGEST.total_seconds():
         span = timedelta(seconds=seconds)
     if span is None or not timedelta(0) < span <= _LONGEST:
         raise ValueError("expected a time span above zero: a timedelta, seconds, or text such as '20 hours'")

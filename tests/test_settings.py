@@ -1,0 +1,431 @@
+"""Options are read or refused with a hint; what is in force for a table remembers where it comes from."""
+
+import logging
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakesink.metrics_modes import metrics_modes
+from lakesink.options import OPTIONS, options_table_markdown
+from lakesink.settings import Settings
+from lakesink.table_settings import PROPERTIES, Effective, Origin
+from lakesink.values import duration, size_bytes, switch, whole_number
+from lakesink_catalog.arrow_schema import iceberg_schema
+from lakesink_catalog.errors import Reason, SettingsError
+from lakesink_catalog.identity import SinkKind
+from lakesink_catalog.verdict import Accept
+
+CANARY = "c4n4ry-Sw0rdfish"
+NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
+
+
+def parse(**options: Any) -> Settings:
+    return Settings.parse(NEEDED | options)
+
+
+# The table of options
+
+
+def test_the_table_of_options_and_the_settings_have_the_same_names() -> None:
+    assert {option.name for option in OPTIONS} == {part.name for part in fields(Settings) if part.name != "_said"}
+
+
+def test_every_option_is_in_the_docs_table_with_its_property() -> None:
+    lines = options_table_markdown().splitlines()
+    assert len(lines) == len(OPTIONS) + 2
+    for option, line in zip(OPTIONS, lines[2:], strict=True):
+        assert f"`{option.name}`" in line
+        assert option.table_property in line
+        assert line.count("|") == 5
+
+
+def test_options_override_properties_that_exist() -> None:
+    known = {known.name for known in PROPERTIES}
+    assert {option.table_property for option in OPTIONS if option.table_property} <= known
+
+
+# Parsing
+
+
+def test_defaults_are_those_of_the_docs() -> None:
+    settings = parse()
+    assert (settings.branch, settings.create_table, settings.ledger_tag) == ("main", False, True)
+    assert settings.prepared_max_age == timedelta(hours=20)
+    assert settings.ledger_tag_max_age == timedelta(days=30)
+    assert (settings.catalog, settings.catalog_properties, settings.accept) == (None, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    [
+        ("sink_id", "a.B-9_", "a.B-9_"),
+        ("checkpoint", Path("/ck/events"), "/ck/events"),
+        ("checkpoint", "s3://bucket/ck", "s3://bucket/ck"),
+        ("branch", "audit/2026", "audit/2026"),
+        ("create_table", "true", True),
+        ("create_table", False, False),
+        ("target_file_size_bytes", "64 MB", 64 * 1024**2),
+        ("compression_codec", "ZSTD", "zstd"),
+        ("compression_level", "7", 7),
+        ("snapshot_properties", {"run": 42, "team": "lake"}, {"run": "42", "team": "lake"}),
+        ("accept", "RolledBack:17:commit", Accept(Reason.ROLLED_BACK, 17, adds_rows=True)),
+        ("accept", Accept(Reason.GAP, 3, adds_rows=False), Accept(Reason.GAP, 3, adds_rows=False)),
+        ("prepared_max_age", "2h 30m", timedelta(hours=2, minutes=30)),
+        ("ledger_tag_max_age", timedelta(days=7), timedelta(days=7)),
+        ("ledger_tag", "off", False),
+        ("branch", None, "main"),
+    ],
+)
+def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
+    assert getattr(parse(**{name: given}), name) == read
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "hint"),
+    [
+        ("sink_id", "", "1 to 64"),
+        ("sink_id", "-a", "1 to 64"),
+        ("sink_id", "a" * 65, "1 to 64"),
+        ("sink_id", "a\n", "1 to 64"),
+        ("sink_id", 7, "1 to 64"),
+        ("checkpoint", 7, "expected text"),
+        ("checkpoint", "a\x00b", "expected text"),
+        ("branch", " ", "expected text"),
+        ("branch", "main ", "name of a branch"),
+        ("create_table", "maybe", "true or false"),
+        ("create_table", 1, "true or false"),
+        ("partition_by", ["month(ts)"], "expected text such as"),
+        ("target_file_size_bytes", 0, "expected bytes"),
+        ("target_file_size_bytes", "5 parsecs", "expected bytes"),
+        ("target_file_size_bytes", 1.5, "expected bytes"),
+        ("target_file_size_bytes", True, "expected bytes"),
+        ("compression_codec", "zstandard", "Did you mean 'zstd'?"),
+        ("compression_level", "high", "whole number"),
+        ("snapshot_properties", "a=b", "expected a mapping"),
+        ("snapshot_properties", {"lakesink.batch-id": "9"}, "writes itself"),
+        ("snapshot_properties", {"added-records": "9"}, "writes itself"),
+        ("snapshot_properties", {"total-files-size": "9"}, "writes itself"),
+        ("snapshot_properties", {"operation": "overwrite"}, "writes itself"),
+        ("snapshot_properties", {"wap.id": "1"}, "writes itself"),
+        ("snapshot_properties", {"a": None}, "expected text"),
+        ("snapshot_properties", {"a": "b" * 2000}, "at most 1024"),
+        ("snapshot_properties", {"": "b"}, "expected text"),
+        ("snapshot_properties", {"api-token": "b"}, "looks like a secret"),
+        ("catalog_properties", "uri=x", "expected a mapping"),
+        ("catalog_properties", {1: "x"}, "expected a mapping"),
+        ("accept", "RolledBack", "expected <Verdict>"),
+        ("accept", "RolledBack:x:commit", "expected <Verdict>"),
+        ("accept", "RolledBack:1:keep", "expected <Verdict>"),
+        ("accept", "TableReplaced:1:commit", "not one of"),
+        ("accept", "Unsupported:1:skip", "not one of"),
+        ("prepared_max_age", 0, "time span above zero"),
+        ("prepared_max_age", "20 parsecs", "time span above zero"),
+        ("prepared_max_age", float("nan"), "time span above zero"),
+        ("prepared_max_age", timedelta(seconds=-1), "time span above zero"),
+        ("ledger_tag_max_age", "forever", "time span above zero"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: Any, hint: str) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as refused:
+        parse(**{name: given})
+    assert name in refused.value.what
+    assert hint in refused.value.what
+    assert refused.value.action.startswith(name)
+    assert len(str(refused.value).splitlines()[0]) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sinkid", "Did you mean 'sink_id'?"),
+        ("checkpoint-location", "Did you mean 'checkpoint'?"),
+        ("target-file-size-bytes", "Did you mean 'target_file_size_bytes'?"),
+        ("write.target-file-size-bytes", "The option target_file_size_bytes does what this table property does."),
+        ("zzzzzz", "Known: accept, branch"),
+        ("_said", "There is no option '_said'"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_nearest_one(name: str, hint: str) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_OPTION_UNKNOWN") as refused:
+        Settings.parse(NEEDED | {name: "x"})
+    assert hint in refused.value.what
+
+
+@pytest.mark.parametrize("missing", ["sink_id", "checkpoint"])
+def test_a_stream_must_be_named_and_have_a_checkpoint(missing: str) -> None:
+    with pytest.raises(SettingsError, match=f"LAKESINK_OPTION_MISSING.*{missing}"):
+        Settings.parse({name: value for name, value in NEEDED.items() if name != missing})
+
+
+def test_an_append_has_no_sink_id_and_no_checkpoint() -> None:
+    assert Settings.parse({"branch": "b"}, kind=SinkKind.TXN).branch == "b"
+    for name, value in NEEDED.items():
+        with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*belongs to streams"):
+            Settings.parse({name: value}, kind=SinkKind.TXN)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition_by": "month(ts)"},
+        {"ledger_tag": False, "ledger_tag_max_age": "1 d"},
+        {"compression_codec": "snappy", "compression_level": 3},
+        {"compression_codec": "gzip", "compression_level": 10},
+        {"compression_codec": "zstd", "compression_level": 0},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID"):
+        parse(**options)
+
+
+def test_settings_and_their_errors_show_no_secret() -> None:
+    properties = {"uri": f"postgresql://u:{CANARY}@h/db", "token": CANARY, "s3.endpoint": CANARY}
+    settings = parse(catalog_properties=properties, checkpoint=f"s3://k:{CANARY}@bucket/ck")
+    assert settings.catalog_properties["token"] == CANARY
+    assert CANARY not in f"{settings!r} {settings}"
+    assert "sink_id='events'" in repr(settings)
+    for options in (
+        {"catalog_properties": f"token={CANARY}"},
+        {"branch": f"password={CANARY}\n"},
+        {"accept": [CANARY]},
+    ):
+        with pytest.raises(SettingsError) as refused:
+            parse(**options)
+        assert CANARY not in f"{refused.value} {refused.value.__cause__} {refused.value.__context__}"
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (1, 1),
+        ("1", 1),
+        ("512MB", 512 * 1024**2),
+        ("512 mib", 512 * 1024**2),
+        ("1.5g", 3 * 2**29),
+        ("10 bytes", 10),
+        ("2k", 2048),
+        (" 1 TB ", 1024**4),
+    ],
+)
+def test_sizes_are_read(given: Any, read: int) -> None:
+    assert size_bytes(given) == read
+
+
+@pytest.mark.parametrize(
+    "given", ["", "MB", "-1", "0", "1 XB", "1e9", "99999999 TB", None, [], 2**63, "0.0001", "\uff11KB"]
+)
+def test_what_is_no_size_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="expected bytes"):
+        size_bytes(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (90, 90),
+        (0.5, 0.5),
+        ("90", 90),
+        ("20 hours", 72_000),
+        ("30 d", 2_592_000),
+        ("1h30m", 5400),
+        ("1 day 2 hours", 93_600),
+        ("250 ms", 0.25),
+        ("1.5 Weeks", 907_200),
+    ],
+)
+def test_durations_are_read(given: Any, seconds: float) -> None:
+    assert duration(given) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("given", ["", " ", "h", "1 month", "1h,30m", "-5", "inf", True, None, 1e30, "9" * 15 + " d"])
+def test_what_is_no_duration_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="expected a time span"):
+        duration(given)
+
+
+@given(st.one_of(st.text(max_size=30), st.integers(), st.floats(), st.none(), st.binary(max_size=4)))
+def test_any_value_is_read_or_refused(value: Any) -> None:
+    for read in (size_bytes, duration, switch, whole_number):
+        try:
+            read(value)
+        except ValueError as error:
+            assert str(error).startswith("expected")  # noqa: PT017 - both ends are right
+
+
+# In force for a table
+
+
+def test_an_option_goes_above_a_property_and_that_above_the_default() -> None:
+    properties = {"write.target-file-size-bytes": "1000", "write.parquet.compression-codec": "gzip"}
+    effective = parse(target_file_size_bytes="2KB").effective(properties)
+    shown = {name: (value.value, value.origin) for name, value in effective.values.items()}
+    assert shown["write.target-file-size-bytes"] == (2048, Origin.OPTION)
+    assert shown["write.parquet.compression-codec"] == ("gzip", Origin.TABLE)
+    assert shown["write.parquet.page-size-bytes"] == (1024**2, Origin.DEFAULT)
+    assert effective.target_file_size_bytes == 2048
+    assert effective.parquet.compression_codec == "gzip"
+
+
+def test_every_property_reaches_what_is_built_from_it() -> None:
+    properties = {
+        "write.parquet.compression-codec": "ZSTD",
+        "write.parquet.compression-level": "3",
+        "write.parquet.row-group-size-bytes": "11",
+        "write.parquet.page-size-bytes": "12",
+        "write.parquet.dict-size-bytes": "13",
+        "write.target-file-size-bytes": "14",
+        "write.object-storage.enabled": "TRUE",
+        "write.object-storage.partitioned-paths": "false",
+        "commit.retry.num-retries": "15",
+        "commit.retry.min-wait-ms": "16",
+        "commit.retry.max-wait-ms": "17",
+        "commit.retry.total-timeout-ms": "18",
+        "commit.manifest-merge.enabled": "false",
+        "commit.manifest.min-count-to-merge": "19",
+        "commit.manifest.target-size-bytes": "20",
+    }
+    built = parse().effective(properties)
+    parquet, retry, merge = built.parquet, built.retry, built.merge
+    assert (parquet.compression_codec, parquet.compression_level, parquet.row_group_size_bytes) == ("zstd", 3, 11)
+    assert (parquet.page_size_bytes, parquet.dictionary_size_bytes, built.target_file_size_bytes) == (12, 13, 14)
+    assert (built.object_storage, built.partitioned_paths) == (True, False)
+    assert (retry.num_retries, retry.min_wait_ms, retry.max_wait_ms, retry.total_timeout_ms) == (15, 16, 17, 18)
+    assert (merge.enabled, merge.min_count, merge.target_size_bytes) == (False, 19, 20)
+    paths = {"write.data.path", "write.metadata.path"}
+    assert set(properties) | paths == {known.name for known in PROPERTIES}
+
+
+def test_defaults_of_the_parts_and_of_the_table_agree() -> None:
+    from lakesink.writer.plan import ParquetOptions  # noqa: PLC0415 - compared here alone
+    from lakesink_catalog.commit import RetryPolicy  # noqa: PLC0415 - the same
+    from lakesink_catalog.merging import MergePolicy  # noqa: PLC0415 - the same
+
+    effective = parse().effective({})
+    assert effective.parquet == ParquetOptions()
+    assert effective.retry == RetryPolicy()
+    assert effective.merge == MergePolicy()
+
+
+@pytest.mark.parametrize(
+    ("options", "properties", "level"),
+    [
+        ({}, {"codec": "gzip", "level": "9"}, 9),
+        ({"compression_codec": "zstd"}, {"codec": "gzip", "level": "9"}, None),
+        ({"compression_level": 5}, {"codec": "gzip", "level": "9"}, 5),
+        ({"compression_codec": "zstd", "compression_level": 19}, {"codec": "gzip", "level": "9"}, 19),
+        ({}, {"codec": "snappy", "level": "9"}, None),
+        ({}, {"level": "9"}, 9),
+        ({"compression_codec": "snappy"}, {"level": "9"}, None),
+    ],
+)
+def test_a_level_is_used_only_with_the_codec_it_was_chosen_for(
+    options: dict[str, Any], properties: dict[str, str], level: int | None
+) -> None:
+    named = {f"write.parquet.compression-{name}": value for name, value in properties.items()}
+    assert parse(**options).effective(named).parquet.compression_level == level
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("write.target-file-size-bytes", "big"),
+        ("write.target-file-size-bytes", "-1"),
+        ("write.parquet.compression-codec", "zip"),
+        ("write.parquet.compression-level", "99"),
+        ("write.parquet.row-group-size-bytes", ""),
+        ("commit.retry.num-retries", "many"),
+        ("commit.retry.num-retries", "99999999999999999999"),
+        ("commit.manifest-merge.enabled", "perhaps"),
+        ("write.object-storage.enabled", "\x1b[31m"),
+    ],
+)
+def test_a_malformed_table_property_is_named(name: str, text: str) -> None:
+    with pytest.raises(SettingsError, match=f"LAKESINK_SETTING_INVALID. {name}") as refused:
+        parse().effective({name: text})
+    assert "\x1b" not in str(refused.value)
+
+
+def test_a_level_that_the_tables_codec_does_not_have_is_refused() -> None:
+    with pytest.raises(SettingsError, match="the codec snappy has no levels"):
+        parse(compression_level=3).effective({"write.parquet.compression-codec": "snappy"})
+
+
+def test_properties_that_change_nothing_are_told_once_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    settings = parse()
+    properties = {
+        "write.distribution-mode": "hash",
+        "write.format.default": "PARQUET",
+        "write.metadata.metrics.default": "full",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "5",
+        "write.py-location-provider.impl": "evil.Provider",
+        "commit.status-check.num-retries": "3",
+        "owner": "me",
+        "lakesink.ledger.stream.a": "{}",
+    }
+    with caplog.at_level(logging.WARNING, "lakesink"):
+        settings.effective(properties)
+        settings.effective(properties)
+        settings.effective(properties | {"write.format.default": "orc"})
+    first = "commit.status-check.num-retries,write.distribution-mode,write.py-location-provider.impl"
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"lakesink.settings.ignored properties={names}" for names in (first, "write.format.default")]
+
+
+def test_effective_settings_can_be_had_without_options() -> None:
+    assert Effective.of({}, {}).values["write.target-file-size-bytes"].origin is Origin.DEFAULT
+
+
+# Metrics modes
+
+NESTED = iceberg_schema(
+    pa.schema(
+        [
+            ("id", pa.int64()),
+            ("place", pa.struct([("city", pa.string())])),
+            ("tags", pa.list_(pa.string())),
+            ("counts", pa.map_(pa.string(), pa.int64())),
+            ("note", pa.string()),
+        ]
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("properties", "modes"),
+    [
+        ({}, {"id": "truncate(16)", "place.city": "truncate(16)", "tags.element": "counts", "counts.key": "counts"}),
+        ({"default": "none"}, {"id": "none", "tags.element": "none", "note": "none"}),
+        ({"default": " Full "}, {"id": "full", "tags.element": "counts", "note": "full"}),
+        ({"default": "truncate(4)", "column.note": "full"}, {"id": "truncate(4)", "note": "full"}),
+        ({"column.place.city": "counts"}, {"id": "truncate(16)", "place.city": "counts"}),
+        ({"column.tags.element": "none"}, {"tags.element": "none"}),
+        ({"default": "truncate(0)"}, {"id": "truncate(16)"}),
+        ({"column.id": "everything"}, {"id": "truncate(16)"}),
+        ({"max-inferred-column-defaults": "2"}, {"id": "truncate(16)", "note": "truncate(16)", "place.city": "none"}),
+        ({"max-inferred-column-defaults": "2", "column.place.city": "full"}, {"place.city": "full"}),
+        ({"max-inferred-column-defaults": "2", "default": "counts"}, {"place.city": "counts"}),
+        ({"max-inferred-column-defaults": "x"}, {"place.city": "truncate(16)"}),
+    ],
+)
+def test_metrics_modes_follow_icebergs_rules(properties: dict[str, str], modes: dict[str, str]) -> None:
+    named = {f"write.metadata.metrics.{name}": mode for name, mode in properties.items()}
+    found = {NESTED.find_column_name(field_id): mode for field_id, mode in metrics_modes(named, NESTED).items()}
+    assert set(found) == {"id", "place.city", "tags.element", "counts.key", "counts.value", "note"}
+    assert {name: found[name] for name in modes} == modes
+
+
+def test_a_wide_table_has_statistics_for_its_first_hundred_columns() -> None:
+    wide = iceberg_schema(pa.schema([(f"c{number}", pa.int32()) for number in range(150)]))
+    modes = list(metrics_modes({}, wide).values())
+    assert modes == ["truncate(16)"] * 100 + ["none"] * 50
