@@ -1,0 +1,70 @@
+"""Batches committed as the product commits them, without Spark: the receipts name files that nobody reads."""
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink_catalog.commit import CommitOptions, FencedCommit, Surroundings
+from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.tables import load_table
+from lakesink_catalog.verdict import Accept
+
+START_MS = 1_900_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Commits batches of one sink; its clock moves on by a minute at each look."""
+
+    catalog: Catalog
+    table: str = "demo.events"
+    sink: str = "events"
+    branch: str = MAIN_BRANCH
+    kind: SinkKind = SinkKind.STREAM
+    query: str = "q1"
+    clock: "itertools.count[int]" = field(default_factory=lambda: itertools.count(START_MS, 60_000))
+
+    @property
+    def key(self) -> SinkKey:
+        return SinkKey(self.sink, self.branch, self.kind)
+
+    def load(self) -> Table:
+        return load_table(self.catalog, self.table)
+
+    def batch(self, batch_id: int) -> Batch:
+        if self.kind is SinkKind.TXN:
+            return transaction_batch(batch_id)
+        return stream_batch(batch_id, self.query, start=[{"at": batch_id}], end=[{"at": batch_id + 1}])
+
+    def commit(
+        self, batch_id: int, rows: int = 10, *, accept: str = "", recovered: bool = False
+    ) -> Committed | AlreadyCommitted | None:
+        table = self.load()
+        options = CommitOptions(accept=Accept.parse(accept) if accept else None)
+        surroundings = Surroundings(now_ms=lambda: next(self.clock))
+        fence = FencedCommit(self.load, self.key, str(table.metadata.table_uuid), options, surroundings)
+        batch = self.batch(batch_id)
+        files = [_file(table, f"{self.sink}-{batch_id}", rows)] if rows else []
+        prepared = fence.prepare(fence.look(batch), files, schema=table.schema())
+        return fence.commit(batch, replace(prepared, recovered=recovered))
+
+
+def _file(table: Table, name: str, rows: int) -> DataFileReceipt:
+    return DataFileReceipt(
+        path=f"{table.location()}/data/{name}.parquet",
+        spec_id=table.spec().spec_id,
+        partition=(),
+        record_count=rows,
+        file_size_bytes=rows * 100,
+        column_sizes={1: rows * 90},
+        value_counts={1: rows},
+        null_value_counts={1: 0},
+        nan_value_counts={},
+        lower_bounds={},
+        upper_bounds={},
+        split_offsets=(4,),
+    )
