@@ -1,0 +1,70 @@
+# Everything is run from here, and only make, Python 3.11+ and Java 17+ are needed beforehand.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON_IN_VENV := $(BIN)/python
+INSTALLED := $(VENV)/installed
+PYTHON ?=
+export PYTHON
+# Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak bench-quick bench-commit lint format types imports examples check install lock machine clean
+
+help: ## Say what there is to make.
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
+
+demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the way, and its proof.
+	@$(BIN)/lakesink demo $(ARGS)
+
+test: $(INSTALLED) ## All tests but the long ones.
+	$(PYTHON_IN_VENV) -m pytest -m "not soak" $(ARGS)
+
+soak: $(INSTALLED) ## The long tests: random kills, memory.
+	$(PYTHON_IN_VENV) -m pytest -m soak $(ARGS)
+
+bench-quick: $(INSTALLED) ## Throughput beside Spark's own Parquet sink, in one run.
+	$(PYTHON_IN_VENV) -m benchmarks.throughput $(ARGS)
+
+bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
+	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
+
+check: lint types imports ## Everything that is checked without running it.
+
+lint: $(INSTALLED) ## Style.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED) ## Mend what style can mend by itself.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(INSTALLED) ## Types, strict.
+	$(BIN)/mypy
+
+imports: $(INSTALLED) ## Which room may import which.
+	$(BIN)/lint-imports
+
+examples: $(INSTALLED) ## Run every example in a folder of its own.
+	$(PYTHON_IN_VENV) -m pytest tests/demo/test_examples.py $(ARGS)
+
+install: $(INSTALLED) ## Create .venv from the lock.
+
+# The build tools come first: packages that have no wheel are built with these very versions.
+$(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machine
+	@test -x $(PYTHON_IN_VENV) || "$$(sh scripts/check-machine.sh)" -m venv --clear $(VENV)
+	@echo "Installing into $(VENV): the first time takes a minute or two, PySpark alone is 400 MB."
+	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/build.txt
+	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation -r requirements/dev.txt
+	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(INSTALLED)
+
+lock: | machine ## Resolve the lock anew.
+	sh scripts/lock.sh
+
+machine:
+	@sh scripts/check-machine.sh > /dev/null
+
+clean: ## Remove what make has made.
+	rm -rf $(VENV) .bench lakesink-demo

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Resolves requirements/build.txt and requirements/dev.txt anew from pyproject.toml, in an environment of its own.
+set -eu
+cd "$(dirname "$0")/.."
+
+python=$(sh scripts/check-machine.sh)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$python" -m venv "$work/venv"
+pip="$work/venv/bin/python -m pip"
+$pip install --upgrade pip setuptools wheel # dependency groups need a pip of 2025
+$pip install --no-build-isolation --group dev ".[demo,postgres]"
+note='# Made by `make lock`; change pyproject.toml instead.'
+{ echo "$note"; $pip freeze --all | grep -E '^(setuptools|wheel)=='; } > requirements/build.txt
+{ echo "$note"; $pip freeze | grep -vE '^(setuptools|wheel|lakesink)( @|==)'; } > requirements/dev.txt
