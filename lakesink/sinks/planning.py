@@ -38,6 +38,7 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         ),
         data_location=data_location(table),
         file_stem=f"{key.name}-{batch.batch_id}",
+        batch_id=batch.batch_id,
         object_storage=effective.object_storage,
         partitioned_paths=effective.partitioned_paths,
         file_io=shareable_properties(table.io.properties),

@@ -49,6 +49,7 @@ class WritePlan:
         schema_json: The Iceberg schema to write, as in the table's metadata.
         spec_id: Partition spec to write under.
         partition_fields: Its fields, in order; empty for an unpartitioned table.
+        batch_id: The batch, for failpoints.
         data_location: Folder of data files, scheme included, no trailing slash.
         object_storage: True to spread files over hashed folders (``write.object-storage.enabled``).
         partitioned_paths: True to put partition values into paths.
@@ -70,6 +71,7 @@ class WritePlan:
     partition_fields: tuple[PartitionField, ...]
     data_location: str
     file_stem: str
+    batch_id: int = 0
     object_storage: bool = False
     partitioned_paths: bool = True
     file_io: Mapping[str, str] = field(default_factory=dict)
