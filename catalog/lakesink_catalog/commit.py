@@ -30,7 +30,7 @@ from pyiceberg.table.update import (
 from lakesink_catalog.errors import BatchRefused, CommitUnresolved
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey
-from lakesink_catalog.ledger import LedgerEntry, next_entry, next_mark
+from lakesink_catalog.ledger import LedgerEntry, mark_of, next_entry, next_mark
 from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import manifests_under, write_batch_manifests, write_list
 from lakesink_catalog.merging import ManifestMerger, MergePolicy
@@ -196,7 +196,7 @@ class FencedCommit:
                 continue
             if self._shows(metadata, look, batch, prepared):
                 delete_old_metadata(look.table, metadata)
-                return self._committed(look.verdict, prepared, attempt)
+                return self._committed(look.verdict.accepted, prepared, attempt)
             logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
         return self._last_look(batch, prepared, attempt, trouble)
 
@@ -215,10 +215,7 @@ class FencedCommit:
     def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
         match look.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
-                accepted = self.options.accept
-                return self._committed(
-                    Commit(look.verdict.rule, accepted=str(accepted) if accepted else ""), prepared, attempt
-                )
+                return self._committed(_accepted_in(look, found), prepared, attempt)
             case Skip(snapshot_id=found):
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
@@ -362,14 +359,14 @@ class FencedCommit:
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
 
-    def _committed(self, verdict: Commit, prepared: PreparedBatch, attempt: int) -> Committed:
+    def _committed(self, accepted: str, prepared: PreparedBatch, attempt: int) -> Committed:
         return Committed(
             snapshot_id=prepared.snapshot_id,
             rows=prepared.rows,
             files=len(prepared.files),
             bytes=sum(size for _, size in prepared.files),
             recovered=prepared.recovered,
-            accepted=verdict.accepted or None,
+            accepted=accepted or None,
             attempts=attempt,
         )
 
@@ -387,6 +384,12 @@ def still_usable(look: Look, prepared: PreparedBatch) -> bool:
     present = look.table.schema()
     required = {field_id for field_id in present.field_ids if present.find_field(field_id).required}
     return required <= set(written.field_ids)
+
+
+def _accepted_in(look: Look, snapshot_id: int) -> str:
+    """The overruled refusal that our own snapshot tells, where an answer was lost and a later look found it."""
+    mark = mark_of(look.situation.view.snapshots[snapshot_id].summary)
+    return mark.accepted if mark else ""
 
 
 def _short(error: Exception | None) -> str:

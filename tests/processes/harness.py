@@ -1,0 +1,181 @@
+"""Runs real drivers, kills them, and asks an independent reader what is in the table."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyiceberg.table import Table
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.failpoints import VARIABLE
+from lakesink_catalog.tables import load_table
+
+DRIVER = Path(__file__).with_name("driver.py")
+ROWS_PER_FILE = 50
+PATIENCE_SECONDS = 120
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream of numbered files into one table; every row is (file, row)."""
+
+    root: Path
+    options: Mapping[str, Any] = field(default_factory=lambda: {"create_table": True})
+    table: str = "demo.numbers"
+    sink_id: str = "numbers"
+    checkpoint_name: str = "checkpoint"
+    where: tuple[str, ...] = ()
+    trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
+    conf: Mapping[str, str] = field(default_factory=lambda: CONF)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / self.checkpoint_name
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    def add_files(self, first: int, last: int) -> None:
+        """Files arrive whole, and with growing times, so that Spark always takes them in this order."""
+        source = self.root / "source"
+        source.mkdir(parents=True, exist_ok=True)
+        for number in range(first, last):
+            text = "".join(json.dumps({"file": number, "row": row}) + "\n" for row in range(ROWS_PER_FILE))
+            staged = self.root / f"{number}.staged"
+            staged.write_text(text)
+            os.utime(staged, (1_700_000_000 + number, 1_700_000_000 + number))
+            staged.rename(source / f"{number:06d}.json")
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "master": "local[2]",
+            "conf": dict(self.conf),
+            "schema": "file long, row long",
+            "source": str(self.root / "source"),
+            "checkpoint": str(self.checkpoint),
+            "table": self.table,
+            "sink_id": self.sink_id,
+            "options": dict(self.options),
+            "where": list(self.where),
+            "trigger": dict(self.trigger),
+        }
+
+    @contextmanager
+    def driver(self, failpoints: str = "") -> Iterator[subprocess.Popen[str]]:
+        """A driver under way, in a process group of its own; nothing of it outlives the block."""
+        environment = {**os.environ, "LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
+        environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "driver.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, str(DRIVER), json.dumps(self.config())],
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            try:
+                yield process
+            finally:
+                kill_group(process)
+
+    def run(self, failpoints: str = "") -> int:
+        """Run a driver to its end, or its death, and return its exit code (-9 if it was killed)."""
+        with self.driver(failpoints) as process:
+            return process.wait(PATIENCE_SECONDS)
+
+    def log(self) -> str:
+        return (self.root / "driver.log").read_text()
+
+    def load(self) -> Table:
+        os.environ["LAKESINK_HOME"] = str(self.home)
+        return load_table(connect(), self.table)
+
+    def rows(self, branch: str = "main") -> Counter[tuple[int, int]]:
+        """Every row with its multiplicity, read by DuckDB over the files that the branch's head references."""
+        table = self.load()
+        snapshot = table.snapshot_by_name(branch)
+        paths = live_files(table, snapshot.snapshot_id) if snapshot else []
+        if not paths:
+            return Counter()
+        found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
+        return Counter({(number, row): count for number, row, count in found})
+
+
+def expected(files: int) -> Counter[tuple[int, int]]:
+    return Counter({(number, row): 1 for number in range(files) for row in range(ROWS_PER_FILE)})
+
+
+def live_files(table: Table, snapshot_id: int) -> list[str]:
+    tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+    assert not any(task.delete_files for task in tasks)
+    return [task.file.file_path for task in tasks]
+
+
+def added_files(table: Table, snapshot_id: int) -> set[str]:
+    """Data files that one snapshot added."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    return {
+        entry.data_file.file_path
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.snapshot_id == snapshot_id
+    }
+
+
+def own_snapshots(table: Table) -> list[tuple[int, str, int]]:
+    """(batch id, outcome, snapshot id) of every snapshot that bears a mark, oldest first."""
+    marked = [snapshot for snapshot in table.metadata.snapshots if (snapshot.summary or {}).get("lakesink.batch-id")]
+    marked.sort(key=lambda snapshot: snapshot.sequence_number or 0)
+    return [
+        (
+            int(str(snapshot.summary["lakesink.batch-id"])),
+            str(snapshot.summary["lakesink.outcome"]),
+            snapshot.snapshot_id,
+        )
+        for snapshot in marked
+        if snapshot.summary
+    ]
+
+
+def data_files_on_disk(stream: Stream) -> set[str]:
+    return {str(path) for path in stream.home.rglob("*.parquet")}
+
+
+def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until a paused driver says so by creating a file; a driver that ends before has missed its window."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, f"the driver ended with {process.returncode} before it reached the window"
+        assert time.monotonic() < deadline, f"no {path.name} within {seconds} s"
+        time.sleep(0.02)
+
+
+def signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """To the driver, its JVM and its Python workers."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    signal_group(process, signal.SIGKILL)
+    process.wait(PATIENCE_SECONDS)

@@ -1,0 +1,54 @@
+"""A driver's memory stays flat while batches go by: Python and JVM looked at apart."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.processes.harness import CONF, Stream, kill_group
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+
+EARLY, LATE = 100, 500
+GROWTH_LIMIT_MIB = 20
+FIXED_HEAP = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-Xms512m -XX:+AlwaysPreTouch -XX:ReservedCodeCacheSize=96m",
+}
+
+
+def test_memory_after_batch_500_is_that_after_batch_100(tmp_path: Path) -> None:
+    stream = Stream(tmp_path, trigger={"processingTime": "0 seconds"}, conf=CONF | FIXED_HEAP)
+    stream.add_files(0, LATE + 20)
+
+    with stream.driver() as driver:
+        early = resident_mib_after(stream, EARLY, driver)
+        late = resident_mib_after(stream, LATE, driver)
+        kill_group(driver)
+
+    growth = {who: late[who] - early[who] for who in early}
+    print(f"resident MiB after batch {EARLY}: {early}, after batch {LATE}: {late}, growth: {growth}")
+    assert all(mib < GROWTH_LIMIT_MIB for mib in growth.values()), growth
+
+
+def resident_mib_after(stream: Stream, batch: int, driver: "subprocess.Popen[str]") -> dict[str, float]:
+    """Resident memory once a batch is committed: of the driver's Python and of its JVM."""
+    committed = stream.checkpoint / "commits" / str(batch)
+    while not committed.exists():
+        assert driver.poll() is None, stream.log()[-5000:]
+        time.sleep(0.1)
+    [jvm] = children(driver.pid, "java")
+    return {"python": resident_mib(driver.pid), "jvm": resident_mib(jvm)}
+
+
+def children(pid: int, command: str) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(pid)], capture_output=True, text=True, check=True)
+    rows = (line.split(maxsplit=1) for line in found.stdout.splitlines())
+    return [int(child) for child, name in rows if name == command]
+
+
+def resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1024**2, 1)
