@@ -18,6 +18,7 @@ from pyiceberg.exceptions import (
 )
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
+from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no types
 
 from lakesink_catalog.errors import CatalogError, LakesinkError
 from lakesink_catalog.redact import describe, safe_cause
@@ -96,7 +97,7 @@ _FAILED: _Words = (
 _BY_TYPE: tuple[tuple[tuple[type[BaseException], ...], _Words], ...] = (
     ((ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED),
     ((UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED),
-    ((MissingSchema, InvalidSchema, InvalidURL, ArgumentError, NoSuchModuleError), _MISCONFIGURED),
+    ((MissingSchema, InvalidSchema, InvalidURL, ArgumentError, NoSuchModuleError, YAMLError), _MISCONFIGURED),
     ((RESTError, ValidationError), _ANSWERED),
     ((RequestException, SQLAlchemyError, ConnectionError, TimeoutError), _UNREACHABLE),
     ((OSError,), _UNWRITABLE),

@@ -145,9 +145,9 @@ def test_hive_and_glue_are_said_to_be_not_certified(kind: str, caplog: pytest.Lo
 
 def test_a_broken_configuration_is_one_clear_error(tmp_path: Path) -> None:
     configure(tmp_path, f"catalog:\n  prod: [unclosed\n   token: {CANARY}\n")
-    with pytest.raises(CatalogError, match="LAKESINK_CATALOG_") as refused:
+    with pytest.raises(CatalogError, match="LAKESINK_CATALOG_MISCONFIGURED") as refused:
         connect("prod")
-    assert CANARY not in str(refused.value)
+    assert CANARY not in full_text(refused.value)
 
 
 # Databases

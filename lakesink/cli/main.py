@@ -1,0 +1,75 @@
+"""Entry point of ``lakesink``. Commands are imported when they run: help and version answer at once.
+
+Exit codes: 0 all is well; 1 something was looked at and is not well, or is not there; 2 it could not be looked at.
+"""
+
+import importlib
+import logging
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+
+from lakesink import __version__
+from lakesink_catalog.nearest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """Where a command is, and what help says about it before it is imported.
+
+    Attributes:
+        module: Module to import.
+        attribute: Its click command.
+        help: One line.
+    """
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
+    "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names, in the order of help."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """The command, imported now."""
+        found = COMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(found.module), found.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name for one that is not known."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            _refuse(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """The list of commands in help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].help) for name in sorted(COMMANDS)])
+
+
+def _refuse(ctx: click.Context, name: str) -> NoReturn:
+    ctx.fail(f"No such command {name[:60]!r}. {did_you_mean(name, COMMANDS)}")
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="lakesink")
+def main(**_: Any) -> None:
+    """Exactly-once sink from Spark Structured Streaming into Iceberg tables: look at what it did."""
+    logging.getLogger().addHandler(logging.NullHandler())  # else Python prints warnings of libraries by itself

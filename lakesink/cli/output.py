@@ -1,0 +1,165 @@
+"""What every command shares: its options, one report as text or JSON, and errors without a trace or a secret.
+
+Names and offsets in tables are other people's input: nothing of it reaches the terminal as markup or control code.
+"""
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.redact import describe, redact
+
+OK, NOT_WELL, NOT_CHECKED = 0, 1, 2
+WIDEST_CELL = 60
+_WIDTH = 10_000
+_YAML_PARSERS = ("strictyaml", "ruamel")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command found.
+
+    Attributes:
+        document: For JSON.
+        title: First line of the text.
+        columns: Headings; a trailing ``>`` aligns right.
+        rows: Cells as text.
+        hints: Last lines of the text: what to do next.
+        exit_code: `OK` or `NOT_WELL`.
+    """
+
+    document: dict[str, Any]
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    hints: Sequence[str] = field(default_factory=tuple)
+    exit_code: int = OK
+
+
+def reporting(command: Callable[..., Report]) -> Callable[..., None]:
+    """Give a command ``--catalog`` and ``--output``, print its report or error, and exit with its code."""
+
+    @click.option("--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; default as in a stream.")
+    @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+    @functools.wraps(command)
+    def run(*, output: str, **arguments: Any) -> None:
+        try:
+            report = command(**arguments)
+        except LakesinkError as error:
+            _print_error(error, output)
+            sys.exit(NOT_CHECKED)
+        except Exception as error:  # noqa: BLE001 - a trace could show what a library put into its message
+            _print_error(_unexpected(error), output)
+            sys.exit(NOT_CHECKED)
+        _print_report(report, output)
+        sys.exit(report.exit_code)
+
+    return run
+
+
+def plain(text: str) -> str:
+    """Text that is safe on a terminal and fits a cell."""
+    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return shown if len(shown) <= WIDEST_CELL else f"{shown[: WIDEST_CELL - 1]}…"
+
+
+def number(value: int | None) -> str:
+    """``1,234``, or a dash."""
+    return "-" if value is None else f"{value:,}"
+
+
+def size(value: int | None) -> str:
+    """``1.5 MiB``, or a dash."""
+    if value is None:
+        return "-"
+    amount, units = float(value), iter(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    unit = next(units)
+    while amount >= 1024 and unit != "PiB":
+        amount, unit = amount / 1024, next(units)
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
+def moment(value: datetime | None) -> str:
+    """``2026-11-21 05:00:12`` in UTC, or that the snapshot is gone."""
+    return "expired" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def span(value: timedelta) -> str:
+    """The largest fitting unit: ``3 min``."""
+    seconds = max(int(value.total_seconds()), 0)
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _print_report(report: Report, output: str) -> None:
+    if output == "json":
+        _print_json(report.document)
+        return
+    console = _console()
+    console.print(Text(report.title, style="bold"))
+    if report.rows:
+        console.print(_table(report))
+    for hint in report.hints:
+        console.print(Text(hint))
+
+
+def _table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in report.columns:
+        right = heading.endswith(">")
+        table.add_column(heading.rstrip(">"), justify="right" if right else "left", no_wrap=True)
+    for row in report.rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    return table
+
+
+def _print_error(error: LakesinkError, output: str) -> None:
+    facts = {"code": error.code, "what": error.what, "data": error.data, "action": error.action}
+    facts = redact(facts)
+    if output == "json":
+        _print_json({"error": facts})
+        return
+    console = _console(stderr=True)
+    console.print(Text(f"[{facts['code']}] {facts['what']}", style="bold red"))
+    console.print(Text(f"  Data: {facts['data']}\n  Do: {facts['action']}"))
+
+
+def _unexpected(error: Exception) -> LakesinkError:
+    """PyIceberg reads its configuration when it is imported, so a broken file shows as a parser's own error."""
+    code, what = "UNEXPECTED", describe(error)
+    if type(error).__module__.startswith(_YAML_PARSERS):
+        code, what = "CATALOG_MISCONFIGURED", f"PyIceberg's configuration file cannot be read ({what})."
+    return LakesinkError(
+        code,
+        what,
+        data="Nothing was written: this command only reads.",
+        action="Check that PyIceberg's configuration (~/.pyiceberg.yaml) and the table's files can be read;"
+        " if they can, report this.",
+    )
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    click.echo(json.dumps(document, default=_jsonable, indent=2))
+
+
+def _jsonable(value: Any) -> str:
+    assert isinstance(value, datetime), f"no JSON form for {type(value).__name__}"
+    return value.isoformat().replace("+00:00", "Z")
+
+
+def _console(*, stderr: bool = False) -> Console:
+    # Wider than any table: a terminal wraps lines without losing a digit, and a pipe needs no wrapping.
+    return Console(stderr=stderr, highlight=False, width=_WIDTH)
