@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.connect import connect
 from lakesink_catalog.failpoints import VARIABLE
+from lakesink_catalog.ledger import mark_of
 from lakesink_catalog.tables import load_table
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -28,6 +29,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short runs: start fast
 }
 
 
@@ -120,8 +122,8 @@ class Stream:
         return Counter({(number, row): count for number, row, count in found})
 
 
-def expected(files: int) -> Counter[tuple[int, int]]:
-    return Counter({(number, row): 1 for number in range(files) for row in range(ROWS_PER_FILE)})
+def expected(files: Iterable[int]) -> Counter[tuple[int, int]]:
+    return Counter({(number, row): 1 for number in files for row in range(ROWS_PER_FILE)})
 
 
 def live_files(table: Table, snapshot_id: int) -> list[str]:
@@ -142,23 +144,11 @@ def added_files(table: Table, snapshot_id: int) -> set[str]:
     }
 
 
-def own_snapshots(table: Table) -> list[tuple[int, str, int]]:
-    """(batch id, outcome, snapshot id) of every snapshot that bears a mark, oldest first."""
-    marked = [snapshot for snapshot in table.metadata.snapshots if (snapshot.summary or {}).get("lakesink.batch-id")]
-    marked.sort(key=lambda snapshot: snapshot.sequence_number or 0)
-    return [
-        (
-            int(str(snapshot.summary["lakesink.batch-id"])),
-            str(snapshot.summary["lakesink.outcome"]),
-            snapshot.snapshot_id,
-        )
-        for snapshot in marked
-        if snapshot.summary
-    ]
-
-
-def data_files_on_disk(stream: Stream) -> set[str]:
-    return {str(path) for path in stream.home.rglob("*.parquet")}
+def own_snapshots(table: Table, sink_id: str = "numbers") -> list[tuple[int, str, int]]:
+    """(batch id, outcome, snapshot id) of every snapshot that bears a mark of the sink, oldest first."""
+    ordered = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    marks = ((mark_of(snapshot.summary), snapshot.snapshot_id) for snapshot in ordered)
+    return [(mark.batch_id, mark.outcome, snapshot) for mark, snapshot in marks if mark and mark.key.name == sink_id]
 
 
 def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = PATIENCE_SECONDS) -> None:

@@ -2,14 +2,15 @@
 
 import json
 import signal
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.processes.harness import (
     Stream,
     added_files,
-    data_files_on_disk,
     expected,
     kill_group,
     own_snapshots,
@@ -17,61 +18,90 @@ from tests.processes.harness import (
     wait_for,
 )
 
-FILES = 4
 KILLED = -9
-BATCH = 2
 
 
-def prepared_record(stream: Stream, batch_id: int) -> dict[str, object] | None:
-    found = list(stream.home.rglob(f"lakesink/{stream.sink_id}/*/{batch_id}-*.json"))
-    if not found:
-        return None
-    body: dict[str, object] = json.loads(found[0].read_bytes().partition(b"\n")[2])
-    return body
+@dataclass(frozen=True)
+class Kill:
+    """Where a driver dies, and what becomes of that batch when the next driver meets it."""
+
+    failpoint: str
+    batch: int
+    outcome: str
 
 
-def paths_in(record: dict[str, object] | None) -> set[str]:
-    assert record is not None
-    [payload] = record["participants"].values()  # type: ignore[attr-defined] # JSON
-    return {path for path, _ in payload["files"]}
+EVERY_POINT = (
+    Kill("before-prepared", 0, "committed"),
+    Kill("after-prepared", 1, "recovered"),
+    Kill("before-call", 2, "recovered"),
+    Kill("after-call", 3, "committed"),
+    Kill("after-commit", 4, "committed"),
+    Kill("batch-start", 5, "committed"),
+)
+WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "committed"))
 
 
 @pytest.mark.parametrize(
-    ("failpoint", "outcome"),
+    ("branch", "kills", "empty"),
     [
-        ("before-prepared", "committed"),
-        ("after-prepared", "recovered"),
-        ("before-call", "recovered"),
-        ("after-call", "committed"),
-        ("after-commit", "committed"),
+        pytest.param("main", EVERY_POINT, (), id="every-point-on-main"),
+        pytest.param("audit", WORST_POINTS, (), id="worst-points-on-a-branch"),
+        pytest.param("main", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches"),
     ],
 )
-@pytest.mark.parametrize("branch", ["main", "audit"])
-def test_driver_killed_inside_a_batch_leaves_every_row_once(
-    tmp_path: Path, failpoint: str, outcome: str, branch: str
+def test_driver_killed_again_and_again_leaves_every_row_once(
+    tmp_path: Path, branch: str, kills: tuple[Kill, ...], empty: tuple[int, ...]
 ) -> None:
-    stream = Stream(tmp_path)
+    first = 0
+    stream = Stream(tmp_path, where=(f"file not in ({', '.join(map(str, empty))})",) if empty else ())
     if branch != "main":
-        stream = on_branch(stream, branch)
-    stream.add_files(0 if branch == "main" else 1, FILES)
-    batch = BATCH if branch == "main" else BATCH - 1
+        stream, first = forked(stream, branch), 1
+    batches = max(len(kills) + 1, 4)
+    stream.add_files(first, first + batches)
 
-    assert stream.run(f"{failpoint}@{batch}=kill") == KILLED
-    before = data_files_on_disk(stream)
-    prepared = paths_in(prepared_record(stream, batch)) if outcome == "recovered" else None
+    prepared = [killed_at(stream, kill) for kill in kills]
     assert stream.run() == 0, stream.log()
 
-    assert stream.rows(branch) == expected(FILES)
+    assert stream.rows(branch) == expected(set(range(first + batches)) - set(empty))
     table = stream.load()
-    marks = {batch_id: (how, snapshot) for batch_id, how, snapshot in own_snapshots(table) if batch_id == batch}
-    assert marks[batch][0] == outcome
-    if prepared is not None:
-        assert added_files(table, marks[batch][1]) == prepared
-        assert {path.removeprefix("file://") for path in prepared} <= before
+    marks = {batch: (outcome, snapshot) for batch, outcome, snapshot in own_snapshots(table, stream.sink_id)}
+    assert list(marks) == list(range(batches))
+    for kill, record in zip(kills, prepared, strict=True):
+        outcome, snapshot = marks[kill.batch]
+        assert outcome == kill.outcome, kill
+        if outcome == "recovered":
+            assert added_files(table, snapshot) == record.paths
+            assert record.paths <= record.on_disk
 
 
-def on_branch(stream: Stream, branch: str) -> Stream:
-    """The table made by a first stream on main, then a branch forked off, and a stream of another sink into it."""
+@dataclass(frozen=True)
+class Left:
+    """What a killed driver left behind: the paths in its prepared record, and the data files that there were."""
+
+    paths: set[str]
+    on_disk: set[str]
+
+
+def killed_at(stream: Stream, kill: Kill) -> Left:
+    assert stream.run(f"{kill.failpoint}@{kill.batch}=kill") == KILLED, stream.log()
+    on_disk = {f"file://{path}" for path in stream.home.rglob("*.parquet")}
+    return Left(prepared_paths(stream, kill.batch) if kill.outcome == "recovered" else set(), on_disk)
+
+
+def prepared_record(stream: Stream, batch: int) -> dict[str, Any] | None:
+    found = list(stream.home.rglob(f"lakesink/{stream.sink_id}/*/{batch}-*.json"))
+    return json.loads(found[0].read_bytes().partition(b"\n")[2]) if found else None
+
+
+def prepared_paths(stream: Stream, batch: int) -> set[str]:
+    record = prepared_record(stream, batch)
+    assert record is not None
+    [payload] = record["participants"].values()
+    return {path for path, _ in payload["files"]}
+
+
+def forked(stream: Stream, branch: str) -> Stream:
+    """A table made by a first stream, a branch forked off it, and a stream of another sink into that branch."""
     stream.add_files(0, 1)
     assert stream.run() == 0, stream.log()
     table = stream.load()
@@ -79,75 +109,43 @@ def on_branch(stream: Stream, branch: str) -> Stream:
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, branch).commit()
     (stream.root / "source" / "000000.json").unlink()
-    return Stream(
-        stream.root,
-        options={"branch": branch},
-        sink_id="numbers-audit",
-        checkpoint_name="checkpoint-audit",
-    )
-
-
-def test_driver_killed_after_sparks_own_commit_log_goes_on_with_the_next_batch(tmp_path: Path) -> None:
-    stream = Stream(tmp_path)
-    stream.add_files(0, FILES)
-
-    assert stream.run(f"batch-start@{BATCH}=kill") == KILLED
-    assert stream.run() == 0, stream.log()
-
-    assert stream.rows() == expected(FILES)
-    assert [(batch, outcome) for batch, outcome, _ in own_snapshots(stream.load())] == [
-        (batch, "committed") for batch in range(FILES)
-    ]
+    return Stream(stream.root, options={"branch": branch}, sink_id="numbers-audit", checkpoint_name="checkpoint-audit")
 
 
 def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path) -> None:
     stream = Stream(tmp_path)
-    stream.add_files(0, FILES)
+    stream.add_files(0, 3)
     window = tmp_path / "writing"
 
-    with stream.driver(f"while-writing@{BATCH}=pause:{window}") as driver:
+    with stream.driver(f"while-writing@1=pause:{window}") as driver:
         wait_for(window, driver)
         kill_group(driver)
     window.unlink()
-    assert prepared_record(stream, BATCH) is None
+    assert prepared_record(stream, 1) is None
     assert stream.run() == 0, stream.log()
 
-    assert stream.rows() == expected(FILES)
+    assert stream.rows() == expected(range(3))
 
 
-def test_empty_batches_with_kills_are_committed_once_each(tmp_path: Path) -> None:
-    stream = Stream(tmp_path, where=("file not in (0, 2, 3)",))
-    stream.add_files(0, FILES)
-
-    assert stream.run("after-call@0=kill") == KILLED
-    assert stream.run("after-prepared@2=kill") == KILLED
-    assert stream.run("after-call@3=kill") == KILLED
-    assert stream.run() == 0, stream.log()
-
-    assert {number for number, _ in stream.rows()} == {1}
-    assert [batch for batch, _, _ in own_snapshots(stream.load())] == list(range(FILES))
-
-
-@pytest.mark.parametrize("paused_at", ["before-call", "after-call", "after-prepared"])
+@pytest.mark.parametrize("paused_at", ["before-call", "after-call"])
 def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path, paused_at: str) -> None:
     stream = Stream(tmp_path)
-    stream.add_files(0, FILES)
+    stream.add_files(0, 4)
     window = tmp_path / "paused"
 
-    with stream.driver(f"{paused_at}@{BATCH}=pause:{window}") as zombie:
+    with stream.driver(f"{paused_at}@2=pause:{window}") as zombie:
         wait_for(window, zombie)
         signal_group(zombie, signal.SIGSTOP)
         assert stream.run() == 0, stream.log()
         window.unlink()
         signal_group(zombie, signal.SIGCONT)
         zombie.wait(120)
-        loser = zombie.returncode
 
-    assert stream.rows() == expected(FILES)
-    assert [batch for batch, _, _ in own_snapshots(stream.load())] == list(range(FILES))
-    assert loser == 0 or ended_by_name(stream.log()), stream.log()
+    assert stream.rows() == expected(range(4))
+    assert [batch for batch, _, _ in own_snapshots(stream.load())] == list(range(4))
+    assert zombie.returncode == 0 or ended_by_name(stream.log()), stream.log()
 
 
 def ended_by_name(log: str) -> bool:
     """The loser ended with lakesink's own error, or with Spark's about a concurrent writer of its log."""
-    return "[LAKESINK_" in log or "CONCURRENT_STREAM_LOG_UPDATE" in log or "ConcurrentModificationException" in log
+    return "[LAKESINK_" in log or "CONCURRENT_STREAM_LOG_UPDATE" in log
