@@ -22,6 +22,7 @@ CODE_PROPERTY = "py-catalog-impl"
 _IO_PROPERTY = "py-io-impl"
 _LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
 _BUSY_SECONDS = 30
+_MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
 _log = logging.getLogger("lakesink")
 
@@ -70,13 +71,18 @@ def kind_of(name: str, properties: Mapping[str, Any]) -> str:
     return kind
 
 
-def settled(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties with local paths made absolute and the time-outs of databases set: the same from any folder."""
+def settled(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties with local paths made absolute and the time-outs of databases set: the same from any folder.
+
+    An in-memory catalog is shared by all of a process that open it under its name, as long as one of them holds it.
+    """
     settled = dict(properties)
     warehouse = str(settled.get("warehouse") or "")
     if kind in ("sql", "in-memory") and warehouse and not urlsplit(warehouse).scheme:
         settled["warehouse"] = os.path.abspath(warehouse)  # noqa: PTH100 - Path.resolve would follow links
-    if kind == "sql" and settled.get("uri"):
+    if kind == "in-memory":
+        settled.setdefault("uri", _MEMORY_URI.format(name.encode().hex()))
+    elif kind == "sql" and settled.get("uri"):
         settled |= _settled_database(make_url(str(settled["uri"])), settled)
     return settled
 
@@ -84,7 +90,7 @@ def settled(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
 def sqlite_file(properties: Mapping[str, Any]) -> str | None:
     """Path of the SQLite file behind these properties; None if there is none."""
     uri = str(properties.get("uri") or "")
-    if not uri.startswith("sqlite") or _in_memory(make_url(uri)):
+    if not uri.startswith("sqlite") or _in_memory(make_url(uri)) or "vfs=memdb" in uri:
         return None
     return make_url(uri).database
 
@@ -100,7 +106,7 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
         _log.warning("lakesink.catalog.not-certified name=%s type=%s", name, word)
     base = getattr(importlib.import_module(kind.module), kind.class_name)
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
-    if word == "in-memory" or _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
+    if word in ("sql", "in-memory") and _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
         _share_between_threads(catalog)
     return catalog
 

@@ -117,14 +117,14 @@ def connect(name: str | None = None, properties: Mapping[str, Any] | None = None
 
 
 def _settled(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    return settled(kind_of(name, properties), properties)
+    return settled(name, kind_of(name, properties), properties)
 
 
 def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
     home = _embedded_home()
     uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
     own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
-    return FoundCatalog(EMBEDDED_NAME, settled("sql", own | dict(properties)), home)
+    return FoundCatalog(EMBEDDED_NAME, settled(EMBEDDED_NAME, "sql", own | dict(properties)), home)
 
 
 def _embedded_home() -> Path:

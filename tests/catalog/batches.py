@@ -11,7 +11,7 @@ from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, str
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.tables import load_table
-from lakesink_catalog.verdict import Accept
+from lakesink_catalog.verdict import Accept, Skip
 
 START_MS = 1_900_000_000_000
 
@@ -48,8 +48,11 @@ class Writer:
         surroundings = Surroundings(now_ms=lambda: next(self.clock))
         fence = FencedCommit(self.load, self.key, str(table.metadata.table_uuid), options, surroundings)
         batch = self.batch(batch_id)
+        look = fence.look(batch)
+        if isinstance(look.verdict, Skip):
+            return AlreadyCommitted(look.verdict.snapshot_id)
         files = [_file(table, f"{self.sink}-{batch_id}", rows)] if rows else []
-        prepared = fence.prepare(fence.look(batch), files, schema=table.schema())
+        prepared = fence.prepare(look, files, schema=table.schema())
         return fence.commit(batch, replace(prepared, recovered=recovered))
 
 

@@ -1,4 +1,4 @@
-"""Servers for catalog tests: a loopback REST catalog that misbehaves on demand, and a real PostgreSQL."""
+"""Servers for catalog tests: a loopback HTTP server that answers or hangs as told, and a real PostgreSQL."""
 
 import json
 import os
@@ -10,56 +10,51 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 Answer = tuple[int, Any] | None
+"""Status and body (bytes, or anything that JSON has); None accepts the request and never answers."""
 
 
-class RestServer:
-    """Answers each path as told; None accepts the request and never answers. Requests are counted."""
-
-    def __init__(self, answers: dict[str, Answer]) -> None:
-        self.answers: dict[str, Answer] = {"/v1/config": (200, {"defaults": {}, "overrides": {}}), **answers}
-        self.requests: list[str] = []
-        self.released = threading.Event()
-
-    def answer(self, path: str) -> Answer:
-        self.requests.append(path)
-        missing = (404, {"error": {"message": "not there", "type": "NoSuchTableException", "code": 404}})
-        return self.answers.get(path, missing)
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    body: bytes
 
 
 @contextmanager
-def rest_server(answers: dict[str, Answer] | None = None) -> Iterator[tuple[str, RestServer]]:
-    server = RestServer(answers or {})
+def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
+    """A loopback server; yields its URI."""
+    released = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        extra: ClassVar[dict[str, str]] = {"Content-Type": "application/json"}
 
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            answer = server.answer(self.path.partition("?")[0])
-            if answer is None:
-                server.released.wait(60)
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            found = answer(Request(self.command, self.path.partition("?")[0], body))
+            if found is None:
+                released.wait(60)
                 self.close_connection = True
                 return
-            status, body = answer
-            payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+            status, content = found
+            payload = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
-            for name, value in {**self.extra, "Content-Length": str(len(payload))}.items():
-                self.send_header(name, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
-            self.wfile.write(payload)
+            if self.command != "HEAD":
+                self.wfile.write(payload)
 
-        do_POST = do_GET  # noqa: N815 - the names are http.server's
-        do_HEAD = do_GET  # noqa: N815 - the same
+        do_GET = do_POST = do_HEAD = _handle  # noqa: N815 - the names are http.server's
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -67,11 +62,34 @@ def rest_server(answers: dict[str, Answer] | None = None) -> Iterator[tuple[str,
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{listening.server_port}", server
+        yield f"http://127.0.0.1:{listening.server_port}"
     finally:
-        server.released.set()
+        released.set()
         listening.shutdown()
         listening.server_close()
+
+
+class Scripted:
+    """Answers each path as told, and counts requests."""
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.answers: dict[str, Answer] = {"/v1/config": (200, {"defaults": {}, "overrides": {}}), **answers}
+        self.requests: list[str] = []
+
+    def answer(self, request: Request) -> Answer:
+        self.requests.append(request.path)
+        return self.answers.get(request.path, error_answer(404, "NoSuchTableException"))
+
+
+@contextmanager
+def rest_server(answers: dict[str, Answer] | None = None) -> Iterator[tuple[str, Scripted]]:
+    scripted = Scripted(answers or {})
+    with http_server(scripted.answer) as uri:
+        yield uri, scripted
+
+
+def error_answer(status: int, kind: str, message: str = "not there") -> Answer:
+    return status, {"error": {"message": message, "type": kind, "code": status}}
 
 
 def free_port() -> int:

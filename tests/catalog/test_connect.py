@@ -179,11 +179,22 @@ def test_an_in_memory_catalog_is_one_catalog_for_all_threads(tmp_path: Path) -> 
     assert len(catalog.list_tables("demo")) == 8
 
 
-def test_in_memory_catalogs_of_one_shared_uri_see_each_other(tmp_path: Path) -> None:
-    uri = f"sqlite:///file:{tmp_path.name}?mode=memory&cache=shared&uri=true"
-    first, second = connect("m", {"uri": uri}), connect("m", {"uri": uri})
+def test_an_in_memory_catalog_is_shared_by_its_name_within_the_process(tmp_path: Path) -> None:
+    properties = {"type": "in-memory", "warehouse": str(tmp_path)}
+    first, second, other = (connect(name, properties) for name in ("m/1 ?", "m/1 ?", "m/2"))
     first.create_namespace("demo")
     assert second.list_namespaces() == [("demo",)]
+    assert other.list_namespaces() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///:memory:"])
+def test_a_plain_in_memory_database_is_one_for_all_threads_too(uri: str) -> None:
+    catalog = connect("plain", {"type": "sql", "uri": uri})
+    thread = threading.Thread(target=catalog.create_namespace, args=("demo",))
+    thread.start()
+    thread.join()
+    assert catalog.list_namespaces() == [("demo",)]
 
 
 def test_a_database_in_a_folder_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""A REST catalog on the loopback: Iceberg's protocol over a SQL catalog, with faults before or after a commit lands."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableRequest, Table
+
+from tests.catalog.servers import Answer, Request, error_answer, http_server
+
+Fault = Callable[[], Answer]
+
+_STATUS = {
+    NoSuchTableError: 404,
+    NoSuchNamespaceError: 404,
+    TableAlreadyExistsError: 409,
+    NamespaceAlreadyExistsError: 409,
+    CommitFailedException: 409,
+}
+
+
+class RestService:
+    """Serves `backing`.
+
+    Attributes:
+        before: Taken from the front, one a commit: answers instead of committing; None commits.
+        after: Taken from the front, one a commit that landed: answers instead of the truth; None tells it.
+        commits: Commits that landed.
+    """
+
+    def __init__(self, backing: Catalog) -> None:
+        self.backing = backing
+        self.before: list[Fault | None] = []
+        self.after: list[Fault | None] = []
+        self.commits = 0
+
+    def answer(self, request: Request) -> Answer:
+        try:
+            return self._route(request)
+        except tuple(_STATUS) as error:
+            return error_answer(_STATUS[type(error)], type(error).__name__, str(error))
+
+    def _route(self, request: Request) -> Answer:
+        match [unquote(part) for part in request.path.split("/")[2:]]:
+            case ["config"]:
+                return 200, {"defaults": {}, "overrides": {}}
+            case ["namespaces"]:
+                return self._namespaces(request)
+            case ["namespaces", namespace]:
+                return self._namespace(_split(namespace))
+            case ["namespaces", namespace, "tables"]:
+                return self._tables(_split(namespace), request)
+            case ["namespaces", namespace, "tables", name]:
+                return self._table((*_split(namespace), name), request)
+        return error_answer(404, "NoSuchEndpoint", request.path)
+
+    def _namespaces(self, request: Request) -> Answer:
+        if request.method != "POST":
+            return 200, {"namespaces": [list(found) for found in self.backing.list_namespaces()]}
+        namespace = json.loads(request.body)["namespace"]
+        self.backing.create_namespace(tuple(namespace))
+        return 200, {"namespace": namespace, "properties": {}}
+
+    def _tables(self, namespace: tuple[str, ...], request: Request) -> Answer:
+        if request.method == "POST":
+            return self._create(namespace, json.loads(request.body))
+        names = self.backing.list_tables(namespace)
+        return 200, {"identifiers": [{"namespace": list(name[:-1]), "name": name[-1]} for name in names]}
+
+    def _table(self, identifier: tuple[str, ...], request: Request) -> Answer:
+        if request.method == "POST":
+            return self._commit(identifier, request.body)
+        return 200, _loaded(self.backing.load_table(identifier))
+
+    def _namespace(self, namespace: tuple[str, ...]) -> Answer:
+        if not self.backing.namespace_exists(namespace):
+            raise NoSuchNamespaceError(".".join(namespace))
+        return 200, {"namespace": list(namespace), "properties": {}}
+
+    def _create(self, namespace: tuple[str, ...], body: dict[str, Any]) -> Answer:
+        wanted = CreateTableRequest.model_validate({"location": None, **body})
+        table = self.backing.create_table(
+            (*namespace, wanted.name),
+            wanted.table_schema,
+            partition_spec=wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            properties=wanted.properties,
+        )
+        return 200, _loaded(table)
+
+    def _commit(self, identifier: tuple[str, ...], body: bytes) -> Answer:
+        before = self.before.pop(0) if self.before else None
+        if before is not None:
+            return before()
+        wanted = CommitTableRequest.model_validate_json(body)
+        response = self.backing.commit_table(self.backing.load_table(identifier), wanted.requirements, wanted.updates)
+        self.commits += 1
+        after = self.after.pop(0) if self.after else None
+        return after() if after is not None else (200, response.model_dump_json().encode())
+
+
+@contextmanager
+def rest_catalog(backing: Catalog) -> Iterator[tuple[str, RestService]]:
+    """Serve a catalog; yields the URI and the service, to plant faults in."""
+    service = RestService(backing)
+    with http_server(service.answer) as uri:
+        yield uri, service
+
+
+def _split(namespace: str) -> tuple[str, ...]:
+    return tuple(namespace.split("\x1f"))
+
+
+def _loaded(table: Table) -> Any:
+    metadata = json.loads(table.metadata.model_dump_json())
+    return {"metadata-location": table.metadata_location, "metadata": metadata, "config": {}}

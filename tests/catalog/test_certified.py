@@ -1,0 +1,106 @@
+"""What "certified" means: on each such catalog rival writers commit at once, and every batch is there once."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.history import history, sinks
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_catalog.tables import create_table, load_table
+from tests.catalog.batches import START_MS, Writer
+from tests.catalog.rest_catalog import RestService, rest_catalog
+from tests.catalog.servers import Answer, error_answer, postgres
+
+WRITERS, BATCHES = 3, 6
+PASSWORD = "p@ss/w:rd"  # noqa: S105 - of a database that lives for one test
+
+
+@pytest.fixture(params=["sqlite", "in-memory", "postgresql", "rest"])
+def properties(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    warehouse = {"warehouse": f"file://{tmp_path}/w"}
+    if request.param == "sqlite":
+        yield warehouse | {"uri": f"sqlite:///{tmp_path}/catalog.db"}
+    elif request.param == "in-memory":
+        yield warehouse | {"type": "in-memory"}
+    elif request.param == "rest":
+        backing = connect("backing", warehouse | {"uri": f"sqlite:///{tmp_path}/catalog.db"})
+        with rest_catalog(backing) as (uri, _):
+            yield {"type": "rest", "uri": uri}
+    else:
+        with postgres(PASSWORD) as address:
+            yield warehouse | {"uri": f"postgresql://lake:p%40ss%2Fw%3Ard@{address}"}
+
+
+def test_rival_writers_each_commit_every_batch_once(properties: dict[str, Any], tmp_path: Path) -> None:
+    catalog = connect(tmp_path.name, properties)
+    create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
+    failures: list[BaseException] = []
+
+    def write(sink: str) -> None:
+        try:
+            writer = Writer(connect(tmp_path.name, properties), sink=sink, clock=itertools.count(START_MS))
+            for batch_id in range(BATCHES):
+                writer.commit(batch_id)
+                assert isinstance(writer.commit(batch_id), AlreadyCommitted)
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(f"sink{number}",)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failures == []
+    table = load_table(catalog, "demo.events")
+    for state in sinks(table):
+        records = history(table, sink=state.sink)
+        assert [record.batch_id for record in records] == list(range(BATCHES))
+        assert (state.batch_id, state.rows, state.trouble) == (BATCHES - 1, 10 * BATCHES, None)
+    assert len(sinks(table)) == WRITERS
+    head = table.metadata.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary["total-records"] == str(10 * BATCHES * WRITERS)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[Writer, RestService]]:
+    local = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
+    with rest_catalog(connect("backing", local)) as (uri, service):
+        catalog = connect("rest", {"type": "rest", "uri": uri, "lakesink.http-timeout-seconds": "1"})
+        create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
+        writer = Writer(catalog)
+        writer.commit(0)
+        yield writer, service
+
+
+FAULTS: dict[str, Answer] = {
+    "never answers": None,
+    "200 and not JSON": (200, b"<html>a proxy's page"),
+    "200 and cut": (200, b'{"metadata-location": "file:///'),
+} | {str(status): error_answer(status, "X") for status in (400, 401, 403, 404, 409, 419, 429, 500, 502, 503, 504)}
+RESENT = ("401", "419")  # PyIceberg refreshes its token and sends the request once more, by itself
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["not applied", "applied"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_a_rest_catalog_answers_the_batch_lands_once(
+    service: tuple[Writer, RestService],
+    fault: str,
+    landed: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    writer, rest = service
+    (rest.after if landed else rest.before).append(lambda: FAULTS[fault])
+    outcome = writer.commit(1)
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts == (1 if fault in RESENT and not landed else 2)
+    assert rest.commits == 2
+    records = history(writer.load())
+    assert [record.batch_id for record in records] == [0, 1]
+    assert records[-1].snapshot_id == outcome.snapshot_id
