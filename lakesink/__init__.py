@@ -1,3 +1,65 @@
 """Exactly-once sink from Spark Structured Streaming into Apache Iceberg tables."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakesink.audit.history import history
+    from lakesink.spark.api import append, stream
+    from lakesink_catalog.errors import (
+        BatchRefused,
+        CatalogError,
+        CommitUnresolved,
+        LakesinkError,
+        PartialBatch,
+        QueryError,
+        Reason,
+        SettingsError,
+        WriteError,
+    )
+    from lakesink_catalog.history import Record
+    from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyCommitted",
+    "BatchRefused",
+    "CatalogError",
+    "CommitUnresolved",
+    "Committed",
+    "LakesinkError",
+    "Outcome",
+    "PartialBatch",
+    "QueryError",
+    "Reason",
+    "Record",
+    "SettingsError",
+    "WriteError",
+    "__version__",
+    "append",
+    "history",
+    "stream",
+]
+
+_HOMES = {
+    "append": "lakesink.spark.api",
+    "history": "lakesink.audit.history",
+    "stream": "lakesink.spark.api",
+    "AlreadyCommitted": "lakesink_catalog.outcome",
+    "Committed": "lakesink_catalog.outcome",
+    "Outcome": "lakesink_catalog.outcome",
+    "Record": "lakesink_catalog.history",
+}
+_ERRORS = "lakesink_catalog.errors"
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name's module when the name is first used: executors and the command line need no PySpark."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, _ERRORS)), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

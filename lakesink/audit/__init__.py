@@ -1,0 +1,1 @@
+"""What happened to a table, told from the table alone."""

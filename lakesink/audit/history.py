@@ -1,0 +1,34 @@
+"""The batches of a table by its name: catalog and table are only read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.history import Record
+from lakesink_catalog.history import history as history_of
+from lakesink_catalog.tables import load_table
+
+
+def history(
+    table: str,
+    *,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, Any] | None = None,
+    sink: str | None = None,
+    branch: str | None = None,
+) -> list[Record]:
+    """Every batch that the snapshots of a table still show, newest last.
+
+    Args:
+        table: Table identifier, ``namespace.table``.
+        catalog: Name of a PyIceberg catalog; None for the configured default, else the embedded one.
+        catalog_properties: Added to the configured ones, and above them.
+        sink: Only this sink id or application id.
+        branch: Only this branch.
+
+    Raises:
+        SettingsError: The identifier is malformed.
+        CatalogError: The catalog cannot be used, or it has no such table.
+    """
+    loaded = load_table(connect(catalog, catalog_properties, create=False), table)
+    return history_of(loaded, sink=sink, branch=branch)

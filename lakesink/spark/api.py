@@ -1,0 +1,157 @@
+"""What users call: `stream` for Structured Streaming, `append` for batch jobs and for a user's own `foreachBatch`."""
+
+import os
+import time
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from lakesink.settings import Settings
+from lakesink.sinks.iceberg import IcebergSink
+from lakesink.sinks.planning import SessionFacts
+from lakesink.spark.failures import is_interruption
+from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
+from lakesink.spark.hop import HopTuning
+from lakesink.spark.job import RowsJob
+from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
+from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.two_phase import run_batch
+from lakesink_catalog.connect import CatalogConfig
+from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
+from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
+from lakesink_catalog.outcome import Outcome
+from lakesink_catalog.tables import load_table, parse_identifier
+
+NOTHING_STARTED = "Nothing was started or written."
+
+
+def stream(
+    df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Any
+) -> DataStreamWriter:
+    """A writer of a streaming DataFrame into an Iceberg table, each row exactly once; start it as any other.
+
+    Its output mode, checkpoint and batch function are set; leave them so. Trigger and query name are yours.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        table: Table identifier, ``namespace.table``.
+        sink_id: Names this stream into this table for life, whatever becomes of the checkpoint.
+        checkpoint: Checkpoint folder of this one query: a path or a URI.
+        **options: See `lakesink.settings.Settings`.
+
+    Raises:
+        SettingsError: An option is unknown, malformed, or contradicts another.
+        CatalogError: The catalog cannot be used, or the table does not exist and is not to be created.
+        QueryError: The DataFrame is not a streaming one of a classic session.
+    """
+    _check_classic(df)
+    if not df.isStreaming:
+        raise _wrong_frame("lakesink.stream needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
+    settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
+    _check_target(table, settings)
+    place = absolute_checkpoint(df.sparkSession, settings.checkpoint)
+    key = SinkKey(settings.sink_id, settings.branch)
+
+    def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
+        return IcebergSink(table, key, settings, schema, session)
+
+    target = StreamTarget(Reporter(table, key.name), place, tuple(sources_of(df)), make_sink)
+    writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
+    return writer.foreachBatch(BatchFunction(df.sparkSession, target))
+
+
+def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -> Outcome:
+    """Append a batch DataFrame once for each version of an application, however often this is called.
+
+    Evaluates `df` at most once, and not at all if the version is in the table. The session's settings are left as they
+    were found.
+
+    Args:
+        df: Batch DataFrame of a classic Spark session; also what a user's own `foreachBatch` is given.
+        table: Table identifier, ``namespace.table``.
+        txn: Application id and its growing version.
+        **options: See `lakesink.settings.Settings`.
+
+    Returns:
+        What happened: committed now, or already in the table.
+
+    Raises:
+        SettingsError: An option or the transaction is malformed.
+        CatalogError: The catalog or the table cannot be used.
+        QueryError: The DataFrame is a streaming one, or not of a classic session.
+        WriteError: The rows could not be written.
+        BatchRefused: The table's ledger does not allow this version.
+    """
+    _check_classic(df)
+    if df.isStreaming:
+        raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
+    name, version = _transaction(txn)
+    settings = Settings.parse(options, kind=SinkKind.TXN)
+    session = df.sparkSession
+    key = SinkKey(name, settings.branch, SinkKind.TXN)
+    sink = IcebergSink(table, key, settings, arrow_schema(df), session_facts(session))
+    in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
+    tuning = HopTuning(session.conf, schema_json(df))
+    job = RowsJob(df, tuning, lambda error: in_query and is_interruption(error))
+    return _run(transaction_batch(version), sink, job, Reporter(table, name))
+
+
+def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
+    started = time.monotonic()
+    try:
+        outcome = run_batch(batch, [sink], sink.prepared_log, job.write)[sink.name]
+    except Exception as error:
+        reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
+        raise
+    finally:
+        job.tuning.restore()
+    reporter.finished(batch.batch_id, outcome, Timing(time.monotonic() - started))
+    return outcome
+
+
+def _check_classic(df: Any) -> None:
+    """By name of the module: Connect's own classes cannot be imported where its libraries are not installed."""
+    if any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(df).__mro__):
+        raise QueryError(
+            "SPARK_CONNECT",
+            "The DataFrame belongs to a Spark Connect session, which runs batch functions on the server.",
+            data=NOTHING_STARTED,
+            action="Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote.",
+        )
+    if not isinstance(df, DataFrame):
+        raise TypeError(f"expected a Spark DataFrame, not a {type(df).__name__}")
+
+
+def _wrong_frame(what: str, action: str) -> QueryError:
+    return QueryError("WRONG_DATAFRAME", what, data=NOTHING_STARTED, action=action)
+
+
+def _transaction(txn: Any) -> tuple[str, int]:
+    match txn:
+        case (str(name), int(version)) if (
+            NAME_PATTERN.fullmatch(name) and type(version) is int and 0 <= version < 2**63
+        ):
+            return name, version
+    raise SettingsError(
+        "OPTION_INVALID",
+        "The argument txn is not an application id and a version.",
+        data=NOTHING_STARTED,
+        action='Give txn=("nightly-load", 42): an id of 1 to 64 of A-Z a-z 0-9 . _ -, and a whole number that grows.',
+    )
+
+
+def _check_target(table: str, settings: Settings) -> None:
+    """What can be seen of catalog and table without writing: better said here than inside a running query."""
+    parse_identifier(table)
+    found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    try:
+        catalog = found.open(create=False)
+    except CatalogError as error:
+        if settings.create_table and error.code == "LAKESINK_CATALOG_MISSING":
+            return
+        raise
+    if not settings.create_table:
+        load_table(catalog, table)

@@ -1,0 +1,146 @@
+"""What went wrong in a Spark job, from the text that Spark gives: lakesink's own errors come back as they were raised.
+
+Whatever comes from the JVM ends here: a Java exception that leaves a batch function makes Spark search its whole
+text with a recursive pattern, which can overflow the stream's stack and kill the query without a word.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from lakesink_catalog.errors import CatalogError, LakesinkError, QueryError, SettingsError, WriteError
+from lakesink_catalog.redact import redact
+
+JAVA_ERRORS = (Py4JError, PySparkException)
+"""What PySpark raises for something that happened in the JVM."""
+
+MAX_TEXT = 200_000
+MAX_LINE = 120
+MAX_NOTE = 3_000
+MAX_CAUSES = 10
+
+NOT_IN_TABLE = "Nothing of this batch is in the table; files it may have written stay unreferenced."
+INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling ...: java.lang.InterruptedException"
+
+_RAISED_BY_LAKESINK = re.compile(
+    r"\[LAKESINK_(?P<code>[A-Z0-9_]+)\] (?P<what>.*)\n  Data: (?P<data>.*)\n  Do: (?P<action>.*)"
+)
+_KIND = re.compile(r"\b(\w+): \Z")
+_KINDS = {kind.__name__: kind for kind in (SettingsError, CatalogError, QueryError, WriteError)}
+_EXECUTOR_PYTHON = (
+    re.compile(r"ModuleNotFoundError: (?P<fact>No module named '(?:pyarrow|lakesink|lakesink_catalog)\b[^']*')"),
+    re.compile(r"(?P<fact>\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] .{0,120})"),
+    re.compile(r"(?P<fact>\[PYTHON_VERSION_MISMATCH\] .{0,120})"),
+    re.compile(r"(?P<fact>Cannot run program \"[^\"]{0,120}\")"),
+    re.compile(r"AttributeError: (?P<fact>(?:Can't get attribute|module) .{0,80}lakesink.{0,80})"),
+    re.compile(r"ImportError: (?P<fact>.{0,80}lakesink.{0,80})"),
+)
+_PYTHON_FAILURE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?P<line>\S.*)$", re.MULTILINE)
+_JAVA_CAUSE = re.compile(r"^Caused by: (?P<line>.*)$", re.MULTILINE)
+_INTERRUPTIONS = frozenset(
+    {
+        "java.io.InterruptedIOException",
+        "java.lang.InterruptedException",
+        "java.nio.channels.ClosedByInterruptException",
+    }
+)
+
+
+class QueryStopped(RuntimeError):
+    """A batch was cut short by ``query.stop()``. Its text is the one by which Spark knows a wanted stop."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERRUPTED)
+
+
+def job_error(text: str) -> LakesinkError:
+    """The error to raise for a failed job.
+
+    Args:
+        text: All that Spark says about the failure, stack traces included.
+    """
+    text = text[:MAX_TEXT]
+    return _own_error(text) or _executor_python(text) or _job_failed(text)
+
+
+def executor_python(fact: str) -> WriteError:
+    """The executors' Python is not the one that lakesink needs."""
+    return WriteError(
+        "EXECUTOR_PYTHON",
+        f"The Python of the executors cannot run lakesink's tasks: {_short(fact)}.",
+        data=NOT_IN_TABLE,
+        action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
+        "lakesink and PyArrow as the driver.",
+    )
+
+
+def is_interruption(error: BaseException) -> bool:
+    """True if the JVM's thread was interrupted, which is how Spark stops a query."""
+    return any(name in _INTERRUPTIONS for name in _java_classes(error))
+
+
+def whole_text(error: BaseException) -> str:
+    """All that Spark says about an error from the JVM."""
+    try:
+        return str(error)
+    except Py4JError:  # the JVM is gone, so it cannot be asked for the stack trace
+        return type(error).__name__
+
+
+def _own_error(text: str) -> LakesinkError | None:
+    last = None
+    for last in _RAISED_BY_LAKESINK.finditer(text):  # noqa: B007 - the last one is what was raised in the end
+        pass
+    if last is None:
+        return None
+    named = _KIND.search(text[max(0, last.start() - MAX_LINE) : last.start()])
+    kind = _KINDS.get(named[1] if named else "", WriteError)
+    return kind(last["code"], last["what"], data=last["data"], action=last["action"])
+
+
+def _executor_python(text: str) -> LakesinkError | None:
+    found = next((match for pattern in _EXECUTOR_PYTHON if (match := pattern.search(text))), None)
+    return None if found is None else executor_python(found["fact"])
+
+
+def _job_failed(text: str) -> LakesinkError:
+    error = WriteError(
+        "JOB_FAILED",
+        f"Spark's job over the rows failed: {_short(_harmless(_telling_line(text)))}",
+        data=NOT_IN_TABLE,
+        action="Correct what the error below says about the query or its input, then start it again.",
+    )
+    error.add_note(_harmless(text))
+    return error
+
+
+def _harmless(text: str) -> str:
+    """The beginning of a text, without secrets and without what sets off Spark's recursive pattern."""
+    return redact(text[:MAX_NOTE]).replace("py4j.protocol.Py4JJavaError", "Py4JJavaError")
+
+
+def _telling_line(text: str) -> str:
+    """The line that says why: the Python exception of a task, else the innermost Java cause, else the first."""
+    for pattern in (_PYTHON_FAILURE, _JAVA_CAUSE):
+        found = [match["line"] for match in pattern.finditer(text)]
+        if found:
+            return str(found[-1])
+    return next((line for line in text.splitlines() if line.strip()), "no reason given")
+
+
+def _short(text: str) -> str:
+    line = text.strip().partition("\n")[0].rstrip(".")
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..."
+
+
+def _java_classes(error: BaseException) -> Iterator[str]:
+    """Class names of a Java exception and its causes; `_origin` is where PySpark's own exceptions keep theirs."""
+    java: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    for _ in range(MAX_CAUSES):
+        if java is None:
+            return
+        yield str(java.getClass().getName())
+        java = java.getCause()

@@ -1,0 +1,157 @@
+"""The function that `foreachBatch` calls: one micro-batch in, one two-phase commit out.
+
+It runs on the driver, on the thread of its query, once a batch and again for every replay. All it remembers belongs to
+one run of one query, so any number of queries in one driver do not know of each other.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakesink.sinks.planning import SessionFacts
+from lakesink.spark.checkpoint import Checkpoint, HadoopFiles, Offsets, source_folders
+from lakesink.spark.failures import JAVA_ERRORS, QueryStopped, is_interruption, job_error, whole_text
+from lakesink.spark.hop import HopTuning
+from lakesink.spark.job import RowsJob
+from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, Source
+from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.two_phase import TaskWriter, run_batch
+from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.failpoints import reached
+from lakesink_catalog.outcome import Outcome
+
+MakeSink = Callable[[pa.Schema, SessionFacts], Any]
+"""Builds the sink of a run, with its `prepared_log`, from the schema of the rows and the facts of the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTarget:
+    """Where a stream goes, as the user asked for it.
+
+    Attributes:
+        reporter: Logs its batches.
+        checkpoint: Absolute path or URI of the checkpoint.
+        sources: What the stream reads.
+        make_sink: Builds the sink of a run; opens nothing by itself.
+    """
+
+    reporter: Reporter
+    checkpoint: str
+    sources: tuple[Source, ...]
+    make_sink: MakeSink = field(repr=False)
+
+
+@dataclass(slots=True)
+class StreamRun:
+    """One run of one query, from its start to its end.
+
+    Attributes:
+        run_id: Id that Spark gives to this run.
+        query: The query.
+        checkpoint: Its checkpoint.
+        sink: The participant, with its `prepared_log`.
+        tuning: Settings of the run's own session.
+        last: Newest batch of this run and its end offsets: the start of the next.
+        write_seconds: Duration of the newest batch's job.
+    """
+
+    run_id: str
+    query: RunningQuery
+    checkpoint: Checkpoint
+    sink: Any
+    tuning: HopTuning
+    last: tuple[int, Offsets] | None = None
+    write_seconds: float = 0.0
+
+    def process(self, rows: DataFrame, batch_id: int) -> Outcome:
+        """Run one batch.
+
+        Raises:
+            LakesinkError: The batch was refused or could not be completed.
+            QueryStopped: The query was asked to stop meanwhile.
+        """
+        self.write_seconds = 0.0
+        end = self.checkpoint.offsets(batch_id)
+        previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
+        batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
+        job = RowsJob(rows, self.tuning, self.was_stopped)
+        outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
+        self.last = (batch_id, end)
+        return outcomes[self.sink.name]
+
+    def was_stopped(self, error: BaseException) -> bool:
+        """True if an error from the JVM only says that the query was asked to stop."""
+        return is_interruption(error) or self.query.was_stopped()
+
+    def _timed(self, job: RowsJob, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        started = time.monotonic()
+        try:
+            return job.write(writers)
+        finally:
+            self.write_seconds += time.monotonic() - started
+
+
+class BatchFunction:
+    """What `foreachBatch` is given for one stream.
+
+    Args:
+        session: The session of the streaming DataFrame.
+        target: Where the stream goes.
+    """
+
+    def __init__(self, session: SparkSession, target: StreamTarget) -> None:
+        self._session = session
+        self._target = target
+        self._run: StreamRun | None = None
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Run one batch and log its one line.
+
+        Raises:
+            LakesinkError: The batch was refused or could not be completed.
+            QueryStopped: The query was asked to stop meanwhile; Spark then ends it without an error.
+        """
+        reached("batch-start", batch_id)
+        started = time.monotonic()
+        try:
+            outcome = self._current_run(rows, batch_id).process(rows, batch_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the JVM may leave with it
+            failure = self._presentable(error)
+            self._target.reporter.failed(batch_id, failure, self._timing(started))
+            raise failure from None
+        self._target.reporter.finished(batch_id, outcome, self._timing(started))
+
+    def __repr__(self) -> str:
+        return f"BatchFunction({self._target!r})"
+
+    def _current_run(self, rows: DataFrame, batch_id: int) -> StreamRun:
+        context = self._session.sparkContext
+        run_id = str(context.getLocalProperty(RUN_ID))
+        if self._run is None or self._run.run_id != run_id:
+            self._run = None
+            self._run = self._first_batch(rows, run_id, str(context.getLocalProperty(QUERY_ID)))
+            self._target.reporter.started(self._run.query.query_id, batch_id, self._target.sources)
+        return self._run
+
+    def _first_batch(self, rows: DataFrame, run_id: str, query_id: str) -> StreamRun:
+        """Nothing is written before the query is known to be the one that was asked for."""
+        query = RunningQuery(self._session, query_id)
+        checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
+        query.check(self._target.checkpoint, checkpoint)
+        sink = self._target.make_sink(arrow_schema(rows), session_facts(rows.sparkSession))
+        return StreamRun(run_id, query, checkpoint, sink, HopTuning(rows.sparkSession.conf, schema_json(rows)))
+
+    def _presentable(self, error: Exception) -> Exception:
+        """The error as it may leave: nothing of the JVM in it, and silent if somebody stopped the query."""
+        if not isinstance(error, JAVA_ERRORS):
+            return error.with_traceback(None) if isinstance(error, (LakesinkError, QueryStopped)) else error
+        stopped = is_interruption(error) if self._run is None else self._run.was_stopped(error)
+        return QueryStopped() if stopped else job_error(whole_text(error))
+
+    def _timing(self, started: float) -> Timing:
+        return Timing(time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds)

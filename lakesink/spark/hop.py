@@ -1,0 +1,117 @@
+"""How rows travel from the JVM to Python: as few checks as possible, and never an Arrow batch that outgrows memory.
+
+Spark asks for an Arrow batch's size after every row to keep it below `MAX_BYTES`; on narrow rows that is near half of
+the whole way. Its one value that skips the check leaves the number of rows as the only bound, so that number is set
+from the width of the rows: measured where rows have been seen, guarded where they have not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+NO_BYTE_CHECK = "2147483647"
+"""Exactly this value makes Spark skip the check; a larger one does not."""
+
+BATCH_BYTES = 64 * 1024 * 1024
+"""What an Arrow batch should stay below: Spark's own default."""
+
+MOST_RECORDS = 10_000
+"""Spark's own default; more rows a batch were not faster."""
+
+UNSEEN_RECORDS = 1024
+"""For rows of unbounded width that nobody has seen yet: rows of 64 KiB still make a batch of `BATCH_BYTES`."""
+
+HEADROOM = 16
+"""Rows may become this many times as wide as the widest batch seen before a batch outgrows `BATCH_BYTES`."""
+
+_BOUNDED_TYPES = frozenset(
+    {"boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "void"}
+)
+_BOUNDED_PREFIXES = ("decimal", "interval", "time(")
+_VALUE_BYTES = 16
+
+
+def bounded_row_bytes(schema: Mapping[str, Any]) -> int | None:
+    """Most bytes that a row of this schema can take in Arrow; None if there is no bound.
+
+    Args:
+        schema: A Spark schema as JSON, parsed.
+    """
+    widths = [_bounded_bytes(field["type"]) for field in schema["fields"]]
+    return None if None in widths else sum(width for width in widths if width is not None)
+
+
+def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
+    """Rows an Arrow batch may have without a check of its bytes.
+
+    Args:
+        row_bytes: Most bytes of a row by its schema, see `bounded_row_bytes`; None if there is no bound.
+        widest_row_bytes: Largest mean row of an Arrow batch seen so far; 0 if none was seen.
+    """
+    if row_bytes is not None:
+        fitting = BATCH_BYTES // max(row_bytes, 1)
+    elif widest_row_bytes == 0:
+        fitting = UNSEEN_RECORDS
+    else:
+        fitting = BATCH_BYTES // (widest_row_bytes * HEADROOM)
+    return max(1, min(fitting, MOST_RECORDS))
+
+
+def hop_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
+    """What to set in the session, given what the user set there: nothing of it is changed.
+
+    Args:
+        user_bytes: The user's `MAX_BYTES`, or None.
+        user_records: The user's `MAX_RECORDS`, or None.
+        records: What `records_per_batch` allows.
+    """
+    if user_bytes is not None:
+        return {}
+    if user_records is None:
+        return {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(records)}
+    bounded = user_records.strip().isdigit() and 0 < int(user_records) <= records
+    return {MAX_BYTES: NO_BYTE_CHECK} if bounded else {}
+
+
+class HopTuning:
+    """The settings of one session's jobs, kept right from batch to batch with as few calls as possible.
+
+    Args:
+        conf: The session's runtime configuration.
+        schema: Schema of the rows as JSON, parsed.
+    """
+
+    def __init__(self, conf: Any, schema: Mapping[str, Any]) -> None:
+        self._conf = conf
+        self._row_bytes = bounded_row_bytes(schema)
+        self._user = {key: conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)}
+        self._set: dict[str, str] = {}
+        self._widest = 0
+
+    def apply(self) -> None:
+        """Set what the next job needs."""
+        records = records_per_batch(self._row_bytes, self._widest)
+        wanted = hop_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
+        for key, value in wanted.items():
+            if self._set.get(key) != value:
+                self._conf.set(key, value)
+                self._set[key] = value
+
+    def seen(self, widest_row_bytes: int) -> None:
+        """Take in the largest mean row of an Arrow batch that a job saw."""
+        self._widest = max(self._widest, widest_row_bytes)
+
+    def restore(self) -> None:
+        """Put back what the user had."""
+        for key in self._set:
+            before = self._user[key]
+            self._conf.unset(key) if before is None else self._conf.set(key, before)
+        self._set = {}
+
+
+def _bounded_bytes(kind: Any) -> int | None:
+    if isinstance(kind, Mapping):
+        return bounded_row_bytes(kind) if kind.get("type") == "struct" else None
+    bounded = kind in _BOUNDED_TYPES or str(kind).startswith(_BOUNDED_PREFIXES)
+    return _VALUE_BYTES if bounded else None

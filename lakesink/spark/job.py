@@ -1,0 +1,111 @@
+"""The one action over a batch's rows: a task writer to the executors, a receipt from every task back.
+
+The job either returns exactly one receipt for each task that Spark planned, or raises: absence is never a vote.
+"""
+
+import pickle
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from lakesink import __version__
+from lakesink.spark.failures import JAVA_ERRORS, NOT_IN_TABLE, QueryStopped, job_error, whole_text
+from lakesink.spark.hop import HopTuning
+from lakesink.spark.task import VOTE_SCHEMA, WriteTask
+from lakesink.two_phase import TaskWriter
+from lakesink_catalog.errors import WriteError
+
+_PLAIN_NAME = re.compile(r"[^.`]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one task sent back.
+
+    Attributes:
+        task: Index of its partition.
+        widest_row_bytes: Largest mean row of its Arrow batches.
+        receipt: The writer's receipt, encoded.
+    """
+
+    task: int
+    widest_row_bytes: int
+    receipt: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RowsJob:
+    """Runs writers over the rows of one DataFrame; its `write` is what the two-phase coordinator calls.
+
+    Attributes:
+        rows: The batch's rows; evaluated once a call of `write`.
+        tuning: Settings of the session that the job runs in.
+        was_stopped: True if an error from the JVM only says that somebody stopped the query.
+    """
+
+    rows: DataFrame
+    tuning: HopTuning
+    was_stopped: Callable[[BaseException], bool]
+
+    def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        """Run one job and return every participant's receipts.
+
+        Args:
+            writers: The participants' writers by name. Every row goes to each of them, so there can be only one until
+                rows are routed.
+
+        Raises:
+            WriteError: The job failed, or a task's vote is missing or doubled.
+            QueryStopped: The query was asked to stop meanwhile.
+            NotImplementedError: There is more than one participant.
+        """
+        if len(writers) != 1:
+            raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
+        [(name, writer)] = writers.items()
+        self.tuning.apply()
+        votes = self._run(writer)
+        self.tuning.seen(max((vote.widest_row_bytes for vote in votes), default=0))
+        return {name: [vote.receipt for vote in votes]}
+
+    def _run(self, writer: TaskWriter) -> list[Vote]:
+        try:
+            mapped = _mapped(self.rows, writer)
+            votes = [Vote(row.task, row.widest_row_bytes, bytes(row.receipt)) for row in mapped.collect()]
+            return complete(votes, _planned_tasks(mapped))
+        except JAVA_ERRORS as error:
+            raise (QueryStopped() if self.was_stopped(error) else job_error(whole_text(error))) from None
+
+
+def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
+    """The votes in task order, if there is exactly one of every task.
+
+    Raises:
+        WriteError: A vote is missing, doubled, or of a task that was not planned.
+    """
+    ordered = sorted(votes, key=lambda vote: vote.task)
+    if [vote.task for vote in ordered] != list(range(planned_tasks)):
+        raise WriteError(
+            "VOTES_INCOMPLETE",
+            f"Spark planned {planned_tasks} tasks, {len(votes)} receipts came from "
+            f"{len({vote.task for vote in votes})} of them.",
+            data=NOT_IN_TABLE,
+            action="Start the query again; if it happens again, report it with the driver's log.",
+        )
+    return ordered
+
+
+def _mapped(rows: DataFrame, writer: TaskWriter) -> DataFrame:
+    """The job's DataFrame. PySpark finds columns by parsing their names, so odd or doubled ones travel by position."""
+    names = rows.columns
+    plain = all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
+    task = WriteTask(__version__, None if plain else tuple(names), pickle.dumps(writer))
+    named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
+    return named.mapInArrow(task, VOTE_SCHEMA)
+
+
+def _planned_tasks(mapped: DataFrame) -> int:
+    """Tasks of the job that just ran: its plan keeps the RDD, so this starts nothing."""
+    plan = mapped._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark does not tell its number of tasks
+    return int(plan.execute().getNumPartitions())

@@ -1,0 +1,214 @@
+"""The query as it really runs: checks that it can keep the promise, and which guarantee its sources allow.
+
+A `DataStreamWriter` that lakesink has returned can still be changed, so what counts is the running query, asked on its
+first batch, before anything is written.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from lakesink.spark.checkpoint import Checkpoint, same_checkpoint
+from lakesink.spark.offsets import NOTHING_WRITTEN
+from lakesink_catalog.errors import QueryError, SettingsError
+from lakesink_catalog.redact import redact
+
+QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"
+FAIL_ON_DATA_LOSS = "failOnDataLoss"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class Replay(Enum):
+    """What a source can do after a failure; the value says what becomes of exactly-once."""
+
+    YES = "exactly once"
+    MAY_LOSE = "exactly once for what the source still has; it may skip what it lost (failOnDataLoss=false)"
+    UNKNOWN = "exactly once if the source gives the same rows for the same offsets"
+    NO = "at most once: the source cannot give a batch again"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One streaming source of a query.
+
+    Attributes:
+        name: As Spark names it, without options, which may hold secrets.
+        replay: What it can do after a failure.
+    """
+
+    name: str
+    replay: Replay
+
+
+class RunningQuery:
+    """A query that Spark runs now, seen from one of its batches.
+
+    Args:
+        session: The session that started the query; the batch's own is a clone that knows no queries.
+        query_id: Id of the query.
+
+    Raises:
+        QueryError: The session does not know the query.
+    """
+
+    def __init__(self, session: SparkSession, query_id: str) -> None:
+        found = session._jsparkSession.streams().get(query_id)  # noqa: SLF001 - PySpark hides what Spark resolved
+        if found is None:
+            raise QueryError(
+                "QUERY_UNKNOWN",
+                f"The Spark session of the stream does not run the query {query_id}.",
+                data=NOTHING_WRITTEN,
+                action="Start the DataStreamWriter that lakesink.stream returned, in the session of its DataFrame.",
+            )
+        self.query_id = query_id
+        self._session = session
+        self._execution = found.streamingQuery()
+
+    @property
+    def checkpoint_root(self) -> str:
+        """Checkpoint as Spark resolved it, a full URI."""
+        return str(self._execution.resolvedCheckpointRoot())
+
+    def sources(self) -> list[Any]:
+        """The sources in the order of the offset log; one that is read twice is there twice."""
+        found = self._execution.sources()
+        return [found.apply(position) for position in range(found.size())]
+
+    def was_stopped(self) -> bool:
+        """True once somebody asked the query to stop; its jobs then fail on purpose."""
+        try:
+            return not self._execution.isActive()
+        except Py4JError:  # the JVM is gone: nobody can tell any more
+            return False
+
+    def check(self, checkpoint: str, stored: Checkpoint) -> None:
+        """Check that this is the query that lakesink was asked for.
+
+        Args:
+            checkpoint: The checkpoint that the user gave.
+            stored: The checkpoint that the query uses.
+
+        Raises:
+            QueryError: Another output mode, another checkpoint, or a checkpoint that belongs to another query.
+        """
+        self._check_mode()
+        if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
+            raise _foreign_checkpoint(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}.")
+        stored_id = stored.query_id()
+        if stored_id != self.query_id:
+            raise _foreign_checkpoint(f"Its metadata names the query {stored_id}, this one is {self.query_id}.")
+
+    def _check_mode(self) -> None:
+        mode = str(self._execution.outputMode().toString()).lower()
+        if mode != "append":
+            raise QueryError(
+                "OUTPUT_MODE",
+                f"The query runs in output mode {mode!r}: each batch would append rows that an earlier one wrote.",
+                data=NOTHING_WRITTEN,
+                action="Leave the output mode of the returned DataStreamWriter as it is: append.",
+            )
+
+
+def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
+    """The checkpoint as one place, whichever process resolves it: Python's current folder, made explicit.
+
+    Raises:
+        SettingsError: It is relative, and Spark's default file system is not local.
+    """
+    if _SCHEME.match(checkpoint) or posixpath.isabs(checkpoint):
+        return checkpoint
+    system = _default_file_system(session)
+    if not system.startswith("file:"):
+        raise SettingsError(
+            "CHECKPOINT_RELATIVE",
+            f"The checkpoint {checkpoint!r} is relative, and Spark's default file system is {system}.",
+            data="Nothing was started.",
+            action="Give the checkpoint as an absolute path or a full URI.",
+        )
+    return posixpath.abspath(checkpoint)
+
+
+def sources_of(rows: DataFrame) -> list[Source]:
+    """The streaming sources in a DataFrame's plan, read without starting anything."""
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - PySpark has no view of a plan
+    found = (leaves.apply(position) for position in range(leaves.size()))
+    return list(_sources(leaf for leaf in found if leaf.isStreaming()))
+
+
+def guarantee(sources: Sequence[Source]) -> Replay:
+    """What the weakest of the sources leaves of the promise."""
+    order = list(Replay)
+    return max((source.replay for source in sources), key=order.index, default=Replay.UNKNOWN)
+
+
+def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
+    """What a source can do after a failure.
+
+    Args:
+        name: The source as Spark names it: ``kafka``, ``rate``, ``FileSource[/in]``, ...
+        fail_on_data_loss: Its option of this name, or None.
+    """
+    kind = name.partition("[")[0].lower()
+    if kind == "kafka":
+        return Replay.MAY_LOSE if (fail_on_data_loss or "").strip().lower() == "false" else Replay.YES
+    if kind in {"filesource", "rate", "rate-micro-batch", "deltasource"}:
+        return Replay.YES
+    return Replay.NO if kind in {"socket", "textsocket"} else Replay.UNKNOWN
+
+
+def option_of(leaf: Any, key: str) -> str | None:
+    """One option of a streaming source by name, so that no other value, secret or not, is ever read.
+
+    Args:
+        leaf: The source's node in the plan.
+        key: Name of the option, in any case.
+    """
+    try:
+        value = leaf.extraOptions().get(key)
+    except Py4JError:  # a relation of the first data source interface
+        return _first_interface_option(leaf, key)
+    return None if value is None else str(value)
+
+
+def _sources(leaves: Iterable[Any]) -> Iterator[Source]:
+    for leaf in leaves:
+        name = _name(leaf)
+        yield Source(name.partition("[")[0], replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS)))
+
+
+def _name(leaf: Any) -> str:
+    try:
+        return str(leaf.sourceName())
+    except Py4JError:  # a relation that Spark does not name: a memory stream, a custom node
+        return str(leaf.nodeName())
+
+
+def _first_interface_option(leaf: Any, key: str) -> str | None:
+    try:
+        found = leaf.dataSource().caseInsensitiveOptions().get(key)
+    except Py4JError:  # neither interface: a node that Spark or a library made
+        return None
+    return str(found.get()) if found.isDefined() else None
+
+
+def _default_file_system(session: SparkSession) -> str:
+    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as for the checkpoint's files
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - as above
+    assert jvm is not None
+    return str(jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).toString())
+
+
+def _foreign_checkpoint(why: str) -> QueryError:
+    return QueryError(
+        "FOREIGN_CHECKPOINT",
+        "The query's checkpoint is not the one of this stream.",
+        data=NOTHING_WRITTEN,
+        action=f"{redact(why)} Give the checkpoint to lakesink.stream alone, and use each for one query only.",
+    )

@@ -1,0 +1,103 @@
+"""The one line that every batch leaves in the log, under a fixed event name, whatever became of it."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakesink.spark.failures import QueryStopped
+from lakesink.spark.query import Replay, Source, guarantee
+from lakesink_catalog.errors import BatchRefused, LakesinkError
+from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_catalog.redact import describe
+
+logger = logging.getLogger("lakesink")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where a batch's time went.
+
+    Attributes:
+        seconds: All of it.
+        write_seconds: The job over the rows; 0 if none ran.
+    """
+
+    seconds: float
+    write_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Logs what happens to one sink's batches.
+
+    Attributes:
+        table: Table identifier.
+        sink: Sink id, or application id.
+    """
+
+    table: str
+    sink: str
+
+    def started(self, query_id: str, batch_id: int, sources: Sequence[Source]) -> None:
+        """A run of a query reached its first batch: say which guarantee it has."""
+        promise = guarantee(sources)
+        level = logging.INFO if promise is Replay.YES else logging.WARNING
+        names = ",".join(source.name for source in sources)
+        fields: dict[str, object] = {
+            "query": query_id,
+            "batch": batch_id,
+            "sources": names,
+            "guarantee": f"'{promise.value}'",
+        }
+        self._log(level, "lakesink.query.started", fields)
+
+    def finished(self, batch_id: int, outcome: Outcome, timing: Timing) -> None:
+        """A batch is in the table."""
+        level = logging.WARNING if isinstance(outcome, Committed) and outcome.recovered else logging.INFO
+        self._log(level, event_of(outcome), {"batch": batch_id} | _counts(outcome) | _times(timing))
+
+    def failed(self, batch_id: int, error: Exception, timing: Timing) -> None:
+        """A batch ended with an error, or was cut short by a stop."""
+        if isinstance(error, QueryStopped):
+            self._log(logging.INFO, "lakesink.batch.interrupted", {"batch": batch_id} | _times(timing))
+            return
+        event = "lakesink.batch.refused" if isinstance(error, BatchRefused) else "lakesink.batch.failed"
+        code = error.code if isinstance(error, LakesinkError) else type(error).__name__
+        fields = {"batch": batch_id, "code": code} | _times(timing) | {"error": describe(error)}
+        self._log(logging.ERROR, event, fields)
+
+    def _log(self, level: int, event: str, fields: dict[str, object]) -> None:
+        shown = {"table": self.table, "sink": self.sink} | fields
+        logger.log(level, "%s %s", event, " ".join(f"{key}={value}" for key, value in shown.items()))
+
+
+def event_of(outcome: Outcome) -> str:
+    """Name of the event that tells what became of a batch."""
+    match outcome:
+        case AlreadyCommitted():
+            return "lakesink.batch.already-committed"
+        case Committed(recovered=True):
+            return "lakesink.batch.recovered"
+        case Committed(rows=0):
+            return "lakesink.batch.empty"
+        case Committed():
+            return "lakesink.batch.committed"
+
+
+def _counts(outcome: Outcome) -> dict[str, object]:
+    if isinstance(outcome, AlreadyCommitted):
+        return {"snapshot": outcome.snapshot_id}
+    counts: dict[str, object] = {
+        "snapshot": outcome.snapshot_id,
+        "rows": outcome.rows,
+        "files": outcome.files,
+        "bytes": outcome.bytes,
+        "attempts": outcome.attempts,
+    }
+    if outcome.recovered:
+        counts["note"] = "'holds what the earlier run wrote'"
+    return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}
+
+
+def _times(timing: Timing) -> dict[str, object]:
+    return {"seconds": f"{timing.seconds:.3f}", "write_seconds": f"{timing.write_seconds:.3f}"}

@@ -1,0 +1,120 @@
+"""What runs in an executor's Python for one task: the handshake, the writer, and the vote as one row.
+
+This module is pickled by reference and must import in a bare executor: PyArrow, PySpark's task context and lakesink.
+"""
+
+import pickle
+import sys
+import zipimport
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lakesink import __version__
+from lakesink.two_phase import TaskWriter
+from lakesink_catalog.errors import WriteError
+
+VOTE_SCHEMA = "task int, widest_row_bytes long, receipt binary"
+_ARROW_VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """The function of `mapInArrow`. Its version is compared before the writer is unpickled, so that it can differ.
+
+    Attributes:
+        version: The driver's lakesink.
+        columns: Names to give to the columns, in order; None keeps the names that they arrive with.
+        writer: The pickled `TaskWriter`.
+    """
+
+    version: str
+    columns: tuple[str, ...] | None
+    writer: bytes = field(repr=False)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the task's rows and yield its one row, see `VOTE_SCHEMA`."""
+        read_archives_once()
+        check_version(self.version)
+        writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the driver
+        context = TaskContext.get()
+        assert context is not None
+        rows = Rows(batches, self.columns)
+        receipt = writer.write(context.partitionId(), iter(rows))
+        vote = [[context.partitionId()], [rows.widest_row_bytes], [receipt]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(value, type_) for value, type_ in zip(vote, _ARROW_VOTE.types, strict=True)], schema=_ARROW_VOTE
+        )
+
+
+@dataclass(slots=True)
+class Rows:
+    """A task's Arrow batches on their way to the writer, under the DataFrame's column names and measured.
+
+    Attributes:
+        batches: As they arrive.
+        columns: Names to give to the columns, or None.
+        widest_row_bytes: Largest mean row of the batches seen so far.
+    """
+
+    batches: Iterable[pa.RecordBatch]
+    columns: tuple[str, ...] | None
+    widest_row_bytes: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            if batch.num_rows:
+                self.widest_row_bytes = max(self.widest_row_bytes, -(-batch.nbytes // batch.num_rows))
+            yield batch if self.columns is None else batch.rename_columns(list(self.columns))
+
+
+def check_version(driver: str) -> None:
+    """Refuse to run another lakesink than the driver's: what they pickle to each other may differ.
+
+    Raises:
+        WriteError: The versions differ.
+    """
+    if driver != __version__:
+        raise WriteError(
+            "EXECUTOR_PYTHON",
+            f"The driver runs lakesink {driver}, the Python of an executor has lakesink {__version__}.",
+            data="Nothing of this batch is in the table.",
+            action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the "
+            "driver's lakesink.",
+        )
+
+
+def read_archives_once() -> None:
+    """Let this worker process re-read a zip archive's directory only when the archive has changed.
+
+    Before every task PySpark has Python forget its import caches, and Python before 3.12 answers by reading the
+    directory of every archive on its path again at once: most of the time that a tiny task takes. Python 3.12 waits
+    until something is imported (gh-103200), so there this does nothing.
+    """
+    importer: Any = zipimport.zipimporter
+    if sys.version_info >= (3, 12) or getattr(importer, "_lakesink_reads_once", False):
+        return
+    read_again = importer.invalidate_caches
+    known: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def invalidate_caches(self: zipimport.zipimporter) -> None:
+        state = _state_of(self.archive)
+        if state is None or known.get((self.archive, self.prefix)) != state:
+            read_again(self)
+        if state is not None:
+            known[self.archive, self.prefix] = state
+
+    importer.invalidate_caches = invalidate_caches
+    importer._lakesink_reads_once = True  # noqa: SLF001 - the mark that this process is done
+
+
+def _state_of(archive: str) -> tuple[int, int] | None:
+    try:
+        status = Path(archive).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,48 @@
+"""Builders that every room of the tests shares: one Spark session a run, and empty folders to work in."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # PySpark's, at every collect
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The one Spark session. Its executors run this very Python; without this they would take `python3` of the path."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - tests without Spark must not pay for it
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("lakesink-tests")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty `LAKESINK_HOME`: the embedded catalog of one test, with nothing of the user's configuration."""
+    folder = tmp_path / "lakehouse"
+    monkeypatch.setenv("LAKESINK_HOME", str(folder))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return folder

@@ -1,0 +1,76 @@
+"""Builders of real streams: files with distinct times, queries into a sink, and what to do to their checkpoints."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
+from lakesink.spark.query import sources_of
+from lakesink.spark.report import Reporter
+from tests.spark.directory_sink import DirectorySink
+
+SCHEMA = "id long, text string"
+FIRST_FILE_TIME = 1_700_000_000
+
+
+def write_files(folder: Path, count: int, *, first: int = 0, rows: int = 10) -> None:
+    """Files `first`, `first + 1`, ... of `rows` rows each, with times that put them in this order."""
+    folder.mkdir(exist_ok=True)
+    for number in range(first, first + count):
+        path = folder / f"{number:03}.json"
+        lines = [json.dumps({"id": number * rows + row, "text": f"t{row}"}) for row in range(rows)]
+        path.write_text("\n".join(lines) + "\n")
+        os.utime(path, (FIRST_FILE_TIME + number, FIRST_FILE_TIME + number))
+
+
+def file_stream(spark: SparkSession, folder: Path, *, files: int = 1) -> DataFrame:
+    """The files of a folder, so many a batch."""
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).json(str(folder))
+
+
+def writer(
+    rows: DataFrame, sink: DirectorySink, checkpoint: Path, *, wrap: Callable[[Any], Any] | None = None
+) -> DataStreamWriter:
+    """The stream as `lakesink.stream` builds it, into a directory sink."""
+    target = StreamTarget(
+        Reporter("lines", "lines"), str(checkpoint), tuple(sources_of(rows)), lambda _schema, _session: sink
+    )
+    function: Any = BatchFunction(rows.sparkSession, target)
+    started = rows.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
+    return started.foreachBatch(function if wrap is None else wrap(function))
+
+
+def run(stream: DataStreamWriter) -> None:
+    """Run a stream over all there is."""
+    query = stream.trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def failure(stream: DataStreamWriter) -> str:
+    """The text of the error that ends a stream."""
+    query = stream.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        return str(error)
+    raise AssertionError("the stream did not fail")
+
+
+def forget_commits(checkpoint: Path, above: int, *, offsets: bool = False) -> None:
+    """Make Spark run batches above one again: the newest from its offsets, with `offsets` also those below it."""
+    for folder in ("commits", "offsets") if offsets else ("commits",):
+        for path in (checkpoint / folder).iterdir():
+            if path.name.isdigit() and int(path.name) > above:
+                path.unlink()
+                (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def ids(rows: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The ids in rows, sorted."""
+    return sorted(row["id"] for row in rows)

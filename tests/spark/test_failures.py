@@ -1,0 +1,97 @@
+import pytest
+
+from lakesink.spark.failures import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
+from lakesink_catalog.errors import LakesinkError, QueryError, WriteError
+
+JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"
+
+
+def _python_failure(line: str) -> str:
+    return (
+        "An error occurred while calling o7.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to "
+        "stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure: Lost task 0.3 in stage 0.0 (TID 3) "
+        "(10.0.0.1 executor 1): org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        f'  File "worker.py", line 1, in main\n    process()\n{line}\n\n{JAVA}\nDriver stacktrace:\n{JAVA}'
+        f"Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        f'  File "worker.py", line 1, in main\n    process()\n{line}\n\n{JAVA}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("WriteError", WriteError), ("QueryError", QueryError), ("Unheard", WriteError)]
+)
+def test_an_error_of_lakesink_comes_back_as_the_same_error(name: str, kind: type[LakesinkError]) -> None:
+    raised = "[LAKESINK_LOSSY] a: 1.5\n  Data: Nothing is in.\n  Do: Cast it."
+    error = job_error(_python_failure(f"lakesink_catalog.errors.{name}: {raised}"))
+    assert type(error) is kind
+    assert str(error) == raised
+
+
+def test_of_a_chain_of_errors_the_last_one_counts() -> None:
+    chain = [f"lakesink_catalog.errors.WriteError: [LAKESINK_{n}] w\n  Data: d\n  Do: a" for n in ("FIRST", "SECOND")]
+    text = _python_failure("\n\nThe above exception was the direct cause of the following exception:\n\n".join(chain))
+    assert job_error(text).code == "LAKESINK_SECOND"
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("ModuleNotFoundError: No module named 'pyarrow'", "No module named 'pyarrow'"),
+        ("ModuleNotFoundError: No module named 'lakesink.spark'", "No module named 'lakesink.spark'"),
+        ("ModuleNotFoundError: No module named 'lakesink_catalog'", "No module named 'lakesink_catalog'"),
+        ("pyspark.errors.PySparkImportError: [PACKAGE_NOT_INSTALLED] PyArrow >= 18 must be installed", "PyArrow >= 18"),
+        ("pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.9", "3.9"),
+        ('java.io.IOException: Cannot run program "python9": error=2', "python9"),
+        ("AttributeError: Can't get attribute 'WriteTask' on <module 'lakesink.spark.task'>", "WriteTask"),
+        ("ImportError: cannot import name 'TaskWriter' from 'lakesink.two_phase'", "TaskWriter"),
+    ],
+)
+def test_an_unfit_executor_is_named_as_such(line: str, fact: str) -> None:
+    error = job_error(_python_failure(line))
+    assert error.code == "LAKESINK_EXECUTOR_PYTHON"
+    assert fact in error.what
+    assert "PYSPARK_PYTHON" in error.action
+
+
+def test_a_missing_module_of_the_users_own_is_not_blamed_on_lakesinks_setup() -> None:
+    assert job_error(_python_failure("ModuleNotFoundError: No module named 'pandas'")).code == "LAKESINK_JOB_FAILED"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (_python_failure("ValueError: bad row"), "ValueError: bad row"),
+        (
+            "o7.collect\n: A\n" + JAVA + "Caused by: B\n" + JAVA + "Caused by: java.io.IOException: disk full",
+            "disk full",
+        ),
+        ("[DIVIDE_BY_ZERO] Division by zero. Use try_divide.", "[DIVIDE_BY_ZERO]"),
+        ("", "no reason given"),
+    ],
+)
+def test_the_telling_line_comes_first(text: str, line: str) -> None:
+    first = str(job_error(text)).partition("\n")[0]
+    assert first.startswith("[LAKESINK_JOB_FAILED]")
+    assert line in first
+
+
+def test_no_failure_can_feed_the_pattern_that_overflows_sparks_stack() -> None:
+    text = "py4j.protocol.Py4JJavaError: An error occurred while calling o1.\n" + "x" * 100_000
+    error = job_error(text)
+    shown = str(error) + "".join(error.__notes__)
+    assert "py4j.protocol.Py4JJavaError" not in shown
+    assert len(shown) < MAX_NOTE + 1000
+    assert len(str(error).partition("\n")[0]) < 200
+
+
+def test_a_failure_shows_no_secret() -> None:
+    error = job_error(_python_failure("IOError: cannot open s3://u:hunter22@b/c with secret_key=abcdefgh"))
+    shown = str(error) + "".join(error.__notes__)
+    assert "hunter22" not in shown
+    assert "abcdefgh" not in shown
+
+
+def test_a_wanted_stop_has_the_text_that_spark_knows_and_nothing_more() -> None:
+    assert str(QueryStopped()) == INTERRUPTED
+    assert INTERRUPTED.startswith("py4j.protocol.Py4JJavaError: An error occurred while calling")
+    assert len(INTERRUPTED) < 120

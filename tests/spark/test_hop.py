@@ -1,0 +1,119 @@
+from typing import Any
+
+import pytest
+
+from lakesink.spark.hop import (
+    BATCH_BYTES,
+    HEADROOM,
+    MAX_BYTES,
+    MAX_RECORDS,
+    MOST_RECORDS,
+    NO_BYTE_CHECK,
+    UNSEEN_RECORDS,
+    HopTuning,
+    bounded_row_bytes,
+    hop_settings,
+    records_per_batch,
+)
+
+
+def _schema(*types: Any) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"name": f"c{i}", "type": type_} for i, type_ in enumerate(types)]}
+
+
+NARROW = _schema("long", "double")
+TEXT = _schema("long", "string")
+
+
+@pytest.mark.parametrize(
+    ("schema", "bounded"),
+    [
+        (NARROW, True),
+        (_schema("decimal(38,2)", "date", "timestamp", "timestamp_ntz", "boolean", "interval day to second"), True),
+        (_schema(_schema("long", "integer")), True),
+        (TEXT, False),
+        (_schema("binary"), False),
+        (_schema("variant"), False),
+        (_schema(_schema("long", "string")), False),
+        (_schema({"type": "array", "elementType": "long", "containsNull": True}), False),
+        (_schema({"type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True}), False),
+    ],
+)
+def test_rows_have_a_widest_size_only_if_every_column_has(schema: dict[str, Any], bounded: bool) -> None:  # noqa: FBT001
+    assert (bounded_row_bytes(schema) is not None) == bounded
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "widest", "expected"),
+    [
+        (32, 0, MOST_RECORDS),
+        (16 * 1000, 0, BATCH_BYTES // 16_000),
+        (2 * BATCH_BYTES, 0, 1),
+        (None, 0, UNSEEN_RECORDS),
+        (None, 100, MOST_RECORDS),
+        (None, 10_000, BATCH_BYTES // (10_000 * HEADROOM)),
+        (None, BATCH_BYTES, 1),
+    ],
+)
+def test_records_a_batch_follow_the_width_of_the_rows(row_bytes: int | None, widest: int, expected: int) -> None:
+    assert records_per_batch(row_bytes, widest) == expected
+
+
+@pytest.mark.parametrize("widest", [1, 500, 5_000, 50_000, 1_000_000])
+def test_rows_that_suddenly_widen_sixteenfold_still_fit(widest: int) -> None:
+    assert records_per_batch(None, widest) * widest * HEADROOM <= max(BATCH_BYTES, widest * HEADROOM)
+
+
+@pytest.mark.parametrize(
+    ("user_bytes", "user_records", "expected"),
+    [
+        (None, None, {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: "500"}),
+        ("1m", None, {}),
+        ("1m", "5", {}),
+        (None, "500", {MAX_BYTES: NO_BYTE_CHECK}),
+        (None, "501", {}),
+        (None, "0", {}),
+        (None, "-1", {}),
+    ],
+)
+def test_what_the_user_set_is_never_overridden(
+    user_bytes: str | None, user_records: str | None, expected: dict[str, str]
+) -> None:
+    assert hop_settings(user_bytes, user_records, 500) == expected
+
+
+class Conf:
+    """The session's configuration as a dictionary that counts."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = dict(values)
+        self.changes = 0
+
+    def get(self, key: str, default: str | None) -> str | None:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: str) -> None:
+        self.values[key] = value
+        self.changes += 1
+
+    def unset(self, key: str) -> None:
+        del self.values[key]
+
+
+def test_settings_are_changed_only_when_the_rows_have_changed() -> None:
+    conf = Conf()
+    tuning = HopTuning(conf, TEXT)
+    for widest in (100, 120, 90):
+        tuning.apply()
+        tuning.seen(widest)
+    assert conf.values == {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(MOST_RECORDS)}
+    assert conf.changes == 3  # both at first, then the records once the width was known
+
+
+def test_restoring_leaves_the_session_as_it_was() -> None:
+    conf = Conf(**{MAX_RECORDS: "10"})
+    tuning = HopTuning(conf, NARROW)
+    tuning.apply()
+    assert conf.values == {MAX_RECORDS: "10", MAX_BYTES: NO_BYTE_CHECK}
+    tuning.restore()
+    assert conf.values == {MAX_RECORDS: "10"}

@@ -1,0 +1,168 @@
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import lakesink
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import load_table
+from tests.spark.streams import failure, file_stream, forget_commits, run, write_files
+
+pytestmark = pytest.mark.usefixtures("home")
+TABLE = "demo.events"
+DEFAULTS: dict[str, Any] = {"sink_id": "events", "checkpoint": "ck", "create_table": True}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_files(tmp_path / "in", 3)
+    return tmp_path / "in"
+
+
+def _writer(rows: Any, **options: Any) -> DataStreamWriter:
+    return lakesink.stream(rows, TABLE, **(DEFAULTS | options))
+
+
+def _table() -> Any:
+    return load_table(connect(create=False), TABLE)
+
+
+def _ids(branch: str | None = None) -> list[int]:
+    table = _table()
+    snapshot = table.snapshot_by_name(branch).snapshot_id if branch else None
+    return sorted(table.scan(snapshot_id=snapshot).to_arrow()["id"].to_pylist())
+
+
+def _outcomes() -> list[tuple[int, int, str]]:
+    return [(record.batch_id, record.rows, record.outcome) for record in lakesink.history(TABLE)]
+
+
+def test_a_stream_of_files_becomes_a_table_one_snapshot_a_batch(spark: Any, source: Path) -> None:
+    run(_writer(file_stream(spark, source)))
+    assert _ids() == list(range(30))
+    assert _outcomes() == [(0, 10, "committed"), (1, 10, "committed"), (2, 10, "committed")]
+    assert [record.offsets for record in lakesink.history(TABLE)] == [f'[{{"logOffset":{n}}}]' for n in range(3)]
+
+
+def test_a_relative_checkpoint_lies_in_pythons_folder(spark: Any, source: Path, tmp_path: Path) -> None:
+    run(_writer(file_stream(spark, source), checkpoint="deep/ck"))
+    assert (tmp_path / "deep" / "ck" / "metadata").exists()
+
+
+def test_a_replayed_batch_adds_neither_snapshot_nor_file(spark: Any, source: Path, home: Path) -> None:
+    run(_writer(file_stream(spark, source)))
+    files = sorted(home.rglob("*.parquet"))
+    forget_commits(Path("ck"), 1)
+    run(_writer(file_stream(spark, source)))
+    assert len(_outcomes()) == 3
+    assert sorted(home.rglob("*.parquet")) == files
+
+
+def test_a_stream_goes_on_where_it_was(spark: Any, source: Path) -> None:
+    run(_writer(file_stream(spark, source)))
+    write_files(source, 2, first=3)
+    run(_writer(file_stream(spark, source)))
+    assert _ids() == list(range(50))
+    assert [batch for batch, _, _ in _outcomes()] == [0, 1, 2, 3, 4]
+
+
+def test_a_partitioned_table_gets_files_by_partition(spark: Any, source: Path) -> None:
+    run(_writer(file_stream(spark, source), partition_by="bucket(4, text), id"))
+    assert _ids() == list(range(30))
+    assert {len(task.file.partition) for task in _table().scan().plan_files()} == {2}
+
+
+def test_empty_batches_are_snapshots_without_rows(spark: Any, source: Path) -> None:
+    run(_writer(file_stream(spark, source).where("id between 10 and 19")))
+    assert _ids() == list(range(10, 20))
+    assert [rows for _, rows, _ in _outcomes()] == [0, 10, 0]
+
+
+@pytest.mark.parametrize("failpoint", ["batch-start", "after-prepared", "after-commit"])
+def test_a_batch_that_failed_anywhere_is_completed_by_the_next_run(
+    spark: Any, source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
+) -> None:
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", f"{failpoint}@1=raise")
+    assert "FailpointReached" in failure(_writer(file_stream(spark, source)))
+    monkeypatch.delenv("LAKESINK_FAILPOINTS")
+    run(_writer(file_stream(spark, source)))
+    assert _ids() == list(range(30))
+    recovered = "recovered" if failpoint == "after-prepared" else "committed"
+    assert _outcomes() == [(0, 10, "committed"), (1, 10, recovered), (2, 10, "committed")]
+
+
+def test_a_lost_checkpoint_is_noticed(spark: Any, source: Path) -> None:
+    run(_writer(file_stream(spark, source)))
+    assert "[LAKESINK_NEW_CHECKPOINT]" in failure(_writer(file_stream(spark, source), checkpoint="other"))
+    assert _ids() == list(range(30))
+
+
+def test_lost_metadata_of_a_checkpoint_is_noticed(spark: Any, source: Path) -> None:
+    run(_writer(file_stream(spark, source)))
+    write_files(source, 1, first=3)
+    for name in ("metadata", ".metadata.crc"):
+        (Path("ck") / name).unlink()
+    assert "[LAKESINK_NEW_CHECKPOINT]" in failure(_writer(file_stream(spark, source)))
+    assert _ids() == list(range(30))
+
+
+def test_two_sinks_share_a_table(spark: Any, source: Path, tmp_path: Path) -> None:
+    write_files(tmp_path / "more", 2, first=100)
+    run(_writer(file_stream(spark, source)))
+    run(_writer(file_stream(spark, tmp_path / "more"), sink_id="more", checkpoint="ck-more"))
+    assert _ids() == [*range(30), *range(1000, 1020)]
+    assert [record.batch_id for record in lakesink.history(TABLE, sink="more")] == [0, 1]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC"])
+def test_timestamps_are_the_same_instants_in_any_session_time_zone(spark: Any, source: Path, zone: str) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        run(_writer(file_stream(spark, source).selectExpr("id", "timestamp_seconds(1700000000 + id * 3600) as at")))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    rows = _table().scan().to_arrow()
+    assert [int(at.timestamp()) for at in rows["at"].to_pylist()] == [
+        1700000000 + number * 3600 for number in rows["id"].to_pylist()
+    ]
+
+
+def test_a_column_that_does_not_fit_the_table_is_refused_before_any_row_is_read(
+    spark: Any, source: Path, home: Path
+) -> None:
+    run(_writer(file_stream(spark, source)))
+    files = sorted(home.rglob("*.parquet"))
+    write_files(source, 1, first=3)
+    text = failure(_writer(file_stream(spark, source).selectExpr("id", "text as txet")))
+    assert "LAKESINK_" in text
+    assert "txet" in text
+    assert sorted(home.rglob("*.parquet")) == files
+
+
+def test_each_batch_leaves_one_line_with_its_numbers(
+    spark: Any, source: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lakesink")
+    run(_writer(file_stream(spark, source)))
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("lakesink.batch.")]
+    assert [line.split(" rows=")[1].split(" bytes=")[0] for line in lines] == ["10 files=1"] * 3
+    assert all("table=demo.events sink=events batch=" in line for line in lines)
+
+
+def test_two_queries_of_one_driver_write_two_tables(spark: Any, source: Path, tmp_path: Path) -> None:
+    write_files(tmp_path / "more", 3, first=100)
+    queries = [
+        lakesink.stream(
+            file_stream(spark, folder), table, sink_id="s", checkpoint=f"ck-{folder.name}", create_table=True
+        )
+        .trigger(availableNow=True)
+        .start()
+        for folder, table in [(source, "demo.events"), (tmp_path / "more", "demo.more")]
+    ]
+    for query in queries:
+        query.awaitTermination()
+    assert _ids() == list(range(30))
+    assert [record.rows for record in lakesink.history("demo.more")] == [10, 10, 10]

@@ -1,0 +1,247 @@
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakesink
+from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, HopTuning
+from lakesink.spark.job import RowsJob, Vote, complete
+from lakesink.spark.schema import schema_json
+from lakesink.spark.task import Rows
+from lakesink_catalog.errors import LakesinkError, WriteError
+from tests.spark.directory_sink import LinesWriter
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Tells what a task saw: its rows, its columns, the sizes of its batches, or whatever an expression says."""
+
+    tell: str
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        seen = [(batch.num_rows, batch.schema.names, batch.nbytes) for batch in batches]
+        facts = {
+            "names": lambda: seen[0][1],
+            "rows": lambda: [task, sum(rows for rows, _, _ in seen)],
+            "largest": lambda: max(rows for rows, _, _ in seen),
+            "pid": os.getpid,
+        }
+        return json.dumps(facts[self.tell]()).encode()
+
+
+def _job(rows: Any) -> RowsJob:
+    return RowsJob(rows, HopTuning(rows.sparkSession.conf, schema_json(rows)), lambda _: False)
+
+
+def _told(rows: Any, tell: str) -> list[Any]:
+    return [json.loads(receipt) for receipt in _job(rows).write({"it": Telling(tell)})["it"]]
+
+
+@pytest.fixture
+def conf(spark: Any) -> Iterator[Any]:
+    yield spark.conf
+    for key in (MAX_BYTES, MAX_RECORDS):
+        spark.conf.unset(key)
+
+
+@pytest.mark.usefixtures("conf")
+@pytest.mark.parametrize(
+    ("query", "tasks"),
+    [
+        ("select id from range(0, 100, 1, 5)", 5),
+        ("select id from range(0, 100, 1, 5) where id < 0", 5),
+        ("select id from range(0, 100, 1, 5) limit 0", 0),
+        ("select id % 7 as k, count(*) from range(100) group by 1", 1),
+        ("select 1 as id where false", 0),
+    ],
+)
+def test_every_planned_task_votes_once(spark: Any, query: str, tasks: int) -> None:
+    told = _told(spark.sql(query), "rows")
+    assert [task for task, _ in told] == list(range(tasks))
+    assert sum(rows for _, rows in told) == spark.sql(query).count()
+
+
+@pytest.mark.parametrize("tasks", [[], [0], [0, 1, 1], [0, 2], [0, 1, 2], [1, 2]])
+def test_a_missing_doubled_or_unplanned_vote_fails_the_batch(tasks: list[int]) -> None:
+    with pytest.raises(WriteError) as caught:
+        complete([Vote(task, 0, b"") for task in tasks], 2)
+    assert caught.value.code == "LAKESINK_VOTES_INCOMPLETE"
+
+
+def test_votes_are_returned_in_task_order() -> None:
+    assert [vote.task for vote in complete([Vote(1, 0, b""), Vote(0, 0, b"")], 2)] == [0, 1]
+
+
+@pytest.mark.usefixtures("conf")
+@pytest.mark.parametrize("names", [["a", "b"], ["a.b", "c`d"], ["a", "A"], ["a", "a"], ["Straße", "列"]])
+def test_columns_of_any_name_reach_the_writer_under_it(spark: Any, names: list[str]) -> None:
+    rows = spark.range(3).selectExpr("id", "id as other").toDF(*names)
+    assert _told(rows.coalesce(1), "names") == [names]
+
+
+def test_two_participants_are_refused_until_rows_are_routed(spark: Any) -> None:
+    with pytest.raises(NotImplementedError, match="one participant"):
+        _job(spark.range(1)).write({"a": Telling("rows"), "b": Telling("rows")})
+
+
+@pytest.mark.usefixtures("conf")
+def test_wide_rows_travel_in_small_batches_once_their_width_is_known(spark: Any) -> None:
+    rows = spark.range(0, 300, 1, 1).selectExpr("repeat('x', 200000) as text")
+    job = _job(rows)
+    first, second = (json.loads(job.write({"it": Telling("largest")})["it"][0]) for _ in range(2))
+    assert (first, second) == (300, 64 * 1024 * 1024 // (16 * 200_004))
+
+
+@pytest.mark.usefixtures("conf")
+def test_the_byte_check_is_off_unless_the_user_set_it(spark: Any) -> None:
+    rows = spark.range(0, 10_000, 1, 1).selectExpr("id", "id as b", "id as c", "id as d")
+    assert _told(rows, "largest") == [10_000]
+    spark.conf.unset(MAX_RECORDS)
+    spark.conf.set(MAX_BYTES, "65536")
+    assert _told(rows, "largest")[0] < 10_000
+    assert spark.conf.get(MAX_RECORDS, None) is None
+
+
+def test_rows_are_measured_as_the_widest_mean_of_a_batch() -> None:
+    batches = [pa.record_batch({"n": pa.array([1] * size, pa.int64())}) for size in (4, 0, 2)]
+    rows = Rows([*batches, pa.record_batch({"n": pa.array(["x" * 100])})], None)
+    assert [batch.num_rows for batch in rows] == [4, 0, 2, 1]
+    assert rows.widest_row_bytes == 104
+
+
+@pytest.mark.usefixtures("conf")
+def test_an_error_of_a_task_reaches_the_driver_as_it_was_raised(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(WriteError) as caught:
+        _job(spark.range(10)).write({"it": LinesWriter(str(tmp_path), fail_on=7)})
+    error = caught.value
+    assert (error.code, error.what, error.data, error.action) == (
+        "LAKESINK_TEST_VALUE",
+        "value 7 is refused",
+        "Not in.",
+        "Leave it out.",
+    )
+    assert error.__cause__ is None
+    assert error.__suppress_context__
+
+
+@pytest.mark.usefixtures("conf")
+def test_a_failure_of_the_users_own_query_is_told_in_one_line(spark: Any) -> None:
+    spark.udf.register("fails", lambda _: 1 // 0)
+    for query, reason in [
+        ("select 1 div (id - id) as n from range(2)", "DIVIDE_BY_ZERO"),
+        ("select fails(id) as n from range(2)", "ZeroDivisionError"),
+        ("select raise_error('token=abcdefghijkl') as n from range(2)", "token=***"),
+    ]:
+        with pytest.raises(WriteError) as caught:
+            _job(spark.sql(query)).write({"it": Telling("rows")})
+        assert caught.value.code == "LAKESINK_JOB_FAILED"
+        assert reason in str(caught.value).partition("\n")[0]
+        assert "abcdefghijkl" not in str(caught.value) + "".join(caught.value.__notes__)
+
+
+def _python(folder: Path, *site: str) -> str:
+    """A virtual environment's Python that finds only what `site` lists, not what lies in the current folder."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = next((folder / "lib").iterdir()) / "site-packages"
+    (packages / "only.pth").write_text("\n".join(site))
+    command = folder / "safe-python"
+    command.write_text(f'#!/bin/sh\nPYTHONSAFEPATH=1 exec {folder}/bin/python "$@"\n')
+    command.chmod(0o755)
+    return str(command)
+
+
+def _linked(folder: Path, *packages: str) -> str:
+    """A folder that holds only these of the packages installed here."""
+    folder.mkdir()
+    installed = Path(sysconfig.get_paths()["purelib"])
+    for package in packages:
+        for found in installed.glob(f"{package}*"):
+            (folder / found.name).symlink_to(found)
+    return str(folder)
+
+
+def _other_lakesink(folder: Path) -> str:
+    source = Path(lakesink.__file__).parent
+    package = folder / "lakesink"
+    package.mkdir(parents=True)
+    for found in source.iterdir():
+        if found.name != "__init__.py":
+            (package / found.name).symlink_to(found)
+    (package / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    (folder / "lakesink_catalog").symlink_to(source.parent / "catalog" / "lakesink_catalog")
+    return str(folder)
+
+
+@pytest.fixture(params=["without pyarrow", "without lakesink", "another lakesink", "absent"])
+def executor_python(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """An unfit Python for the executors, and what the error must say of it."""
+    match request.param:
+        case "without pyarrow":
+            repository = Path(lakesink.__file__).parent.parent
+            return _python(tmp_path / "venv", str(repository), f"{repository}/catalog"), "No module named 'pyarrow'"
+        case "without lakesink":
+            site = _linked(tmp_path / "site", "pyarrow", "numpy", "pandas", "six", "dateutil", "pytz")
+            return _python(tmp_path / "venv", site), "No module named 'lakesink'"
+        case "another lakesink":
+            site = _linked(
+                tmp_path / "site", "pyarrow", "numpy", "pandas", "six", "dateutil", "pytz", "pyspark", "py4j"
+            )
+            return _python(tmp_path / "venv", _other_lakesink(tmp_path / "other"), site), "0.0.1"
+        case _:
+            return str(tmp_path / "no-such-python"), "no-such-python"
+
+
+@pytest.mark.usefixtures("conf")
+def test_an_unfit_python_on_an_executor_is_one_clear_error(
+    spark: Any, executor_python: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, fact = executor_python
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    with pytest.raises(LakesinkError) as caught:
+        _job(spark.range(10)).write({"it": Telling("rows")})
+    first = str(caught.value).partition("\n")[0]
+    assert first.startswith("[LAKESINK_EXECUTOR_PYTHON]")
+    assert fact in first
+    assert "PYSPARK_PYTHON" in caught.value.action
+
+
+READ_ARCHIVES = """
+import sys, zipimport
+sys.path.insert(0, sys.argv[1])
+import importlib, os, time
+import first
+from lakesink.spark.task import read_archives_once
+read_archives_once()
+read_archives_once()
+reads = []
+original = zipimport._read_directory
+zipimport._read_directory = lambda archive: reads.append(archive) or original(archive)
+importlib.invalidate_caches()
+reads.clear()
+importlib.invalidate_caches()
+unchanged = reads.count(sys.argv[1])
+import zipfile
+with zipfile.ZipFile(sys.argv[1], "a") as archive:
+    archive.writestr("second.py", "")
+importlib.invalidate_caches()
+import second
+print(unchanged)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python reads archives lazily by itself")
+def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path) -> None:
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("first.py", "")
+    command = [sys.executable, "-c", READ_ARCHIVES, str(archive)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0"]
