@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 python=$(sh scripts/check-machine.sh)
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" build' EXIT # pip builds in the tree
 "$python" -m venv "$work/venv"
 pip="$work/venv/bin/python -m pip"
 $pip install --upgrade pip setuptools wheel # dependency groups need a pip of 2025

@@ -30,6 +30,7 @@ class LazyCommand:
 
 
 COMMANDS = {
+    "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
     "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),
 }

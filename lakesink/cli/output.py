@@ -48,9 +48,16 @@ class Report:
 
 
 def reporting(command: Callable[..., Report]) -> Callable[..., None]:
-    """Give a command ``--catalog`` and ``--output``, print its report or error, and exit with its code."""
+    """As `reported`, for a command that looks into a catalog: with ``--catalog``."""
+    option = click.option(
+        "--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; default as in a stream."
+    )
+    return option(reported(command))
 
-    @click.option("--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; default as in a stream.")
+
+def reported(command: Callable[..., Report]) -> Callable[..., None]:
+    """Give a command ``--output``, print its report or error, and exit with its code."""
+
     @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
     @functools.wraps(command)
     def run(*, output: str, **arguments: Any) -> None:

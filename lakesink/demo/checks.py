@@ -1,0 +1,98 @@
+"""What is claimed, and what was found: nothing here runs anything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakesink.demo.counts import Comparison
+from lakesink.demo.evidence import Look, PreparedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim, and what was found.
+
+    Attributes:
+        claim: What is compared.
+        expected: As the source, or the killed driver, has it: a count, or a name.
+        found: As the table has it.
+    """
+
+    claim: str
+    expected: int | str
+    found: int | str
+
+    @property
+    def holds(self) -> bool:
+        """True if nothing contradicts the claim."""
+        return self.expected == self.found
+
+
+@dataclass(frozen=True, slots=True)
+class DiedBeforeCommit:
+    """A driver died with a batch prepared: the next one must commit that very batch, and write nothing.
+
+    Attributes:
+        batch_id: The batch.
+        record: What the driver had prepared.
+        then: The table when it had died.
+    """
+
+    batch_id: int
+    record: PreparedRecord
+    then: Look
+
+    def checks(self, end: Look) -> Sequence[Check]:
+        """What must be true of the table in the end."""
+        name, files = f"batch {self.batch_id}", self.record.files
+        committed = end.files.get(self.record.snapshot_id, frozenset())
+        return (
+            Check(f"{name}: snapshots when its driver died, prepared", 0, len(self.then.snapshots_of(self.batch_id))),
+            Check(f"{name}: its snapshot, as prepared", str(self.record.snapshot_id), str(only(end, self.batch_id))),
+            Check(f"{name}: its files, by path, as prepared", len(files), len(files & committed)),
+            Check(f"{name}: files that were not prepared", 0, len(committed - files)),
+            Check(f"{name}: files written again", 0, len(end.orphans - self.then.on_disk)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DiedAfterCommit:
+    """A driver died with a batch committed and Spark not told: the next one must find it, and write nothing.
+
+    Attributes:
+        batch_id: The batch.
+        then: The table when the driver had died.
+    """
+
+    batch_id: int
+    then: Look
+
+    def checks(self, end: Look) -> Sequence[Check]:
+        """What must be true of the table in the end."""
+        name, snapshot_id = f"batch {self.batch_id}", only(self.then, self.batch_id)
+        before, after = self.then.files.get(snapshot_id, frozenset()), end.files.get(snapshot_id, frozenset())
+        return (
+            Check(f"{name}: its snapshot, as before the replay", str(snapshot_id), str(only(end, self.batch_id))),
+            Check(f"{name}: its files, by path, as before the replay", len(before), len(before & after)),
+            Check(f"{name}: files written again", 0, len(end.orphans - self.then.on_disk)),
+        )
+
+
+def source_checks(compared: Comparison) -> Sequence[Check]:
+    """The table holds what the source holds."""
+    source, table = compared.source, compared.table
+    return (
+        Check("rows", source.rows, table.rows),
+        Check("sum(distance)", source.distance, table.distance),
+        *(
+            Check(f"NULLs in {name}", source.nulls.get(name, 0), table.nulls.get(name, 0))
+            for name in {**source.nulls, **table.nulls}
+        ),
+        Check("rows of the source that the table lacks", 0, compared.missing),
+        Check("rows of the table that the source lacks", 0, compared.surplus),
+    )
+
+
+def only(seen: Look, batch_id: int) -> int:
+    """The one snapshot of a batch; 0, which is no snapshot's id, if there is none or more than one."""
+    found = seen.snapshots_of(batch_id)
+    return found[0] if len(found) == 1 else 0

@@ -1,0 +1,96 @@
+"""What can be seen from outside: the table's metadata, the files on disk, and the record that a dead driver left."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.table import Table
+
+from lakesink.demo.place import SINK_ID, TABLE
+from lakesink_catalog.connect import EMBEDDED_NAME, connect
+from lakesink_catalog.history import Record, history
+from lakesink_catalog.identity import SinkKey
+from lakesink_catalog.locations import data_location, metadata_location
+from lakesink_catalog.tables import load_table
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRecord:
+    """What a driver had prepared when it died.
+
+    Attributes:
+        snapshot_id: The snapshot that the batch was to become.
+        files: Its data files, local paths.
+    """
+
+    snapshot_id: int
+    files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The table and its folder at one moment. File names are local paths.
+
+    Attributes:
+        batches: The stream's snapshots, oldest first.
+        files: Live data files by the snapshot that added them.
+        on_disk: Data files in the table's folder, referenced or not: listed for this display, never by the sink.
+    """
+
+    batches: tuple[Record, ...]
+    files: Mapping[int, frozenset[str]]
+    on_disk: frozenset[str]
+
+    @property
+    def orphans(self) -> frozenset[str]:
+        """Data files that no snapshot references."""
+        return self.on_disk.difference(*self.files.values())
+
+    def snapshots_of(self, batch_id: int) -> tuple[int, ...]:
+        """The snapshots that say they are this batch: one, or the promise is broken."""
+        return tuple(record.snapshot_id for record in self.batches if record.batch_id == batch_id)
+
+
+def look() -> Look:
+    """Look at the demo's table in the embedded catalog of ``LAKESINK_HOME``."""
+    table = _load()
+    return Look(tuple(history(table, sink=SINK_ID)), _live_files(table), _files_on_disk(table))
+
+
+def files_as_of(snapshot_id: int | None = None) -> list[str]:
+    """Data files that a reader of a snapshot, or of the newest one, must read; nothing is deleted from them."""
+    tasks = list(_load().scan(snapshot_id=snapshot_id).plan_files())
+    assert not any(task.delete_files for task in tasks)
+    return sorted(_local(task.file.file_path) for task in tasks)
+
+
+def read_record(batch_id: int) -> PreparedRecord:
+    """The prepared record of a batch: one line with its digest, one line of JSON."""
+    folder = Path(_local(metadata_location(_load()))) / SinkKey(SINK_ID).record_folder
+    (path,) = folder.glob(f"{batch_id}-*.json")
+    (payload,) = json.loads(path.read_text().splitlines()[1])["participants"].values()
+    return PreparedRecord(payload["snapshot_id"], frozenset(_local(name) for name, _ in payload["files"]))
+
+
+def _load() -> Table:
+    return load_table(connect(EMBEDDED_NAME, create=False), TABLE)
+
+
+def _live_files(table: Table) -> dict[int, frozenset[str]]:
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    head = table.current_snapshot()
+    for manifest in head.manifests(table.io) if head else ():
+        for entry in manifest.fetch_manifest_entry(table.io):
+            assert entry.snapshot_id is not None
+            found[entry.snapshot_id].add(_local(entry.data_file.file_path))
+    return {snapshot_id: frozenset(files) for snapshot_id, files in found.items()}
+
+
+def _files_on_disk(table: Table) -> frozenset[str]:
+    return frozenset(str(path) for path in Path(_local(data_location(table))).rglob("*.parquet"))
+
+
+def _local(location: str) -> str:
+    return location.removeprefix("file://")

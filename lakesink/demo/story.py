@@ -1,0 +1,212 @@
+"""The story: a stream of real flights, its driver killed at the two worst moments, and what the table shows then."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakesink.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, only, source_checks
+from lakesink.demo.counts import Comparison, compare, count_rows
+from lakesink.demo.evidence import files_as_of, look, read_record
+from lakesink.demo.flights import DailyFiles, write_daily_files
+from lakesink.demo.place import Place
+from lakesink.demo.process import BatchLine, DriverRun, run_driver
+from lakesink_catalog.errors import LakesinkError
+
+MOST_BATCHES = 25
+
+
+class Audience(Protocol):
+    """Is told what happens, as it happens."""
+
+    def say(self, text: str) -> None:
+        """One step of the story."""
+
+    def expect(self, batches: int) -> None:
+        """How many batches there will be."""
+
+    def batch(self, line: BatchLine) -> None:
+        """A driver is done with a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the files become batches, and which of them outlive their driver.
+
+    Attributes:
+        source: What the stream reads.
+        files_per_batch: Files that a micro-batch reads.
+        batches: How many there will be.
+    """
+
+    source: DailyFiles
+    files_per_batch: int
+    batches: int
+
+    @classmethod
+    def of(cls, source: DailyFiles) -> "Plan":
+        """At most `MOST_BATCHES` batches of equal numbers of files."""
+        files_per_batch = -(-len(source.rows) // MOST_BATCHES)
+        return cls(source, files_per_batch, batches=-(-len(source.rows) // files_per_batch))
+
+    @property
+    def recovered(self) -> int:
+        """The batch that is prepared, and not committed, when its driver dies."""
+        return self.batches // 3
+
+    @property
+    def replayed(self) -> int:
+        """The batch that is committed, and not known to Spark as done, when its driver dies."""
+        return 2 * self.batches // 3
+
+    def rows_until(self, batch_id: int) -> int:
+        """Rows of the source up to the end of a batch."""
+        return sum(self.source.rows[: (batch_id + 1) * self.files_per_batch])
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the story came to.
+
+    Attributes:
+        rows: Rows in the table.
+        batches: Snapshots of the stream's batches.
+        drivers: Driver processes, the killed ones too.
+        killed: Those that died by SIGKILL.
+        recovered: Batches that were committed from a dead driver's record.
+        skipped: Batches that came again and were found in the table.
+        orphan_files: Data files that no snapshot references.
+        as_of: A batch in the middle and its snapshot, for reading the table as it was.
+        checks: Every claim.
+        seconds: How long it took.
+    """
+
+    rows: int
+    batches: int
+    drivers: int
+    killed: int
+    recovered: int
+    skipped: int
+    orphan_files: int
+    as_of: tuple[int, int]
+    checks: tuple[Check, ...]
+    seconds: float
+
+    @property
+    def proved(self) -> bool:
+        """True if every claim holds."""
+        return all(check.holds for check in self.checks)
+
+
+def tell(place: Place, audience: Audience, *, row_limit: int, kill: bool) -> Ending:
+    """Run it.
+
+    Args:
+        place: An empty folder.
+        audience: Is told what happens.
+        row_limit: How many flights.
+        kill: False to let the first driver live.
+
+    Raises:
+        LakesinkError: A driver ended in another way than it was to.
+    """
+    started = time.monotonic()
+    plan = Plan.of(write_daily_files(place.home, row_limit))
+    stage = _Stage(place, audience, plan, runs=[])
+    audience.say(
+        f"{sum(plan.source.rows):,} flights in {len(plan.source.rows)} files, one a day: {plan.batches} batches."
+    )
+    audience.expect(plan.batches)
+    deaths = stage.die_twice() if kill else ()
+    stage.live_on()
+    audience.say("Counting the source's text file and the table's data files with DuckDB.")
+    return stage.ending(deaths, compare(plan.source.csv, row_limit, files_as_of()), started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    place: Place
+    audience: Audience
+    plan: Plan
+    runs: list[DriverRun]
+
+    def die_twice(self) -> tuple[DiedBeforeCommit, DiedAfterCommit]:
+        return self.die_before_commit(), self.die_after_commit()
+
+    def die_before_commit(self) -> DiedBeforeCommit:
+        batch_id = self.plan.recovered
+        self._die("after-prepared", batch_id)
+        died = DiedBeforeCommit(batch_id, read_record(batch_id), look())
+        self.audience.say(
+            f"SIGKILL. Driver {len(self.runs)} left batch {batch_id} prepared and not committed:"
+            f" {len(died.record.files)} data files that no reader sees."
+        )
+        return died
+
+    def die_after_commit(self) -> DiedAfterCommit:
+        batch_id = self.plan.replayed
+        self._die("after-commit", batch_id)
+        self.audience.say(
+            f"SIGKILL. Driver {len(self.runs)} left batch {batch_id} committed, but Spark does not know and will run it"
+            " again."
+        )
+        return DiedAfterCommit(batch_id, look())
+
+    def live_on(self) -> None:
+        run = self._run(None)
+        if run.exit_code != 0:
+            raise _driver_failed(f"Driver {len(self.runs)} ended with exit code {run.exit_code}.", run, self.place)
+
+    def ending(
+        self, deaths: Sequence[DiedBeforeCommit | DiedAfterCommit], compared: Comparison, started: float
+    ) -> Ending:
+        plan, end = self.plan, look()
+        recovered = sum(record.outcome == "recovered" for record in end.batches)
+        skipped = sum(line.event == "already-committed" for run in self.runs for line in run.batches)
+        middle = plan.recovered, only(end, plan.recovered)
+        checks = (
+            *source_checks(compared),
+            Check("batches in the table", plan.batches, len({record.batch_id for record in end.batches})),
+            Check("snapshots of them", plan.batches, len(end.batches)),
+            Check(
+                f"rows as of batch {middle[0]}",
+                plan.rows_until(middle[0]),
+                count_rows(files_as_of(middle[1]) if middle[1] else ()),
+            ),
+            Check("batches committed from a dead driver's record", min(len(deaths), 1), recovered),
+            Check("batches that came again and were skipped", min(len(deaths), 1), skipped),
+            *(check for death in deaths for check in death.checks(end)),
+        )
+        return Ending(
+            rows=compared.table.rows,
+            batches=len(end.batches),
+            drivers=len(self.runs),
+            killed=sum(run.was_killed for run in self.runs),
+            recovered=recovered,
+            skipped=skipped,
+            orphan_files=len(end.orphans),
+            as_of=middle,
+            checks=checks,
+            seconds=time.monotonic() - started,
+        )
+
+    def _die(self, failpoint: str, batch_id: int) -> None:
+        run = self._run(f"{failpoint}@{batch_id}=kill")
+        if not run.was_killed:
+            what = f"Driver {len(self.runs)} was to die in batch {batch_id} and ended with exit code {run.exit_code}."
+            raise _driver_failed(what, run, self.place)
+
+    def _run(self, failpoint: str | None) -> DriverRun:
+        run = run_driver(self.place, self.plan.files_per_batch, failpoint, self.audience.batch)
+        self.runs.append(run)
+        return run
+
+
+def _driver_failed(what: str, run: DriverRun, place: Place) -> LakesinkError:
+    reason = next((line for line in run.last_words.splitlines() if "[LAKESINK_" in line), "")
+    return LakesinkError(
+        "DEMO_FAILED",
+        what,
+        data="The table holds the batches that were committed before, each once.",
+        action=f"Read the end of {place.log}. {reason}".strip(),
+    )
