@@ -16,11 +16,11 @@ from pyiceberg.schema import Schema
 from lakesink.metrics_modes import METRICS_PREFIX, metrics_modes
 from lakesink.values import size_bytes, switch, whole_number
 from lakesink.writer.plan import ParquetOptions
-from lakesink_catalog.commit import RetryPolicy
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.merging import MergePolicy
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.redact import redact
+from lakesink_catalog.request import RetryPolicy
 
 _HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max")
 _PREFIXES = ("write.", "commit.")

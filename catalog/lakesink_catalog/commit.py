@@ -15,55 +15,29 @@ from typing import assert_never
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-    TableRequirement,
-    TableUpdate,
-)
 
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved
+from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey
-from lakesink_catalog.ledger import LedgerEntry, mark_of, next_entry, next_mark
+from lakesink_catalog.ledger import mark_of
 from lakesink_catalog.locations import delete_old_metadata
-from lakesink_catalog.manifests import manifests_under, write_batch_manifests, write_list
-from lakesink_catalog.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.manifests import write_batch_manifests
+from lakesink_catalog.merging import ManifestMerger
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.prepared import PreparedBatch
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.redact import redact
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.summary import append_summary
-from lakesink_catalog.verdict import Accept, Commit, Refuse, Situation, Skip, Verdict, decide
+from lakesink_catalog.request import Change, CommitOptions, build_request
+from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
 from lakesink_catalog.view import view_metadata, view_table
 
 logger = logging.getLogger("lakesink")
 
-CLOCK_TOLERANCE_MS = 60_000
+PASSING = frozenset(
+    f"LAKESINK_{code}" for code in ("CATALOG_UNREACHABLE", "CATALOG_REJECTED", "CATALOG_FAILED", "WAREHOUSE_UNWRITABLE")
+)
 LOWEST_SNAPSHOT_ID = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Bounds of the commit loop; the names are Iceberg's ``commit.retry.*``.
-
-    Attributes:
-        num_retries: Attempts after the first.
-        min_wait_ms: First wait; it doubles with every attempt.
-        max_wait_ms: Longest wait.
-        total_timeout_ms: No attempt starts after this time.
-    """
-
-    num_retries: int = 20
-    min_wait_ms: int = 100
-    max_wait_ms: int = 10_000
-    total_timeout_ms: int = 1_800_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +59,6 @@ class Surroundings:
     new_snapshot_id: Callable[[], int] = field(
         default=lambda: LOWEST_SNAPSHOT_ID + secrets.randbelow(2**63 - LOWEST_SNAPSHOT_ID)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOptions:
-    """What a sink's commits carry.
-
-    Attributes:
-        accept: A human's word on one refusal of one batch.
-        ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
-        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the tag.
-        snapshot_properties: The user's own summary properties.
-        retry: Bounds of the commit loop.
-        merge: When manifests are merged.
-    """
-
-    accept: Accept | None = None
-    ledger_tag: bool = True
-    ledger_tag_max_age_ms: int = 30 * 24 * 3_600_000
-    snapshot_properties: tuple[tuple[str, str], ...] = ()
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    merge: MergePolicy = field(default_factory=MergePolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +132,7 @@ class FencedCommit:
         """
         merger = ManifestMerger(self.options.merge, prepared.snapshot_id)
         trouble: Exception | None = None
+        sent = False
         attempt = 0
         for attempt in self._attempts():
             try:
@@ -187,10 +141,13 @@ class FencedCommit:
                     return self._found(look, prepared, attempt)
                 if not still_usable(look, prepared):
                     return None
+                sent = True
                 metadata = self._send(look, batch, prepared, merger)
             except BatchRefused:
                 raise
-            except Exception as error:  # noqa: BLE001 # whatever a catalog or a store raises is neither yes nor no
+            except Exception as error:  # whatever a catalog or a store raises is neither yes nor no
+                if not sent and _is_final(error):
+                    raise
                 trouble = error
                 logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, _short(error))
                 continue
@@ -247,108 +204,12 @@ class FencedCommit:
 
     def _send(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> TableMetadata:
         assert isinstance(look.verdict, Commit)
-        snapshot, entry = self._build(look, look.verdict, batch, prepared, merger)
+        change = Change(look.situation, look.verdict, batch, prepared, self.options)
+        request = build_request(look.table, change, merger, self.surroundings.now_ms())
         reached("before-call", batch.batch_id)
-        response = look.table.catalog.commit_table(
-            look.table, self._requirements(look), self._updates(look, snapshot, entry)
-        )
+        response = look.table.catalog.commit_table(look.table, request.requirements, request.updates)
         reached("after-call", batch.batch_id)
         return response.metadata
-
-    def _build(
-        self, look: Look, verdict: Commit, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger
-    ) -> tuple[Snapshot, LedgerEntry]:
-        table, head = look.table, look.situation.view.head
-        parent = table.metadata.snapshot_by_id(head) if head is not None else None
-        sequence_number = look.situation.view.last_sequence_number + 1
-        entry = self._next_entry(look, verdict, batch, prepared.snapshot_id, sequence_number)
-        outcome = "accepted" if verdict.accepted else "recovered" if prepared.recovered else "committed"
-        mark = next_mark(self.key, batch, outcome=outcome, accepted=verdict.accepted, ledger_batch_id=entry.batch_id)
-        carried = merger.merge(table, manifests_under(table.io, parent))
-        snapshot = Snapshot(
-            snapshot_id=prepared.snapshot_id,
-            parent_snapshot_id=head,
-            sequence_number=sequence_number,
-            timestamp_ms=self._timestamp_ms(table),
-            manifest_list=write_list(
-                table,
-                [*(manifest.to_manifest_file() for manifest in prepared.manifests), *carried],
-                snapshot_id=prepared.snapshot_id,
-                parent_id=head,
-                sequence_number=sequence_number,
-            ),
-            summary=Summary(
-                Operation.APPEND,
-                **dict(self.options.snapshot_properties),
-                **append_summary(parent.summary if parent else None, prepared),
-                **mark.to_summary(),
-            ),
-            schema_id=table.metadata.current_schema_id,
-        )
-        return snapshot, entry
-
-    def _next_entry(
-        self, look: Look, verdict: Commit, batch: Batch, snapshot_id: int, sequence_number: int
-    ) -> LedgerEntry:
-        table_uuid = look.situation.view.table_uuid
-        previous = look.situation.entry
-        if verdict.moves_ledger or previous is None:
-            return next_entry(batch, snapshot_id=snapshot_id, sequence_number=sequence_number, table_uuid=table_uuid)
-        return LedgerEntry(
-            batch_id=previous.batch_id,
-            query_id=previous.query_id,
-            fingerprint=previous.fingerprint,
-            end=previous.end,
-            snapshot_id=snapshot_id,
-            sequence_number=sequence_number,
-            table_uuid=table_uuid,
-            offsets=previous.offsets,
-        )
-
-    def _requirements(self, look: Look) -> tuple[TableRequirement, ...]:
-        view, metadata = look.situation.view, look.table.metadata
-        fence: list[TableRequirement] = [
-            AssertTableUUID(uuid=metadata.table_uuid),
-            AssertRefSnapshotId(ref=self.key.branch, snapshot_id=view.head),
-        ]
-        # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
-        if self.options.ledger_tag and metadata.snapshots:
-            fence.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=view.tag_snapshot_id))
-        return tuple(fence)
-
-    def _updates(self, look: Look, snapshot: Snapshot, entry: LedgerEntry) -> tuple[TableUpdate, ...]:
-        branch = look.table.metadata.refs.get(self.key.branch)
-        updates: list[TableUpdate] = [
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(
-                ref_name=self.key.branch,
-                type=SnapshotRefType.BRANCH,
-                snapshot_id=snapshot.snapshot_id,
-                max_ref_age_ms=branch.max_ref_age_ms if branch else None,
-                max_snapshot_age_ms=branch.max_snapshot_age_ms if branch else None,
-                min_snapshots_to_keep=branch.min_snapshots_to_keep if branch else None,
-            ),
-            SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()}),
-        ]
-        if self.options.ledger_tag:
-            updates.append(
-                SetSnapshotRefUpdate(
-                    ref_name=self.key.ledger_tag,
-                    type=SnapshotRefType.TAG,
-                    snapshot_id=snapshot.snapshot_id,
-                    max_ref_age_ms=self.options.ledger_tag_max_age_ms,
-                    max_snapshot_age_ms=None,
-                    min_snapshots_to_keep=None,
-                )
-            )
-        return tuple(updates)
-
-    def _timestamp_ms(self, table: Table) -> int:
-        """Never before the table's last change: Java refuses a snapshot log that runs backwards."""
-        now, last = self.surroundings.now_ms(), table.metadata.last_updated_ms
-        if last - now > CLOCK_TOLERANCE_MS:
-            logger.warning("lakesink.clock.behind seconds=%d", (last - now) // 1000)
-        return max(now, last)
 
     def _shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
         """The answer's metadata has our snapshot under the head, on the asserted parent, and our entry."""
@@ -384,6 +245,11 @@ def still_usable(look: Look, prepared: PreparedBatch) -> bool:
     present = look.table.schema()
     required = {field_id for field_id in present.field_ids if present.find_field(field_id).required}
     return required <= set(written.field_ids)
+
+
+def _is_final(error: Exception) -> bool:
+    """Our own word on a table or its configuration; what ails a service may pass."""
+    return isinstance(error, CatalogError) and error.code not in PASSING
 
 
 def _accepted_in(look: Look, snapshot_id: int) -> str:

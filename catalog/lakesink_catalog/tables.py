@@ -21,6 +21,7 @@ from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.partition_by import parse_partition_by
 
 FORMAT_VERSION = "2"
+TABLE_MISSING = "LAKESINK_TABLE_MISSING"
 MAX_NAME_LENGTH = 255
 _FORBIDDEN_IN_NAMES = frozenset("*?'\"`/\\#;:%<>|")
 _CODE_PROPERTIES = ("write.py-location-provider.impl", "py-io-impl")

@@ -18,16 +18,17 @@ from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink.writer.columns import check_columns
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.commit import CommitOptions, FencedCommit, Look, Surroundings, still_usable
-from lakesink_catalog.connect import CatalogConfig
-from lakesink_catalog.errors import Reason, WriteError
+from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usable
+from lakesink_catalog.connect import FoundCatalog
+from lakesink_catalog.errors import CatalogError, Reason, WriteError
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.locations import data_location, is_under, metadata_location
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.request import CommitOptions
+from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
@@ -58,6 +59,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     Attributes:
         table: Table identifier, for example ``demo.events``.
         key: Who writes.
+        catalog: Where the table is; opened with the first batch.
         settings: Parsed options.
         schema: The DataFrame's schema.
         session: What the tasks must know of the Spark session.
@@ -66,11 +68,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     table: str
     key: SinkKey
+    catalog: FoundCatalog
     settings: Settings
     schema: pa.Schema
     session: SessionFacts
     surroundings: Surroundings = field(default_factory=Surroundings)
-    _catalog: Catalog | None = None
+    _opened: Catalog | None = None
     _start_uuid: str | None = None
     _records: PreparedFiles | None = None
 
@@ -143,9 +146,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return self._records
 
     def _first_load(self, batch: Batch) -> Table:
-        config = CatalogConfig(self.settings.catalog, self.settings.catalog_properties)
-        self._catalog = self._catalog or config.open()
-        table = self._create(batch) if self._may_create(batch) else self._load()
+        self._opened = self._opened or self.catalog.open()
+        table = self._load_or_create(batch)
         self._start_uuid = str(table.metadata.table_uuid)
         self._records = PreparedFiles(
             io=table.io,
@@ -156,20 +158,22 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         return table
 
-    def _may_create(self, batch: Batch) -> bool:
-        """A later batch of a stream never creates: a table that is gone by then was dropped."""
-        assert self._catalog is not None
-        first = batch.batch_id == 0 or self.key.kind is SinkKind.TXN
-        return self.settings.create_table and first and not self._catalog.table_exists(self.table)
-
-    def _create(self, batch: Batch) -> Table:
-        assert self._catalog is not None
+    def _load_or_create(self, batch: Batch) -> Table:
+        """Only a first batch creates its table: one that is gone by a later batch was dropped."""
+        try:
+            return self._load()
+        except CatalogError as error:
+            first = batch.batch_id == 0 or self.key.kind is SinkKind.TXN
+            if error.code != TABLE_MISSING or not (self.settings.create_table and first):
+                raise
+        assert self._opened is not None
+        table = create_table(self._opened, self.table, self.schema, self.settings.partition_by, {})
         logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
-        return create_table(self._catalog, self.table, self.schema, self.settings.partition_by, {})
+        return table
 
     def _load(self) -> Table:
-        assert self._catalog is not None
-        return load_table(self._catalog, self.table)
+        assert self._opened is not None
+        return load_table(self._opened, self.table)
 
     def _fence(self, table: Table) -> FencedCommit:
         assert self._start_uuid is not None

@@ -19,7 +19,7 @@ from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.two_phase import run_batch
-from lakesink_catalog.connect import CatalogConfig
+from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
 from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
 from lakesink_catalog.outcome import Outcome
@@ -51,12 +51,12 @@ def stream(
     if not df.isStreaming:
         raise _wrong_frame("lakesink.stream needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
-    _check_target(table, settings)
+    catalog = _found_catalog(table, settings)
     place = absolute_checkpoint(df.sparkSession, settings.checkpoint)
     key = SinkKey(settings.sink_id, settings.branch)
 
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
-        return IcebergSink(table, key, settings, schema, session)
+        return IcebergSink(table, key, catalog, settings, schema, session)
 
     target = StreamTarget(Reporter(table, key.name), place, tuple(sources_of(df)), make_sink)
     writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
@@ -92,7 +92,8 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     settings = Settings.parse(options, kind=SinkKind.TXN)
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
-    sink = IcebergSink(table, key, settings, arrow_schema(df), session_facts(session))
+    catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    sink = IcebergSink(table, key, catalog, settings, arrow_schema(df), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, schema_json(df))
     job = RowsJob(df, tuning, lambda error: in_query and is_interruption(error))
@@ -143,15 +144,16 @@ def _transaction(txn: Any) -> tuple[str, int]:
     )
 
 
-def _check_target(table: str, settings: Settings) -> None:
-    """What can be seen of catalog and table without writing: better said here than inside a running query."""
+def _found_catalog(table: str, settings: Settings) -> FoundCatalog:
+    """The catalog, found once: the same from any folder. What can be seen of it without writing is checked now."""
     parse_identifier(table)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     try:
         catalog = found.open(create=False)
     except CatalogError as error:
         if settings.create_table and error.code == "LAKESINK_CATALOG_MISSING":
-            return
+            return found
         raise
     if not settings.create_table:
         load_table(catalog, table)
+    return found

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink_catalog.commit import CommitOptions, FencedCommit, Surroundings
+from lakesink_catalog.commit import FencedCommit, Surroundings
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.tables import load_table
 from lakesink_catalog.verdict import Accept, Skip
 

@@ -1,0 +1,193 @@
+"""What one commit attempt asks of the catalog: one snapshot with its mark, the ledger entry, the tag, and the fence."""
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.ledger import LedgerEntry, Mark, next_entry, next_mark
+from lakesink_catalog.manifests import manifests_under, write_list
+from lakesink_catalog.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.prepared import PreparedBatch
+from lakesink_catalog.summary import append_summary
+from lakesink_catalog.verdict import Accept, Commit, Situation
+
+logger = logging.getLogger("lakesink")
+
+CLOCK_TOLERANCE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounds of the commit loop; the names are Iceberg's ``commit.retry.*``.
+
+    Attributes:
+        num_retries: Attempts after the first.
+        min_wait_ms: First wait; it doubles with every attempt.
+        max_wait_ms: Longest wait.
+        total_timeout_ms: No attempt starts after this time.
+    """
+
+    num_retries: int = 20
+    min_wait_ms: int = 100
+    max_wait_ms: int = 10_000
+    total_timeout_ms: int = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """What a sink's commits carry.
+
+    Attributes:
+        accept: A human's word on one refusal of one batch.
+        ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
+        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the tag.
+        snapshot_properties: The user's own summary properties.
+        retry: Bounds of the commit loop.
+        merge: When manifests are merged.
+    """
+
+    accept: Accept | None = None
+    ledger_tag: bool = True
+    ledger_tag_max_age_ms: int = 30 * 24 * 3_600_000
+    snapshot_properties: tuple[tuple[str, str], ...] = ()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    merge: MergePolicy = field(default_factory=MergePolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be committed, as decided by one look at the table."""
+
+    situation: Situation
+    verdict: Commit
+    batch: Batch
+    prepared: PreparedBatch
+    options: CommitOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of `commit_table`: all of it happens, or nothing."""
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: int) -> Request:
+    """Build the change on the head that was looked at; writes a manifest list, and a merged manifest if it is time.
+
+    Args:
+        table: The table as loaded for this attempt.
+        change: What to commit.
+        merger: The batch's manifest merger, kept over its attempts.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+    head = change.situation.view.head
+    parent = table.metadata.snapshot_by_id(head) if head is not None else None
+    sequence_number = change.situation.view.last_sequence_number + 1
+    snapshot_id = change.prepared.snapshot_id
+    entry = _entry(change, sequence_number)
+    carried = merger.merge(table, manifests_under(table.io, parent))
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head,
+        sequence_number=sequence_number,
+        timestamp_ms=_timestamp_ms(table, now_ms),
+        manifest_list=write_list(
+            table,
+            [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried],
+            snapshot_id=snapshot_id,
+            parent_id=head,
+            sequence_number=sequence_number,
+        ),
+        summary=Summary(
+            Operation.APPEND,
+            **dict(change.options.snapshot_properties),
+            **append_summary(parent.summary if parent else None, change.prepared),
+            **_mark(change, entry).to_summary(),
+        ),
+        schema_id=table.metadata.current_schema_id,
+    )
+    return Request(_fence(table, change), _updates(table, change, snapshot, entry))
+
+
+def _entry(change: Change, sequence_number: int) -> LedgerEntry:
+    snapshot_id, previous = change.prepared.snapshot_id, change.situation.entry
+    if change.verdict.moves_ledger or previous is None:
+        return next_entry(
+            change.batch,
+            snapshot_id=snapshot_id,
+            sequence_number=sequence_number,
+            table_uuid=change.situation.view.table_uuid,
+        )
+    return replace(previous, snapshot_id=snapshot_id, sequence_number=sequence_number)
+
+
+def _mark(change: Change, entry: LedgerEntry) -> Mark:
+    accepted = change.verdict.accepted
+    outcome = "accepted" if accepted else "recovered" if change.prepared.recovered else "committed"
+    return next_mark(
+        change.situation.key, change.batch, outcome=outcome, accepted=accepted, ledger_batch_id=entry.batch_id
+    )
+
+
+def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
+    key, view = change.situation.key, change.situation.view
+    fence: list[TableRequirement] = [
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId(ref=key.branch, snapshot_id=view.head),
+    ]
+    # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
+    if change.options.ledger_tag and table.metadata.snapshots:
+        fence.append(AssertRefSnapshotId(ref=key.ledger_tag, snapshot_id=view.tag_snapshot_id))
+    return tuple(fence)
+
+
+def _updates(table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntry) -> tuple[TableUpdate, ...]:
+    key = change.situation.key
+    branch = table.metadata.refs.get(key.branch)
+    updates: list[TableUpdate] = [
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(
+            ref_name=key.branch,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot.snapshot_id,
+            max_ref_age_ms=branch.max_ref_age_ms if branch else None,
+            max_snapshot_age_ms=branch.max_snapshot_age_ms if branch else None,
+            min_snapshots_to_keep=branch.min_snapshots_to_keep if branch else None,
+        ),
+        SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),
+    ]
+    if change.options.ledger_tag:
+        updates.append(
+            SetSnapshotRefUpdate(
+                ref_name=key.ledger_tag,
+                type=SnapshotRefType.TAG,
+                snapshot_id=snapshot.snapshot_id,
+                max_ref_age_ms=change.options.ledger_tag_max_age_ms,
+                max_snapshot_age_ms=None,
+                min_snapshots_to_keep=None,
+            )
+        )
+    return tuple(updates)
+
+
+def _timestamp_ms(table: Table, now_ms: int) -> int:
+    """Never before the table's last change: Java refuses a snapshot log that runs backwards."""
+    last = table.metadata.last_updated_ms
+    if last - now_ms > CLOCK_TOLERANCE_MS:
+        logger.warning("lakesink.clock.behind seconds=%d", (last - now_ms) // 1000)
+    return max(now_ms, last)
