@@ -31,7 +31,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType, StructType
 
 from lakesink_catalog.locations import metadata_location
 from lakesink_catalog.receipt import DataFileReceipt
@@ -192,7 +192,7 @@ def write_entries(
 
     PyIceberg's own writer makes a block of every entry, which costs readers a decompression for each.
     """
-    file_type = data_file_with_partition(spec.partition_type(schema), format_version=2)
+    file_type = data_file_with_partition(_partition_type(spec, schema), format_version=2)
     entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
     metadata = {
         "schema": schema.model_dump_json(),
@@ -268,6 +268,19 @@ def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> Da
     )
     data_file.spec_id = file.spec_id
     return data_file
+
+
+def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """Optional fields of ASCII names, as the specs of Iceberg and Avro ask for; readers go by field id.
+
+    PyIceberg takes over what a source column requires, which `void` cannot give, and lets any letter into names.
+    """
+    fields = spec.partition_type(schema).fields
+    return StructType(*(field.model_copy(update={"name": _ascii(field.name), "required": False}) for field in fields))
+
+
+def _ascii(name: str) -> str:
+    return "".join(char if char.isascii() else f"_x{ord(char):X}" for char in name)
 
 
 def _primitive(field: NestedField) -> PrimitiveType:

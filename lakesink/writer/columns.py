@@ -1,0 +1,237 @@
+"""The rows' columns under the table's names and types: matched by name, cast only without loss, NULLs checked.
+
+The way from one Arrow schema to the table's is worked out once and then applied to every batch. The driver works it
+out before the job, so that a mismatch costs no task.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakesink.writer.casts import Cast, lossless_cast
+from lakesink.writer.nested import (
+    rebuild_list,
+    rebuild_map,
+    rebuild_struct,
+    visible_nulls,
+    without_extensions,
+    without_validity,
+)
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.refusals import lossy_value, null_in_required, schema_mismatch
+from lakesink.writer.schema import (
+    Field,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    arrow_schema,
+    arrow_type,
+    parse_schema,
+    type_text,
+)
+from lakesink_catalog.errors import WriteError
+from lakesink_catalog.nearest import did_you_mean
+
+Path = tuple[str, ...]
+Source = Callable[[Sequence[pa.Array], int], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """From record batches of one incoming schema to batches of the table's.
+
+    Attributes:
+        incoming: The schema it was worked out for.
+        target: The table's, with field ids.
+        stored_as: For every incoming column with an extension type the type without; None for the others.
+        columns: For every field of the table where its values come from.
+    """
+
+    incoming: pa.Schema
+    target: pa.Schema
+    stored_as: tuple[pa.DataType | None, ...]
+    columns: tuple[tuple[Field, Source], ...]
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch's rows as the table's columns; shares memory wherever types are equal.
+
+        Raises:
+            WriteError: A required column holds a NULL, or a value does not fit exactly.
+        """
+        incoming = [
+            array.cast(kind) if kind else array for array, kind in zip(batch.columns, self.stored_as, strict=True)
+        ]
+        arrays = []
+        for field, source in self.columns:
+            array = source(incoming, batch.num_rows)
+            if field.required and array.null_count:
+                raise null_in_required(field.name, array.null_count)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.target)
+
+
+def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Alignment:
+    """Work out the way from an incoming Arrow schema to the table's.
+
+    Raises:
+        WriteError: `SCHEMA_MISMATCH`, with the column, both types, and the nearest name for one that is not known.
+    """
+    plain = [field.with_type(without_extensions(field.type)) for field in incoming]
+    stored_as = tuple(
+        None if after.type == field.type else after.type for field, after in zip(incoming, plain, strict=True)
+    )
+    columns = _sources(plain, schema, (), case_sensitive=case_sensitive)
+    return Alignment(incoming, arrow_schema(schema), stored_as, tuple(zip(schema.fields, columns, strict=True)))
+
+
+def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
+    """Find out before a job whether rows of this schema can be written; values are checked by the tasks.
+
+    Raises:
+        WriteError: See `align`.
+    """
+    align(incoming, parse_schema(plan.schema_json), case_sensitive=plan.case_sensitive)
+
+
+def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[Source]:
+    """For every field of the target, where its values come from."""
+    positions = _match(incoming, schema, path, case_sensitive=case_sensitive)
+    return [
+        _missing(field, path)
+        if position is None
+        else _picked(position, _convert(incoming[position].type, field, path, case_sensitive=case_sensitive))
+        for field, position in zip(schema.fields, positions, strict=True)
+    ]
+
+
+def _missing(field: Field, path: Path) -> Source:
+    if field.required:
+        raise schema_mismatch(
+            f"Required column {_dotted((*path, field.name))!r} ({type_text(field.type)}) is missing from the rows.",
+            action="Select it in the query, or make the column optional in the table.",
+        )
+    kind = arrow_type(field.type)
+    return lambda _, rows: pa.nulls(rows, kind)
+
+
+def _picked(position: int, convert: Cast) -> Source:
+    return lambda arrays, _: convert(arrays[position])
+
+
+def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[int | None]:
+    """The position of every target field among the incoming ones, by Spark's rule for names."""
+    known = _by_name([field.name for field in schema.fields], path, "the table", case_sensitive=case_sensitive)
+    found = _by_name([field.name for field in incoming], path, "the rows", case_sensitive=case_sensitive)
+    for name, position in found.items():
+        if name not in known:
+            raise _unknown(incoming[position], schema, path)
+    return [found.get(name) for name in known]
+
+
+def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bool) -> dict[str, int]:
+    positions: dict[str, int] = {}
+    for position, name in enumerate(names):
+        key = name if case_sensitive else name.lower()
+        if key in positions:
+            raise schema_mismatch(
+                f"Columns {_dotted((*path, names[positions[key]]))!r} and {_dotted((*path, name))!r} of {owner} have "
+                "one name by Spark's rule.",
+                action="Rename one of them, or set spark.sql.caseSensitive to true if they differ in case.",
+            )
+        positions[key] = position
+    return positions
+
+
+def _unknown(field: pa.Field, schema: Struct, path: Path) -> WriteError:
+    hint = did_you_mean(field.name, [known.name for known in schema.fields])
+    return schema_mismatch(
+        f"Column {_dotted((*path, field.name))!r} ({field.type}) of the rows is not in the table. {hint}".rstrip(),
+        action="Rename or drop it in the query, or add the column to the table.",
+    )
+
+
+def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive: bool) -> Cast:
+    below = (*path, field.name)
+    match field.type:
+        case Primitive() as primitive:
+            return _convert_primitive(incoming, primitive, below)
+        case Struct() as struct if pa.types.is_struct(incoming):
+            return _convert_struct(incoming, struct, below, case_sensitive=case_sensitive)
+        case ListOf(element) if _is_list(incoming):
+            convert = _convert(incoming.value_type, element, below, case_sensitive=case_sensitive)
+            return lambda array: rebuild_list(array, arrow_type(field.type), _checked(convert, element, below))
+        case MapOf(key, value) if pa.types.is_map(incoming):
+            keys = _convert(incoming.key_type, key, below, case_sensitive=case_sensitive)
+            values = _convert(incoming.item_type, value, below, case_sensitive=case_sensitive)
+            return lambda array: rebuild_map(
+                array, arrow_type(field.type), _checked(keys, key, below), _checked(values, value, below)
+            )
+        case _:
+            raise _unfit(incoming, field.type, below)
+
+
+def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> Cast:
+    cast = lossless_cast(incoming, target)
+    if cast is None:
+        raise _unfit(incoming, target, path)
+
+    def convert(array: pa.Array) -> pa.Array:
+        try:
+            return cast(array)
+        except pa.ArrowInvalid as error:
+            raise lossy_value(_dotted(path), str(incoming), target.name, error) from None
+
+    return convert
+
+
+def _convert_struct(incoming: pa.StructType, struct: Struct, path: Path, *, case_sensitive: bool) -> Cast:
+    sources = _sources(list(incoming), struct, path, case_sensitive=case_sensitive)
+    fields = list(arrow_type(struct))
+
+    def convert(array: pa.Array) -> pa.Array:
+        children = array.flatten()
+        converted = [
+            _revealed(source(children, len(array)), field, array, path)
+            for field, source in zip(struct.fields, sources, strict=True)
+        ]
+        return rebuild_struct(array, converted, fields)
+
+    return convert
+
+
+def _revealed(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa.Array:
+    """A required child without NULLs: those that a NULL parent hides are no NULLs of the child's own."""
+    if not field.required or not child.null_count:
+        return child
+    visible = visible_nulls(child, parent)
+    if visible:
+        raise null_in_required(_dotted((*path, field.name)), visible)
+    return without_validity(child)
+
+
+def _checked(convert: Cast, field: Field, path: Path) -> Cast:
+    def checked(array: pa.Array) -> pa.Array:
+        converted = convert(array)
+        if field.required and converted.null_count:
+            raise null_in_required(_dotted((*path, field.name)), converted.null_count)
+        return converted
+
+    return checked
+
+
+def _is_list(incoming: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(incoming) or types.is_large_list(incoming) or types.is_fixed_size_list(incoming))
+
+
+def _unfit(incoming: pa.DataType, target: Primitive | Struct | ListOf | MapOf, path: Path) -> WriteError:
+    return schema_mismatch(
+        f"Column {_dotted(path)!r} arrives as {incoming}, the table has {type_text(target)}: not a lossless cast.",
+        action="Cast the column in the query to the table's type, in the way you want.",
+    )
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path)

@@ -1,0 +1,189 @@
+"""The file system of data files, built in the process that uses it, from properties that hold no secret.
+
+Secrets do not travel with a plan. An executor finds its own: for S3 in PyIceberg's configuration on that machine if it
+names keys for the catalog, else along AWS's chain (environment, profile, instance); elsewhere as fsspec's
+implementation does.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, resolve_s3_region
+
+from lakesink.writer.refusals import unsupported_storage
+from lakesink_catalog.redact import bears_secret, describe
+
+PathOf = Callable[[str], str]
+"""From a location, scheme included, to a path of the file system."""
+
+SHAREABLE = frozenset(
+    {
+        "s3.endpoint",
+        "s3.region",
+        "client.region",
+        "s3.resolve-region",
+        "s3.force-virtual-addressing",
+        "s3.connect-timeout",
+        "s3.request-timeout",
+        "s3.anonymous",
+        "s3.proxy-uri",
+        "s3.role-arn",
+        "client.role-arn",
+        "s3.role-session-name",
+        "client.role-session-name",
+        "s3.signer",
+        "gcs.project-id",
+        "gcs.service.host",
+        "gcs.requester-pays",
+        "adls.account-name",
+        "adls.account-host",
+    }
+)
+_S3_SECRETS = ("access-key-id", "secret-access-key", "session-token")
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_EXTRAS: Mapping[str, str] = {
+    "gs": "gcs",
+    "gcs": "gcs",
+    "abfs": "adls",
+    "abfss": "adls",
+    "az": "adls",
+    "wasb": "adls",
+    "wasbs": "adls",
+}
+_FSSPEC_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "gcs": {
+        "gcs.project-id": "project",
+        "gcs.service.host": "endpoint_url",
+        "gcs.requester-pays": "requester_pays",
+    },
+    "adls": {
+        "adls.account-name": "account_name",
+        "adls.account-host": "account_host",
+    },
+}
+
+
+def shareable_properties(io_properties: Mapping[str, Any]) -> dict[str, str]:
+    """The properties of a table's FileIO that may travel to executors: allow-listed, and free of secrets.
+
+    Args:
+        io_properties: As PyIceberg has them, the catalog's secrets among them.
+    """
+    return {
+        key: str(value)
+        for key, value in io_properties.items()
+        if key in SHAREABLE and not bears_secret(key, str(value)) and not urlsplit(str(value)).query
+    }
+
+
+def open_filesystem(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> tuple[FileSystem, PathOf]:
+    """The file system that holds a location, and how its paths are found.
+
+    Args:
+        location: Any location in it, such as the folder of data files.
+        file_io: What `shareable_properties` let through.
+        catalog_name: Where this process looks up secrets in its own PyIceberg configuration; None looks nowhere.
+
+    Raises:
+        WriteError: The scheme is not known here, or its package is missing.
+    """
+    scheme = scheme_of(location)
+    if scheme == "file":
+        return LocalFileSystem(), _local_path
+    if scheme in _S3_SCHEMES:
+        return _s3(location, file_io, catalog_name), _without_scheme
+    return _fsspec(location, scheme, file_io)
+
+
+def scheme_of(location: str) -> str:
+    """The lower-case scheme of a location; ``file`` for a bare path."""
+    scheme, colon, _ = location.partition(":")
+    return scheme.lower() if colon and "/" not in scheme else "file"
+
+
+def _local_path(location: str) -> str:
+    if scheme_of(location) != "file" or not location.lower().startswith("file:"):
+        return location
+    path = location[len("file:") :]
+    return path if not path.startswith("//") else "/" + path[2:].partition("/")[2]
+
+
+def _without_scheme(location: str) -> str:
+    return location.partition("://")[2]
+
+
+def _s3(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> FileSystem:
+    signer = file_io.get("s3.signer", "none")
+    if signer.lower() not in ("", "none"):
+        raise unsupported_storage(
+            location,
+            f"the catalog wants requests signed remotely (s3.signer={signer}), which executors cannot do.",
+            action="Give the executors AWS credentials of their own and switch s3.signer off for this catalog.",
+        )
+    return S3FileSystem(**_s3_arguments(location, {**file_io, **_s3_secrets(catalog_name)}))
+
+
+def _s3_arguments(location: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "endpoint_override": properties.get("s3.endpoint"),
+        "access_key": properties.get("s3.access-key-id"),
+        "secret_key": properties.get("s3.secret-access-key"),
+        "session_token": properties.get("s3.session-token"),
+        "region": _s3_region(location, properties),
+        "proxy_options": properties.get("s3.proxy-uri"),
+        "role_arn": properties.get("s3.role-arn") or properties.get("client.role-arn"),
+        "session_name": properties.get("s3.role-session-name") or properties.get("client.role-session-name"),
+        "connect_timeout": _seconds(properties.get("s3.connect-timeout")),
+        "request_timeout": _seconds(properties.get("s3.request-timeout")),
+        "anonymous": _is_true(properties.get("s3.anonymous")) or None,
+        "force_virtual_addressing": _is_true(properties.get("s3.force-virtual-addressing")) or None,
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _s3_region(location: str, properties: Mapping[str, str]) -> str | None:
+    region = properties.get("s3.region") or properties.get("client.region")
+    if properties.get("s3.endpoint") or (region and not _is_true(properties.get("s3.resolve-region"))):
+        return region
+    try:
+        return str(resolve_s3_region(_without_scheme(location).partition("/")[0]))
+    except OSError:
+        return region
+
+
+def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
+    """Keys for the catalog in this machine's PyIceberg configuration, if there are any."""
+    if catalog_name is None:
+        return {}
+    from pyiceberg.utils.config import Config  # noqa: PLC0415 - costs an import that only S3 needs
+
+    configured = Config().get_catalog_config(catalog_name) or {}
+    found = {key: configured.get(f"s3.{key}") or configured.get(f"client.{key}") for key in _S3_SECRETS}
+    return {f"s3.{key}": str(value) for key, value in found.items() if value}
+
+
+def _fsspec(location: str, scheme: str, file_io: Mapping[str, str]) -> tuple[FileSystem, PathOf]:
+    from fsspec.core import strip_protocol, url_to_fs  # noqa: PLC0415 - costs an import that few tables need
+
+    extra = _EXTRAS.get(scheme)
+    known = _FSSPEC_OPTIONS.get(extra or "", {})
+    options = {option: file_io[key] for key, option in known.items() if key in file_io}
+    try:
+        filesystem, _ = url_to_fs(location, use_listings_cache=False, skip_instance_cache=True, **options)
+    except (ImportError, ValueError) as error:
+        package = f"Run `pip install lakesink[{extra}]`" if extra else f"Install fsspec's package for {scheme}://"
+        raise unsupported_storage(
+            location,
+            describe(error),
+            action=f"{package} in the executors' Python, or keep the table's data on file:, s3://, gs:// or abfs://.",
+        ) from error
+    return PyFileSystem(FSSpecHandler(filesystem)), strip_protocol
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() in ("true", "1", "yes", "on")

@@ -1,0 +1,81 @@
+"""Where data files go: names nobody has used, partition values as safe and bounded path segments, hashed folders.
+
+Nothing reads a path back: values may be shortened. No value can leave its folder, since each is escaped and follows
+its field's name.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from urllib.parse import quote_plus
+
+import pyarrow as pa
+from pyiceberg_core import transform as core
+
+from lakesink.writer.partitions import Partition, Source
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.single_value import decode_value
+
+MAX_NAME = 64
+MAX_VALUE = 128
+MAX_PARTITION_PATH = 512
+_DIGEST_DIGITS = 16
+_LONGEST_ESCAPE = 12
+_HASH_BITS = 20
+_FOLDER_BITS = 4
+_FOLDERS = 3
+
+
+def new_location(plan: WritePlan, sources: Sequence[Source], task: int, partition: Partition) -> str:
+    """A location for a new data file; every call gives another one.
+
+    Args:
+        plan: Names the folder and the layout.
+        sources: The partition fields.
+        task: Index of the task.
+        partition: Values of the partition fields, in order.
+    """
+    name = f"{plan.file_stem}-{task:05d}-{uuid.uuid4()}.parquet"
+    if sources and plan.partitioned_paths:
+        name = f"{partition_path(sources, partition)}/{name}"
+    if not plan.object_storage:
+        return f"{plan.data_location}/{name}"
+    return f"{plan.data_location}/{_hashed(name)}{'/' if plan.partitioned_paths else '-'}{name}"
+
+
+def partition_path(sources: Sequence[Source], partition: Partition) -> str:
+    """Folders ``name=value`` for a partition, escaped as Iceberg escapes them, long ones cut and told by a digest."""
+    segments = [_segment(source, value) for source, value in zip(sources, partition, strict=True)]
+    path = "/".join(segments)
+    return path if len(path) <= MAX_PARTITION_PATH else f"partition={_digest(path)}"
+
+
+def _segment(source: Source, value: bytes | None) -> str:
+    raw = None if value is None else decode_value(source.transform.result, value)
+    return f"{_bounded(source.name, MAX_NAME)}={_bounded(source.transform.human(raw), MAX_VALUE)}"
+
+
+def _bounded(text: str, limit: int) -> str:
+    escaped = _escape(text)
+    if len(escaped) <= limit:
+        return escaped
+    kept = text[:limit]
+    while (excess := len(_escape(kept)) + _DIGEST_DIGITS + 1 - limit) > 0:
+        kept = kept[: -(excess // _LONGEST_ESCAPE + 1)]
+    return f"{_escape(kept)}-{_digest(escaped)}"
+
+
+def _escape(text: str) -> str:
+    return quote_plus(text, safe="", errors="replace")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+
+
+def _hashed(name: str) -> str:
+    """Iceberg's entropy folders: the low bits of the name's Murmur3 hash, which is what a bucket of 2^20 is."""
+    number = core.bucket(pa.array([name]), 1 << _HASH_BITS)[0].as_py()
+    bits = f"{number:0{_HASH_BITS}b}"
+    ends = range(_FOLDER_BITS, _FOLDER_BITS * _FOLDERS + 1, _FOLDER_BITS)
+    return "/".join([*(bits[end - _FOLDER_BITS : end] for end in ends), bits[_FOLDER_BITS * _FOLDERS :]])

@@ -1,0 +1,99 @@
+"""Nested Arrow arrays taken apart and put together again under the table's types, field ids and nullability.
+
+Arrays arrive as slices, with values below NULL parents, and under other child names. What leaves here starts at offset
+0, holds nothing below a NULL list, and keeps the target's exact type: Parquet's field ids come from it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def rebuild_struct(array: pa.Array, children: Sequence[pa.Array], fields: Sequence[pa.Field]) -> pa.Array:
+    """A struct with the array's own NULLs and other children."""
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def rebuild_list(array: pa.Array, target: pa.DataType, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """A list with the array's own NULLs and lengths and converted elements."""
+    return _list_like(array, target, convert(array.flatten()), validity_of(array))
+
+
+def rebuild_map(
+    array: pa.Array,
+    target: pa.DataType,
+    convert_keys: Callable[[pa.Array], pa.Array],
+    convert_values: Callable[[pa.Array], pa.Array],
+) -> pa.Array:
+    """A map with the array's own NULLs and lengths and converted keys and values."""
+    entries = _as_list(array)
+    keys, values = entries.flatten().flatten()
+    pairs = _pairs(convert_keys(keys), convert_values(values), target)
+    return _list_like(entries, target, pairs, validity_of(entries))
+
+
+def without_extensions(kind: pa.DataType) -> pa.DataType:
+    """The type with every extension type replaced by what it is stored as."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return without_extensions(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(without_extensions(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        parts = (kind.key_field, kind.item_field)
+        return pa.map_(*(part.with_type(without_extensions(part.type)) for part in parts))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = kind.value_field.with_type(without_extensions(kind.value_type))
+        return pa.list_(element) if pa.types.is_list(kind) else pa.large_list(element)
+    return kind
+
+
+def visible_nulls(child: pa.Array, parent: pa.Array) -> int:
+    """NULLs of a child whose parent is there."""
+    if not parent.null_count:
+        return int(child.null_count)
+    return pc.sum(pc.and_(parent.is_valid(), child.is_null())).as_py() or 0
+
+
+def validity_of(array: pa.Array) -> pa.Buffer | None:
+    """The validity bitmap from bit 0 on, whatever the array's offset; None without NULLs."""
+    return pc.invert(array.is_null()).buffers()[1] if array.null_count else None
+
+
+def without_validity(array: pa.Array) -> pa.Array:
+    """The same values with no NULLs: Parquet's writer refuses any in a required column, hidden ones too."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        children = [array.field(index) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+    if pa.types.is_map(kind):
+        entries = _as_list(array)
+        keys, values = entries.flatten().flatten()
+        return _list_like(entries, kind, _pairs(keys, values, kind), None)
+    if pa.types.is_nested(kind):
+        return _list_like(array, kind, array.flatten(), None)
+    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], 0, array.offset)
+
+
+def _list_like(lists: pa.Array, target: pa.DataType, values: pa.Array, validity: pa.Buffer | None) -> pa.Array:
+    """A list or map from parts. Nothing below checks that the parts' types agree, and Parquet's writer relies on it."""
+    assert values.type == (_pair_type(target) if pa.types.is_map(target) else target.value_type)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+    return pa.Array.from_buffers(target, len(lists), [validity, offsets.buffers()[1]], children=[values])
+
+
+def _pair_type(kind: pa.MapType) -> pa.StructType:
+    return pa.struct([kind.key_field, kind.item_field])
+
+
+def _pairs(keys: pa.Array, values: pa.Array, kind: pa.MapType) -> pa.Array:
+    return pa.StructArray.from_arrays([keys, values], fields=list(_pair_type(kind)))
+
+
+def _as_list(maps: pa.Array) -> pa.Array:
+    pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
+    return pa.Array.from_buffers(
+        pa.list_(pairs.type), len(maps), maps.buffers()[:2], maps.null_count, maps.offset, children=[pairs]
+    )

@@ -1,0 +1,164 @@
+"""One Parquet file from its opening to its receipt. A file either closes whole or is abandoned without a footer."""
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem, LocalFileSystem
+
+from lakesink.writer.filesystem import PathOf
+from lakesink.writer.partitions import Partition
+from lakesink.writer.plan import ParquetOptions
+from lakesink.writer.refusals import footer_disagrees, storage_failures
+from lakesink.writer.statistics import Column, count_nans, file_statistics, split_offsets
+from lakesink_catalog.receipt import DataFileReceipt
+
+ICEBERG_SCHEMA_KEY = "iceberg.schema"
+ZSTD_LEVEL = 1
+CODECS_WITH_LEVELS = frozenset({"zstd", "gzip", "brotli"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """What all files of a task have in common.
+
+    Attributes:
+        schema: Arrow schema to write from, with field ids.
+        schema_json: The Iceberg schema, for the footer.
+        columns: Every Parquet column, in order.
+        spec_id: Partition spec that the files are written under.
+        options: Encoding.
+    """
+
+    schema: pa.Schema
+    schema_json: str
+    columns: tuple[Column, ...]
+    spec_id: int
+    options: ParquetOptions
+
+    @property
+    def has_uuids(self) -> bool:
+        """True if rows arrive in other types than they are written from, see `lakesink.writer.schema`."""
+        return any(column.leaf.type.name == "uuid" for column in self.columns)
+
+
+class OpenFile:
+    """A Parquet file being written. Not thread-safe; ends with `close` or `abandon`.
+
+    Args:
+        filesystem: Where it is.
+        path_of: From locations to paths of that file system.
+        location: Its location, which nothing else has.
+        partition: Partition of all its rows.
+        file_format: Schema and encoding.
+
+    Raises:
+        WriteError: It cannot be opened.
+    """
+
+    def __init__(
+        self, filesystem: FileSystem, path_of: PathOf, location: str, partition: Partition, file_format: FileFormat
+    ) -> None:
+        self.location = location
+        self.partition = partition
+        self._filesystem = filesystem
+        self._path = path_of(location)
+        self._format = file_format
+        self._rows = 0
+        self._nans: Counter[int] = Counter()
+        with storage_failures(location):
+            if isinstance(filesystem, LocalFileSystem):
+                filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
+            self._sink = filesystem.open_output_stream(self._path, compression=None)
+        self._writer: Any = None
+        try:
+            self._writer = _parquet_writer(self._sink, file_format)
+        except BaseException:
+            self.abandon()
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far, encoded and compressed."""
+        return int(self._sink.tell())
+
+    def write_row_group(self, rows: pa.Table) -> None:
+        """Append rows as one row group.
+
+        Raises:
+            WriteError: The storage refused them.
+        """
+        with storage_failures(self.location):
+            annotated = rows.cast(self._format.schema) if self._format.has_uuids else rows
+            self._writer.write_table(annotated, row_group_size=rows.num_rows)
+        self._rows += rows.num_rows
+        for column in self._format.columns:
+            if column.counts_nans:
+                self._nans[column.leaf.field_id] += count_nans(rows, column)
+
+    def close(self) -> DataFileReceipt:
+        """Finish the file and compare its footer with what was counted.
+
+        Raises:
+            WriteError: The storage failed, or the footer tells another number of rows.
+        """
+        with storage_failures(self.location):
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
+        footer = self._writer.writer.metadata
+        if footer.num_rows != self._rows:
+            raise footer_disagrees(self.location, self._rows, footer.num_rows)
+        return self._receipt(footer, size)
+
+    def abandon(self) -> None:
+        """Drop a file that was never closed, so that nothing of it looks like a whole one; never raises.
+
+        The stream goes first: a Parquet writer that is dropped or closed would still write a valid, shorter file.
+        """
+        with suppress(Exception):
+            self._sink.close()
+        if self._writer is not None:
+            self._writer.is_open = False
+        with suppress(Exception):
+            self._filesystem.delete_file(self._path)
+
+    def _receipt(self, footer: pq.FileMetaData, size: int) -> DataFileReceipt:
+        found = file_statistics(footer, self._format.columns)
+        return DataFileReceipt(
+            path=self.location,
+            spec_id=self._format.spec_id,
+            partition=self.partition,
+            record_count=self._rows,
+            file_size_bytes=size,
+            column_sizes=found.column_sizes,
+            value_counts=found.value_counts,
+            null_value_counts=found.null_value_counts,
+            nan_value_counts=dict(self._nans),
+            lower_bounds=found.lower_bounds,
+            upper_bounds=found.upper_bounds,
+            split_offsets=split_offsets(footer),
+        )
+
+
+def _parquet_writer(sink: Any, file_format: FileFormat) -> pq.ParquetWriter:
+    options = file_format.options
+    codec = "none" if options.compression_codec == "uncompressed" else options.compression_codec
+    level = ZSTD_LEVEL if codec == "zstd" and options.compression_level is None else options.compression_level
+    level = level if codec in CODECS_WITH_LEVELS else None
+    writer = pq.ParquetWriter(
+        sink,
+        file_format.schema,
+        compression=codec,
+        compression_level=level,
+        data_page_size=options.page_size_bytes,
+        dictionary_pagesize_limit=options.dictionary_size_bytes,
+        store_decimal_as_integer=True,
+        store_schema=False,
+    )
+    writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.schema_json})
+    return writer

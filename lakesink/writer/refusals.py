@@ -1,0 +1,88 @@
+"""Every `WriteError` of a task, built in one place. Text from elsewhere goes through the redactor."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakesink_catalog.errors import WriteError
+from lakesink_catalog.redact import describe, redact
+
+NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage are referenced by nothing."
+
+
+def schema_mismatch(what: str, *, action: str) -> WriteError:
+    """Columns of the rows and of the table do not fit together."""
+    return WriteError("SCHEMA_MISMATCH", what, data=NOT_COMMITTED, action=action)
+
+
+def null_in_required(column: str, count: int) -> WriteError:
+    """A required column holds NULLs."""
+    return WriteError(
+        "NULL_IN_REQUIRED",
+        f"Required column {column!r} holds {count} NULL{'s' if count > 1 else ''} in one Arrow batch.",
+        data=NOT_COMMITTED,
+        action="Filter or fill the NULLs in the query, or make the column optional in the table.",
+    )
+
+
+def lossy_value(column: str, incoming: str, target: str, error: Exception) -> WriteError:
+    """A value of an accepted type does not fit exactly."""
+    return WriteError(
+        "LOSSY_VALUE",
+        f"A value in column {column!r} ({incoming}) is not exactly a {target}: {describe(error)}",
+        data=NOT_COMMITTED,
+        action=f"Cast the column in the query in the way you want, so that every value is a {target}.",
+    )
+
+
+def version_mismatch(driver: str, executor: str) -> WriteError:
+    """The executor's Python holds another lakesink than the driver's."""
+    return WriteError(
+        "EXECUTOR_VERSION",
+        f"The executor's Python has lakesink {executor}, the driver has {driver}.",
+        data="Nothing of this batch was written or committed.",
+        action=f"Install lakesink {driver} in the Python that PYSPARK_PYTHON names on every executor, and start again.",
+    )
+
+
+def unsupported_storage(location: str, why: str, *, action: str) -> WriteError:
+    """The data location cannot be written from an executor."""
+    return WriteError(
+        "STORAGE_UNSUPPORTED",
+        f"Data files cannot be written to {redact(location)!r}: {why}",
+        data="Nothing of this batch was written or committed.",
+        action=action,
+    )
+
+
+def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
+    """A closed file does not hold what was put into it."""
+    return WriteError(
+        "FOOTER_DISAGREES",
+        f"The footer of {redact(location)!r} says {footer} rows, {counted} were written.",
+        data=NOT_COMMITTED,
+        action="Run the batch again; if it comes back, report it with the versions of lakesink and pyarrow.",
+    )
+
+
+def rows_differ(received: int, written: int) -> WriteError:
+    """A task's files do not hold as many rows as it was given."""
+    return WriteError(
+        "ROWS_DIFFER",
+        f"A task received {received} rows and its files hold {written}.",
+        data=NOT_COMMITTED,
+        action="This is a defect of lakesink: report it with the table's schema and partition spec.",
+    )
+
+
+@contextmanager
+def storage_failures(location: str) -> Iterator[None]:
+    """Turn an operating system's or object store's error inside the block into a `WriteError`."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            "STORAGE_WRITE",
+            f"Writing {redact(location)!r} failed: {describe(error)}",
+            data=NOT_COMMITTED,
+            action="Check free space, permissions and that the executors reach the storage; then run the batch again.",
+        ) from error

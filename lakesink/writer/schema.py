@@ -1,0 +1,256 @@
+"""An Iceberg schema as the writer needs it: parsed from metadata JSON, as Arrow with field ids, and as flat leaves.
+
+Executors read this instead of PyIceberg, whose import costs more than a small batch. Types of format version 2 only.
+
+A uuid is sixteen plain bytes on its way through, since few of Arrow's functions know the extension type below lists,
+and is given that type, which Parquet's annotation comes from, only when it is written.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakesink.writer.refusals import schema_mismatch
+
+FIELD_ID_KEY = "PARQUET:field_id"
+UUID_BYTES = 16
+
+_ARROW: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "uuid": pa.binary(UUID_BYTES),
+    "binary": pa.binary(),
+}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A leaf's type, as Iceberg spells it: ``long``, ``decimal(9, 2)``, ``fixed[4]``, ..."""
+
+    name: str
+
+    @property
+    def decimal(self) -> tuple[int, int] | None:
+        """Precision and scale, or None if this is no decimal."""
+        return _precision_and_scale(self.name)
+
+    @property
+    def fixed_bytes(self) -> int | None:
+        """Length of a ``fixed``, or None if this is none."""
+        return _length(self.name)
+
+    @property
+    def is_floating(self) -> bool:
+        """True for the types that have NaN."""
+        return self.name in ("float", "double")
+
+    @property
+    def arrow(self) -> pa.DataType | None:
+        """The Arrow type that its values have on their way, or None if it cannot be written."""
+        if self.decimal:
+            return pa.decimal128(*self.decimal)
+        if self.fixed_bytes:
+            return pa.binary(self.fixed_bytes)
+        return _ARROW.get(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields in order."""
+
+    fields: tuple["Field", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one element field."""
+
+    element: "Field"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map; its key is always required."""
+
+    key: "Field"
+    value: "Field"
+
+
+Type = Primitive | Struct | ListOf | MapOf
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct, the element of a list, or the key or value of a map."""
+
+    field_id: int
+    name: str
+    required: bool
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One Parquet column.
+
+    Attributes:
+        field_id: Iceberg's id.
+        type: Its type.
+        path: Names from the top, for messages.
+        indices: Positions from the top through structs; meaningless below a list or map.
+        repeated: True below a list or map.
+    """
+
+    field_id: int
+    type: Primitive
+    path: tuple[str, ...]
+    indices: tuple[int, ...]
+    repeated: bool
+
+
+def parse_schema(text: str) -> Struct:
+    """The schema in `text`, Iceberg's JSON form.
+
+    Raises:
+        WriteError: A column has a type that cannot be written.
+    """
+    return _parse_struct(json.loads(text), ())
+
+
+def arrow_schema(schema: Struct, *, annotated: bool = False) -> pa.Schema:
+    """Arrow schema of the data files, ``PARQUET:field_id`` at every level.
+
+    Args:
+        schema: The table's.
+        annotated: True for the types to write from: uuids as such.
+    """
+    return pa.schema([arrow_field(field, annotated=annotated) for field in schema.fields])
+
+
+def arrow_field(field: Field, *, annotated: bool = False) -> pa.Field:
+    """One field as Arrow, with its id and those below it."""
+    kind = arrow_type(field.type, annotated=annotated)
+    return pa.field(field.name, kind, nullable=not field.required, metadata={FIELD_ID_KEY: str(field.field_id)})
+
+
+def arrow_type(kind: Type, *, annotated: bool = False) -> pa.DataType:
+    """A type as Arrow."""
+    match kind:
+        case Primitive(name):
+            return pa.uuid() if annotated and name == "uuid" else kind.arrow
+        case Struct(fields):
+            return pa.struct([arrow_field(field, annotated=annotated) for field in fields])
+        case ListOf(element):
+            return pa.list_(arrow_field(element, annotated=annotated))
+        case MapOf(key, value):
+            return pa.map_(arrow_field(key, annotated=annotated), arrow_field(value, annotated=annotated))
+
+
+def leaves(schema: Struct) -> tuple[Leaf, ...]:
+    """Leaf columns in the order of Parquet's columns."""
+    return tuple(_leaves(schema, (), (), repeated=False))
+
+
+def type_text(kind: Type) -> str:
+    """A type for messages, as Iceberg spells it."""
+    match kind:
+        case Primitive(name):
+            return name
+        case Struct(fields):
+            return f"struct<{', '.join(f'{field.name}: {type_text(field.type)}' for field in fields)}>"
+        case ListOf(element):
+            return f"list<{type_text(element.type)}>"
+        case MapOf(key, value):
+            return f"map<{type_text(key.type)}, {type_text(value.type)}>"
+
+
+@cache
+def _precision_and_scale(name: str) -> tuple[int, int] | None:
+    found = _DECIMAL.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+@cache
+def _length(name: str) -> int | None:
+    found = _FIXED.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def _leaves(kind: Type, path: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool) -> Iterator[Leaf]:
+    for index, field in enumerate(_children(kind)):
+        below = (*path, field.name)
+        at = (*indices, index)
+        in_list = repeated or not isinstance(kind, Struct)
+        if isinstance(field.type, Primitive):
+            yield Leaf(field.field_id, field.type, below, at, in_list)
+        else:
+            yield from _leaves(field.type, below, at, repeated=in_list)
+
+
+def _children(kind: Type) -> tuple[Field, ...]:
+    match kind:
+        case Primitive():
+            return ()
+        case Struct(fields):
+            return fields
+        case ListOf(element):
+            return (element,)
+        case MapOf(key, value):
+            return (key, value)
+
+
+def _parse_type(document: Any, path: tuple[str, ...]) -> Type:
+    if isinstance(document, str):
+        return _parse_primitive(document, path)
+    match document["type"]:
+        case "list":
+            return ListOf(_parse_part(document, "element", path, required=document["element-required"]))
+        case "map":
+            key = _parse_part(document, "key", path, required=True)
+            return MapOf(key, _parse_part(document, "value", path, required=document["value-required"]))
+        case _:
+            return _parse_struct(document, path)
+
+
+def _parse_struct(document: Mapping[str, Any], path: tuple[str, ...]) -> Struct:
+    if not document["fields"]:
+        raise _unwritable(path, "struct without fields")
+    return Struct(
+        tuple(
+            Field(field["id"], field["name"], field["required"], _parse_type(field["type"], (*path, field["name"])))
+            for field in document["fields"]
+        )
+    )
+
+
+def _parse_part(document: Mapping[str, Any], part: str, path: tuple[str, ...], *, required: bool) -> Field:
+    return Field(document[f"{part}-id"], part, required, _parse_type(document[part], (*path, part)))
+
+
+def _parse_primitive(name: str, path: tuple[str, ...]) -> Primitive:
+    primitive = Primitive(name)
+    if primitive.arrow is None:
+        raise _unwritable(path, name)
+    return primitive
+
+
+def _unwritable(path: tuple[str, ...], name: str) -> Exception:
+    return schema_mismatch(
+        f"Column {'.'.join(path)!r} of the table has type {name}, which lakesink cannot write.",
+        action="Write to a table of format version 2 whose columns all hold data, or drop the column.",
+    )

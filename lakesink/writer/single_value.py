@@ -1,0 +1,86 @@
+"""Iceberg's single-value binary form (spec, appendix D): what bounds and partition values are written as.
+
+A *raw* value is what Parquet's statistics and Arrow's buffers have in common: int for whole numbers, dates, times,
+timestamps (in the unit that Iceberg stores) and decimals (unscaled); float, bool, or bytes for the rest.
+"""
+
+import struct
+from collections.abc import Mapping
+from decimal import Context, Decimal
+
+import pyarrow as pa
+
+from lakesink.writer.schema import Primitive
+
+Raw = bool | int | float | bytes
+
+_FORMATS: Mapping[str, str] = {
+    "boolean": "<?",
+    "int": "<i",
+    "long": "<q",
+    "float": "<f",
+    "double": "<d",
+    "date": "<i",
+    "time": "<q",
+    "timestamp": "<q",
+    "timestamptz": "<q",
+}
+_DECIMAL_BYTES = 16
+_EXACT = Context(prec=80)
+
+
+def encode_value(kind: Primitive, raw: Raw) -> bytes:
+    """The binary form of a raw value of this type."""
+    if isinstance(raw, bytes):
+        return raw
+    if kind.decimal:
+        return _minimal(int(raw))
+    return struct.pack(_FORMATS[kind.name], raw)
+
+
+def decode_value(kind: Primitive, data: bytes) -> Raw:
+    """The raw value in a binary form that `encode_value` made."""
+    if kind.decimal:
+        return int.from_bytes(data, "big", signed=True)
+    if kind.name not in _FORMATS:
+        return data
+    value: Raw = struct.unpack(_FORMATS[kind.name], data)[0]
+    return value
+
+
+def as_decimal(kind: Primitive, unscaled: int) -> Decimal:
+    """The decimal of an unscaled value, exact at any precision."""
+    assert kind.decimal is not None
+    return Decimal(unscaled).scaleb(-kind.decimal[1], _EXACT)
+
+
+def raw_values(array: pa.Array) -> list[Raw | None]:
+    """The raw values of an Arrow array of a type that the writer writes, NULLs as None."""
+    kind = array.type
+    if pa.types.is_decimal128(kind):
+        return _unscaled(array)
+    return _as_physical(array).to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
+
+
+def _as_physical(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_date32(kind):
+        return array.view(pa.int32())
+    if pa.types.is_temporal(kind):
+        return array.view(pa.int64())
+    return array.view(pa.binary()) if pa.types.is_string(kind) else array
+
+
+def _unscaled(array: pa.Array) -> list[Raw | None]:
+    data = array.buffers()[1]
+    values: list[Raw | None] = []
+    for position, valid in enumerate(array.is_valid().to_pylist(), start=array.offset):
+        start = position * _DECIMAL_BYTES
+        found = data[start : start + _DECIMAL_BYTES].to_pybytes() if valid else None
+        values.append(None if found is None else int.from_bytes(found, "little", signed=True))
+    return values
+
+
+def _minimal(unscaled: int) -> bytes:
+    bits = unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()
+    return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)

@@ -1,0 +1,110 @@
+"""One task's rows into closed Parquet files and a receipt: the executor's half of the pre-commit.
+
+Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps nothing between calls.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+import lakesink
+from lakesink.writer.columns import Alignment, align
+from lakesink.writer.files import DataFiles
+from lakesink.writer.filesystem import open_filesystem
+from lakesink.writer.gather import Gatherer
+from lakesink.writer.parquet import FileFormat
+from lakesink.writer.partitions import partition_sources
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.refusals import rows_differ, version_mismatch
+from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
+from lakesink.writer.statistics import columns
+from lakesink_catalog.receipt import DataFileReceipt, Receipt, encode
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTaskWriter:
+    """Writes one task's rows under a plan; see `lakesink.two_phase.TaskWriter`.
+
+    Attributes:
+        plan: What the driver decided.
+    """
+
+    plan: WritePlan
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's rows and return its encoded receipt.
+
+        Every file in it is closed and has as many rows as were put in. If anything fails, files that never closed
+        are removed, closed ones stay, and nothing references them.
+
+        Args:
+            task: Index of the task's partition in the job, from 0.
+            batches: The task's rows as Arrow record batches.
+
+        Raises:
+            WriteError: The rows do not fit the table, the storage failed, or this is not the driver's lakesink.
+        """
+        if self.plan.lakesink_version != lakesink.__version__:
+            raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
+        receipt = _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
+        return encode(receipt)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Batches on their way through, aligned and counted."""
+
+    plan: WritePlan
+    schema: Struct
+    count: int = 0
+    largest_batch_bytes: int = 0
+
+    def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        alignment: Alignment | None = None
+        for batch in batches:
+            if alignment is None or not batch.schema.equals(alignment.incoming):
+                alignment = align(batch.schema, self.schema, case_sensitive=self.plan.case_sensitive)
+            self.count += batch.num_rows
+            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.nbytes)
+            if batch.num_rows:
+                yield alignment.apply(batch)
+
+
+def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:
+    rows = _Rows(plan, schema)
+    sources = partition_sources(schema, plan.partition_fields)
+    file_format = FileFormat(
+        schema=arrow_schema(schema, annotated=True),
+        schema_json=plan.schema_json,
+        columns=columns(leaves(schema), plan.metrics_modes),
+        spec_id=plan.spec_id,
+        options=plan.parquet,
+    )
+    open_storage = partial(open_filesystem, plan.data_location, plan.file_io, plan.catalog_name)
+    files = DataFiles(plan, file_format, sources, task, open_storage)
+    try:
+        gatherer = Gatherer(plan, arrow_schema(schema), sources, files)
+        for batch in rows.aligned(batches):
+            gatherer.add(batch)
+        gatherer.flush()
+        closed = files.close()
+    except BaseException:
+        files.abandon()
+        raise
+    written = sum(file.record_count for file in closed)
+    if written != rows.count:
+        raise rows_differ(rows.count, written)
+    return _receipt(task, rows, closed)
+
+
+def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Receipt:
+    return Receipt(
+        task=task,
+        lakesink_version=lakesink.__version__,
+        skipped=False,
+        rows=rows.count,
+        largest_arrow_batch_bytes=rows.largest_batch_bytes,
+        files=files,
+    )

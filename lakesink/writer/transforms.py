@@ -1,0 +1,157 @@
+"""Iceberg's partition transforms over Arrow arrays, by `pyiceberg_core`, and their values as people read them in paths.
+
+Files are grouped by what these give, so equal values must be equal bits: NaNs are made one; -0.0 stays apart from 0.0,
+as Iceberg orders them.
+"""
+
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg_core import transform as core
+
+from lakesink.writer.refusals import schema_mismatch
+from lakesink.writer.schema import Primitive
+from lakesink.writer.single_value import Raw, as_decimal
+
+_SPELLING = re.compile(r"(\w+)(?:\[(\d+)\])?")
+_INT = Primitive("int")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PERIODS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
+    "year": core.year,
+    "month": core.month,
+    "day": core.day,
+    "hour": core.hour,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A transform of one source type.
+
+    Attributes:
+        name: ``identity``, ``bucket``, ``truncate``, ``year``, ``month``, ``day``, ``hour`` or ``void``.
+        width: Buckets or truncation width, else 0.
+        source: Type of the source column.
+    """
+
+    name: str
+    width: int
+    source: Primitive
+
+    @property
+    def result(self) -> Primitive:
+        """Type of the transform's values."""
+        if self.name == "day":
+            return Primitive("date")
+        return _INT if self.name in ("bucket", *_PERIODS) else self.source
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """The transform's values, NULL for NULL; floating-point NaNs all alike."""
+        match self.name:
+            case "identity":
+                return _one_nan(values) if self.source.is_floating else values
+            case "bucket":
+                return core.bucket(values, self.width)
+            case "truncate":
+                return core.truncate(values, self.width)
+            case "void":
+                return pa.nulls(len(values), values.type)
+            case period:
+                return _PERIODS[period](values)
+
+    def human(self, raw: Raw | None) -> str:
+        """A value as Iceberg puts it into a path, before escaping."""
+        if raw is None:
+            return "null"
+        if self.name in _PERIODS:
+            assert isinstance(raw, int)
+            return _human_period(self.name, raw)
+        return _human_value(self.result, raw)
+
+
+def parse_transform(spelling: str, source: Primitive) -> Transform:
+    """The transform that Iceberg spells like this.
+
+    Raises:
+        WriteError: It is not known to this writer.
+    """
+    found = _SPELLING.fullmatch(spelling)
+    name = found[1] if found else ""
+    if found is None or name not in ("identity", "bucket", "truncate", "void", *_PERIODS):
+        raise schema_mismatch(
+            f"The table's partition spec uses the transform {spelling!r}, which this lakesink does not know.",
+            action="Partition the table by identity, bucket, truncate, year, month, day or hour, or upgrade lakesink.",
+        )
+    return Transform(name, int(found[2] or 0), source)
+
+
+def distinguishable(values: pa.Array) -> pa.Array:
+    """Values of which equal ones, and only these, are equal bits: what can be grouped by hash."""
+    if pa.types.is_float32(values.type):
+        return values.view(pa.int32())
+    return values.view(pa.int64()) if pa.types.is_float64(values.type) else values
+
+
+def _one_nan(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
+
+
+def _human_period(name: str, value: int) -> str:
+    if name == "year":
+        return f"{1970 + value:04d}"
+    if name == "month":
+        return f"{1970 + value // 12:04d}-{value % 12 + 1:02d}"
+    if name == "day":
+        return _human_date(value)
+    return f"{_human_date(value // 24)}-{value % 24:02d}"
+
+
+def _human_value(kind: Primitive, raw: Raw) -> str:
+    if kind.name == "string":
+        assert isinstance(raw, bytes)
+        return raw.decode("utf-8", "replace")
+    if kind.name == "uuid":
+        assert isinstance(raw, bytes)
+        return f"{raw[:4].hex()}-{raw[4:6].hex()}-{raw[6:8].hex()}-{raw[8:10].hex()}-{raw[10:].hex()}"
+    if isinstance(raw, bytes):
+        return b64encode(raw).decode()
+    if isinstance(raw, bool):
+        return str(raw).lower()
+    return _human_number(kind, raw)
+
+
+def _human_number(kind: Primitive, raw: float) -> str:
+    if isinstance(raw, float):
+        return repr(raw)
+    if kind.decimal:
+        return f"{as_decimal(kind, raw):f}"
+    match kind.name:
+        case "date":
+            return _human_date(raw)
+        case "time":
+            return (_EPOCH + timedelta(microseconds=raw)).time().isoformat()
+        case "timestamp" | "timestamptz":
+            return _human_timestamp(raw, zoned=kind.name == "timestamptz")
+        case _:
+            return str(raw)
+
+
+def _human_date(days: int) -> str:
+    try:
+        return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return f"{days}d"
+
+
+def _human_timestamp(micros: int, *, zoned: bool) -> str:
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return f"{micros}us"
+    return moment.isoformat() if zoned else moment.replace(tzinfo=None).isoformat()
