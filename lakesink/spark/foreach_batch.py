@@ -131,16 +131,16 @@ class BatchFunction:
 
     def _current_run(self, rows: DataFrame, batch_id: int) -> StreamRun:
         context = self._session.sparkContext
-        run_id = str(context.getLocalProperty(RUN_ID))
+        run_id = context.getLocalProperty(RUN_ID)
         if self._run is None or self._run.run_id != run_id:
             self._run = None
-            self._run = self._first_batch(rows, run_id, str(context.getLocalProperty(QUERY_ID)))
-            self._target.reporter.started(self._run.query.query_id, batch_id, self._target.sources)
+            query = RunningQuery(self._session, context.getLocalProperty(QUERY_ID))
+            self._run = self._first_batch(rows, query, str(run_id))
+            self._target.reporter.started(query.query_id, batch_id, self._target.sources)
         return self._run
 
-    def _first_batch(self, rows: DataFrame, run_id: str, query_id: str) -> StreamRun:
+    def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:
         """Nothing is written before the query is known to be the one that was asked for."""
-        query = RunningQuery(self._session, query_id)
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
         sink = self._target.make_sink(arrow_schema(rows), session_facts(rows.sparkSession))

@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from lakesink import __version__
 from lakesink.spark.failures import JAVA_ERRORS, NOT_IN_TABLE, QueryStopped, job_error, whole_text
 from lakesink.spark.hop import HopTuning
-from lakesink.spark.task import VOTE_SCHEMA, WriteTask
+from lakesink.spark.task import WriteTask
 from lakesink.two_phase import TaskWriter
 from lakesink_catalog.errors import WriteError
 
+_VOTE = StructType().add("task", IntegerType()).add("widest_row_bytes", LongType()).add("receipt", BinaryType())
 _PLAIN_NAME = re.compile(r"[^.`]*")
 
 
@@ -102,7 +104,7 @@ def _mapped(rows: DataFrame, writer: TaskWriter) -> DataFrame:
     plain = all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
     task = WriteTask(__version__, None if plain else tuple(names), pickle.dumps(writer))
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
-    return named.mapInArrow(task, VOTE_SCHEMA)
+    return named.mapInArrow(task, _VOTE)
 
 
 def _planned_tasks(mapped: DataFrame) -> int:

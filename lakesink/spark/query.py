@@ -52,21 +52,18 @@ class RunningQuery:
 
     Args:
         session: The session that started the query; the batch's own is a clone that knows no queries.
-        query_id: Id of the query.
+        query_id: Id of the query, as the batch's thread has it; None if it has none.
 
     Raises:
         QueryError: The session does not know the query.
     """
 
-    def __init__(self, session: SparkSession, query_id: str) -> None:
+    def __init__(self, session: SparkSession, query_id: str | None) -> None:
+        if query_id is None:
+            raise _unknown("The batch's thread does not know its query.")
         found = session._jsparkSession.streams().get(query_id)  # noqa: SLF001 - PySpark hides what Spark resolved
         if found is None:
-            raise QueryError(
-                "QUERY_UNKNOWN",
-                f"The Spark session of the stream does not run the query {query_id}.",
-                data=NOTHING_WRITTEN,
-                action="Start the DataStreamWriter that lakesink.stream returned, in the session of its DataFrame.",
-            )
+            raise _unknown(f"The Spark session of the stream does not run the query {query_id}.")
         self.query_id = query_id
         self._session = session
         self._execution = found.streamingQuery()
@@ -203,6 +200,16 @@ def _default_file_system(session: SparkSession) -> str:
     jvm = session.sparkContext._jvm  # noqa: SLF001 - as above
     assert jvm is not None
     return str(jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).toString())
+
+
+def _unknown(what: str) -> QueryError:
+    return QueryError(
+        "QUERY_UNKNOWN",
+        what,
+        data=NOTHING_WRITTEN,
+        action="Start the DataStreamWriter that lakesink.stream returned, in the session of its DataFrame; do not set "
+        "PYSPARK_PIN_THREAD=false.",
+    )
 
 
 def _foreign_checkpoint(why: str) -> QueryError:

@@ -1,5 +1,6 @@
 """What the writer must know of a DataFrame and its session."""
 
+import inspect
 import json
 from typing import Any
 
@@ -24,8 +25,11 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
     Raises:
         WriteError: A column has a type that Spark does not hand to Arrow.
     """
+    zoned: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    )  # 4.3 wants it
     try:
-        return to_arrow_schema(rows.schema)
+        return to_arrow_schema(rows.schema, **zoned)
     except PySparkException as error:
         raise WriteError(
             "TYPE_UNSUPPORTED",

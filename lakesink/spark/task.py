@@ -18,8 +18,8 @@ from lakesink import __version__
 from lakesink.two_phase import TaskWriter
 from lakesink_catalog.errors import WriteError
 
-VOTE_SCHEMA = "task int, widest_row_bytes long, receipt binary"
-_ARROW_VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
+VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
+"""The one row of a task, as Arrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class WriteTask:
     writer: bytes = field(repr=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the task's rows and yield its one row, see `VOTE_SCHEMA`."""
+        """Write the task's rows and yield its one row, see `VOTE`."""
         read_archives_once()
         check_version(self.version)
         writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the driver
@@ -47,7 +47,7 @@ class WriteTask:
         receipt = writer.write(context.partitionId(), iter(rows))
         vote = [[context.partitionId()], [rows.widest_row_bytes], [receipt]]
         yield pa.RecordBatch.from_arrays(
-            [pa.array(value, type_) for value, type_ in zip(vote, _ARROW_VOTE.types, strict=True)], schema=_ARROW_VOTE
+            [pa.array(value, type_) for value, type_ in zip(vote, VOTE.types, strict=True)], schema=VOTE
         )
 
 

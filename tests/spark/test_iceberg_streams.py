@@ -1,4 +1,6 @@
 import logging
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import lakesink
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import load_table
-from tests.spark.streams import failure, file_stream, forget_commits, run, write_files
+from tests.spark.streams import LOST_METADATA, failure, file_stream, forget_commits, run, write_files
 
 pytestmark = pytest.mark.usefixtures("home")
 TABLE = "demo.events"
@@ -93,6 +95,29 @@ def test_a_batch_that_failed_anywhere_is_completed_by_the_next_run(
     assert _outcomes() == [(0, 10, "committed"), (1, 10, recovered), (2, 10, "committed")]
 
 
+@pytest.mark.parametrize("failpoint", ["after-prepared", "after-call"])
+def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is_exact(
+    spark: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
+) -> None:
+    paused = tmp_path / "paused"
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", f"{failpoint}@1=pause:{paused}")
+    query = _writer(file_stream(spark, source)).start()
+    while not paused.exists():
+        assert query.isActive, query.exception()
+        time.sleep(0.02)
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    time.sleep(0.3)
+    paused.unlink()
+    stopping.join(60)
+    assert query.exception() is None
+    assert [batch for batch, _, _ in _outcomes()] == [0, 1]
+    monkeypatch.delenv("LAKESINK_FAILPOINTS")
+    run(_writer(file_stream(spark, source)))
+    assert _ids() == list(range(30))
+    assert _outcomes() == [(0, 10, "committed"), (1, 10, "committed"), (2, 10, "committed")]
+
+
 def test_a_lost_checkpoint_is_noticed(spark: Any, source: Path) -> None:
     run(_writer(file_stream(spark, source)))
     assert "[LAKESINK_NEW_CHECKPOINT]" in failure(_writer(file_stream(spark, source), checkpoint="other"))
@@ -104,7 +129,8 @@ def test_lost_metadata_of_a_checkpoint_is_noticed(spark: Any, source: Path) -> N
     write_files(source, 1, first=3)
     for name in ("metadata", ".metadata.crc"):
         (Path("ck") / name).unlink()
-    assert "[LAKESINK_NEW_CHECKPOINT]" in failure(_writer(file_stream(spark, source)))
+    text = failure(_writer(file_stream(spark, source)))
+    assert any(told in text for told in LOST_METADATA)
     assert _ids() == list(range(30))
 
 

@@ -65,10 +65,12 @@ def test_an_option_of_a_source_is_found_whatever_its_case(spark: Any, tmp_path: 
     assert option_of(leaf, "other") is None
 
 
-def test_a_query_of_another_session_is_not_known(spark: Any) -> None:
+@pytest.mark.parametrize("query_id", ["00000000-0000-0000-0000-000000000000", None])
+def test_a_query_that_the_session_does_not_run_is_refused(spark: Any, query_id: str | None) -> None:
     with pytest.raises(QueryError) as caught:
-        RunningQuery(spark, "00000000-0000-0000-0000-000000000000")
+        RunningQuery(spark, query_id)
     assert caught.value.code == "LAKESINK_QUERY_UNKNOWN"
+    assert "PYSPARK_PIN_THREAD" in caught.value.action
 
 
 @pytest.mark.parametrize("given", ["/a/b", "s3a://bucket/ck", "file:/a/b"])
