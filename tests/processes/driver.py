@@ -7,9 +7,11 @@ catalog lies where ``LAKESINK_HOME`` says; ``LAKESINK_FAILPOINTS`` says where th
 import json
 import logging
 import sys
+import time
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import lakesink
 
@@ -32,7 +34,19 @@ def main(config: dict[str, Any]) -> None:
         **config["options"],
     )
     query = writer.trigger(**config["trigger"]).start()
+    for batch in config["heap_after"]:
+        report_heap(spark, query, batch)
     query.awaitTermination()
+
+
+def report_heap(spark: SparkSession, query: StreamingQuery, batch: int) -> None:
+    """Print what the JVM's heap holds once a batch is done and the garbage is gone."""
+    while (query.lastProgress or {"batchId": -1})["batchId"] < batch:
+        assert query.isActive, query.exception()
+        time.sleep(0.2)
+    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+    runtime.gc()
+    print(f"heap_after batch={batch} mib={(runtime.totalMemory() - runtime.freeMemory()) / 1024**2:.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class Stream:
     where: tuple[str, ...] = ()
     trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
     conf: Mapping[str, str] = field(default_factory=lambda: CONF)
+    heap_after: tuple[int, ...] = ()
 
     @property
     def checkpoint(self) -> Path:
@@ -69,6 +70,7 @@ class Stream:
         return {
             "master": "local[2]",
             "conf": dict(self.conf),
+            "heap_after": list(self.heap_after),
             "schema": "file long, row long",
             "source": str(self.root / "source"),
             "checkpoint": str(self.checkpoint),

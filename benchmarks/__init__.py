@@ -1,0 +1,1 @@
+"""Benchmarks: ratios in one run, printed; never part of the tests."""
