@@ -18,6 +18,7 @@ from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.small import only_drops_rows
 from lakesink.two_phase import run_batch
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
@@ -58,7 +59,7 @@ def stream(
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
         return IcebergSink(table, key, catalog, settings, schema, session)
 
-    target = StreamTarget(Reporter(table, key.name), place, tuple(sources_of(df)), make_sink)
+    target = StreamTarget(Reporter(table, key.name), place, tuple(sources_of(df)), only_drops_rows(df), make_sink)
     writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
     return writer.foreachBatch(BatchFunction(df.sparkSession, target))
 

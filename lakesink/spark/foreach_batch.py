@@ -20,6 +20,7 @@ from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, Source
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.small import most_rows
 from lakesink.two_phase import TaskWriter, run_batch
 from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.failpoints import reached
@@ -37,12 +38,14 @@ class StreamTarget:
         reporter: Logs its batches.
         checkpoint: Absolute path or URI of the checkpoint.
         sources: What the stream reads.
+        only_drops_rows: True if no row of the sources can become more than one.
         make_sink: Builds the sink of a run; opens nothing by itself.
     """
 
     reporter: Reporter
     checkpoint: str
     sources: tuple[Source, ...]
+    only_drops_rows: bool
     make_sink: MakeSink = field(repr=False)
 
 
@@ -56,6 +59,7 @@ class StreamRun:
         checkpoint: Its checkpoint.
         sink: The participant, with its `prepared_log`.
         tuning: Settings of the run's own session.
+        counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next.
         write_seconds: Duration of the newest batch's job.
     """
@@ -65,6 +69,7 @@ class StreamRun:
     checkpoint: Checkpoint
     sink: Any
     tuning: HopTuning
+    counted: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
 
@@ -79,7 +84,8 @@ class StreamRun:
         end = self.checkpoint.offsets(batch_id)
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
         batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
-        job = RowsJob(rows, self.tuning, self.was_stopped)
+        bound = None if self.counted is None else most_rows(self.counted, previous, end)
+        job = RowsJob(rows, self.tuning, self.was_stopped, bound)
         outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
@@ -144,7 +150,9 @@ class BatchFunction:
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
         sink = self._target.make_sink(arrow_schema(rows), session_facts(rows.sparkSession))
-        return StreamRun(run_id, query, checkpoint, sink, HopTuning(rows.sparkSession.conf, schema_json(rows)))
+        tuning = HopTuning(rows.sparkSession.conf, schema_json(rows))
+        counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
+        return StreamRun(run_id, query, checkpoint, sink, tuning, counted)
 
     def _presentable(self, error: Exception) -> Exception:
         """The error as it may leave: nothing of the JVM in it, and silent if somebody stopped the query."""

@@ -89,6 +89,11 @@ class HopTuning:
         self._set: dict[str, str] = {}
         self._widest = 0
 
+    @property
+    def widest_row_bytes(self) -> int:
+        """Largest mean row of an Arrow batch seen so far; 0 if none was seen."""
+        return self._widest
+
     def apply(self) -> None:
         """Set what the next job needs."""
         records = records_per_batch(self._row_bytes, self._widest)

@@ -14,7 +14,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 from lakesink import __version__
 from lakesink.spark.failures import JAVA_ERRORS, NOT_IN_TABLE, QueryStopped, job_error, whole_text
 from lakesink.spark.hop import HopTuning
-from lakesink.spark.task import WriteTask
+from lakesink.spark.small import driver_may_write
+from lakesink.spark.task import Rows, WriteTask
 from lakesink.two_phase import TaskWriter
 from lakesink_catalog.errors import WriteError
 
@@ -45,11 +46,13 @@ class RowsJob:
         rows: The batch's rows; evaluated once a call of `write`.
         tuning: Settings of the session that the job runs in.
         was_stopped: True if an error from the JVM only says that somebody stopped the query.
+        most_rows: Most rows that there can be, if that is known before they are read.
     """
 
     rows: DataFrame
     tuning: HopTuning
     was_stopped: Callable[[BaseException], bool]
+    most_rows: int | None = None
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
         """Run one job and return every participant's receipts.
@@ -66,10 +69,23 @@ class RowsJob:
         if len(writers) != 1:
             raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
+        if driver_may_write(self.most_rows, self.tuning.widest_row_bytes) and _is_plain(self.rows.columns):
+            return {name: [self._write_here(writer)]}
         self.tuning.apply()
         votes = self._run(writer)
         self.tuning.seen(max((vote.widest_row_bytes for vote in votes), default=0))
         return {name: [vote.receipt for vote in votes]}
+
+    def _write_here(self, writer: TaskWriter) -> bytes:
+        """One task's work in the driver: the same writer, the same receipt."""
+        try:
+            gathered = self.rows.toArrow()
+        except JAVA_ERRORS as error:
+            raise self._failure(error) from None
+        rows = Rows(gathered.to_batches(), None)
+        receipt = writer.write(0, iter(rows))
+        self.tuning.seen(rows.widest_row_bytes)
+        return receipt
 
     def _run(self, writer: TaskWriter) -> list[Vote]:
         try:
@@ -77,7 +93,10 @@ class RowsJob:
             votes = [Vote(row.task, row.widest_row_bytes, bytes(row.receipt)) for row in mapped.collect()]
             return complete(votes, _planned_tasks(mapped))
         except JAVA_ERRORS as error:
-            raise (QueryStopped() if self.was_stopped(error) else job_error(whole_text(error))) from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> Exception:
+        return QueryStopped() if self.was_stopped(error) else job_error(whole_text(error))
 
 
 def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
@@ -101,10 +120,14 @@ def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
 def _mapped(rows: DataFrame, writer: TaskWriter) -> DataFrame:
     """The job's DataFrame. PySpark finds columns by parsing their names, so odd or doubled ones travel by position."""
     names = rows.columns
-    plain = all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
+    plain = _is_plain(names)
     task = WriteTask(__version__, None if plain else tuple(names), pickle.dumps(writer))
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
     return named.mapInArrow(task, _VOTE)
+
+
+def _is_plain(names: Sequence[str]) -> bool:
+    return all(map(_PLAIN_NAME.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
 
 
 def _planned_tasks(mapped: DataFrame) -> int:

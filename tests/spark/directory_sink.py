@@ -1,6 +1,7 @@
 """A small, real two-phase sink: JSON lines in a folder, made visible by one marker file a batch."""
 
 import json
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class LinesWriter:
             raise WriteError("TEST_VALUE", f"value {self.fail_on} is refused", data="Not in.", action="Leave it out.")
         path = Path(self.folder) / f"{uuid.uuid4()}.jsonl"
         path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
-        return json.dumps({"task": task, "path": str(path), "rows": len(rows)}).encode()
+        return json.dumps({"task": task, "path": str(path), "rows": len(rows), "process": os.getpid()}).encode()
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
         self.folder = folder
         self.fail_on = fail_on
         self.begun: list[Batch] = []
+        self.processes: list[set[int]] = []
         for part in ("data", "committed", "prepared"):
             (folder / part).mkdir(parents=True, exist_ok=True)
 
@@ -74,6 +76,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
     def pre_commit(self, transaction: LinesTransaction, receipts: Sequence[bytes]) -> LinesPrepared:  # noqa: ARG002 - as above
         votes = [json.loads(receipt) for receipt in receipts]
         assert [vote["task"] for vote in votes] == list(range(len(votes)))
+        self.processes.append({vote["process"] for vote in votes})
         return LinesPrepared({"files": [vote["path"] for vote in votes], "rows": sum(vote["rows"] for vote in votes)})
 
     def commit(self, transaction: LinesTransaction, prepared: LinesPrepared) -> Outcome:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
+from lakesink.spark.small import only_drops_rows
 from tests.spark.directory_sink import DirectorySink
 
 LOST_METADATA = ("[LAKESINK_NEW_CHECKPOINT]", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE")
@@ -37,12 +39,30 @@ def file_stream(spark: SparkSession, folder: Path, *, files: int = 1) -> DataFra
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).json(str(folder))
 
 
+def counter_stream(spark: SparkSession) -> DataFrame:
+    """Ten numbered rows a batch, one second a batch apart; its offsets count its rows, as Kafka's do."""
+    options = {"rowsPerBatch": 10, "startTimestamp": FIRST_FILE_TIME * 1000, "advanceMillisPerBatch": 1000}
+    rows = spark.readStream.format("rate-micro-batch").options(**options).load()
+    return rows.selectExpr("value as id", "timestamp as at")
+
+
+def run_batches(stream: DataStreamWriter, last: int) -> None:
+    """Run an endless stream until it has committed the batch `last`."""
+    query = stream.trigger(processingTime="0 seconds").start()
+    while query.lastProgress is None or query.lastProgress["batchId"] < last:
+        assert query.isActive, query.exception()
+        time.sleep(0.05)
+    query.stop()
+    assert query.exception() is None
+
+
 def writer(
     rows: DataFrame, sink: DirectorySink, checkpoint: Path, *, wrap: Callable[[Any], Any] | None = None
 ) -> DataStreamWriter:
     """The stream as `lakesink.stream` builds it, into a directory sink."""
+    sources = tuple(sources_of(rows))
     target = StreamTarget(
-        Reporter("lines", "lines"), str(checkpoint), tuple(sources_of(rows)), lambda _schema, _session: sink
+        Reporter("lines", "lines"), str(checkpoint), sources, only_drops_rows(rows), lambda _schema, _session: sink
     )
     function: Any = BatchFunction(rows.sparkSession, target)
     started = rows.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))

@@ -10,7 +10,17 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import lakesink
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import load_table
-from tests.spark.streams import LOST_METADATA, failure, file_stream, forget_commits, run, write_files
+from tests.spark.streams import (
+    FIRST_FILE_TIME,
+    LOST_METADATA,
+    counter_stream,
+    failure,
+    file_stream,
+    forget_commits,
+    run,
+    run_batches,
+    write_files,
+)
 
 pytestmark = pytest.mark.usefixtures("home")
 TABLE = "demo.events"
@@ -154,6 +164,21 @@ def test_timestamps_are_the_same_instants_in_any_session_time_zone(spark: Any, s
     assert [int(at.timestamp()) for at in rows["at"].to_pylist()] == [
         1700000000 + number * 3600 for number in rows["id"].to_pylist()
     ]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
+def test_rows_written_by_the_driver_are_as_those_written_by_executors(spark: Any, zone: str) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        run_batches(_writer(counter_stream(spark)), 2)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    rows = _table().scan().to_arrow()
+    for number, at in zip(rows["id"].to_pylist(), rows["at"].to_pylist(), strict=True):
+        assert int(at.timestamp()) == FIRST_FILE_TIME + number // 10
+    assert _ids() == list(range(len(rows)))
+    assert {rows for _, rows, _ in _outcomes()} == {10}
 
 
 def test_a_column_that_does_not_fit_the_table_is_refused_before_any_row_is_read(
