@@ -135,6 +135,11 @@ class Situation:
         return self.entry is not None and not self.entry_on_walk and not self.gone
 
     @cached_property
+    def marked(self) -> bool:
+        """Some own mark is on the walk, be it of an old batch that a human let in."""
+        return any(True for _ in self._own_marks())
+
+    @cached_property
     def newest_mark(self) -> Mark | None:
         """M: the newest own mark on the walk that moved the ledger."""
         return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
@@ -272,7 +277,7 @@ _TABLE_RULES = (
         4,
         "no entry, but an own mark on the walk",
         Reason.LEDGER_LOST,
-        lambda s: s.entry is None and (s.newest_mark is not None or s.marked_snapshot is not None),
+        lambda s: s.entry is None and s.marked,
     ),
 )
 
@@ -386,7 +391,7 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
     if rule.then == "skip":
         return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
     assert isinstance(rule.then, Reason)
-    if accept and (accept.reason, accept.batch_id) == (rule.then, situation.batch.batch_id):
+    if accept and rule.then not in NEVER_OVERRULED and _speaks_of(accept, rule.then, situation.batch):
         return Commit(
             rule.number,
             adds_rows=accept.adds_rows,
@@ -395,6 +400,10 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
             unproven=situation.unproven,
         )
     return Refuse(rule.number, rule.then)
+
+
+def _speaks_of(accept: Accept, reason: Reason, batch: Batch) -> bool:
+    return (accept.reason, accept.batch_id) == (reason, batch.batch_id)
 
 
 def _snapshot_of_batch(situation: Situation) -> int | None:
