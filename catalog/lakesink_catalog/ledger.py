@@ -63,7 +63,7 @@ def parse_entry(text: str) -> LedgerEntry:
         document = json.loads(text)
         version = document.pop("version")
         if version != LEDGER_VERSION:
-            raise EntryUnreadable(f"written in ledger version {version!r}, this lakesink reads {LEDGER_VERSION}")
+            raise EntryUnreadable(f"ledger version {str(version)[:20]!r}, this lakesink reads {LEDGER_VERSION}")
         entry = LedgerEntry(**document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, EntryUnreadable):

@@ -1,7 +1,10 @@
 """Words for a refusal: what happened, that nothing was committed, and what to do. Pure."""
 
 from lakesink_catalog.errors import BatchRefused, Reason
+from lakesink_catalog.ledger import LedgerEntry, Mark
 from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
+
+MAX_SHOWN = 60
 
 
 def refusal(reason: Reason, situation: Situation) -> BatchRefused:
@@ -43,12 +46,12 @@ _WORDS: dict[Reason, tuple[str, str]] = {
     Reason.LEDGER_LOST: (
         "The table bears batches of sink {sink}, but its ledger entry is gone.",
         (
-            "Somebody removed the table property {property}. The newest batch in the table is {newest}; set the"
-            " entry back from that snapshot's summary, or accept."
+            "Somebody removed the table property {property}. The newest batch in the table is {newest}, which ended at"
+            " {newest_end}; set the entry back from that snapshot's summary, or accept."
         ),
     ),
     Reason.UNKNOWN_HISTORY: (
-        "Batch {n} of sink {sink} arrives at a table or branch that knows nothing of the batches before it.",
+        "Batch {n} of sink {sink} comes to a table or branch that knows none of the batches before it.",
         (
             "Check table, branch and sink id. If earlier batches went elsewhere on purpose, accept, or start a new"
             " checkpoint."
@@ -58,7 +61,7 @@ _WORDS: dict[Reason, tuple[str, str]] = {
         "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
         (
             "Stop the stream; in the checkpoint delete from commits/ and offsets/ every file above {newest_id};"
-            " start it again: the batches after it are replayed."
+            " start it again: the batches after it are replayed. The table ends at {newest_end}."
         ),
     ),
     Reason.NEW_CHECKPOINT: (
@@ -90,18 +93,23 @@ def _facts(situation: Situation) -> dict[str, str]:
     return {
         "n": str(n),
         "sink": repr(situation.key.name),
-        "branch": situation.key.branch,
+        "branch": situation.key.branch[:MAX_SHOWN],
         "property": situation.key.ledger_property,
         "format_version": str(view.format_version),
         "table_uuid": view.table_uuid,
         "known_uuid": situation.start_uuid
         if situation.start_uuid != view.table_uuid or not entry
         else entry.table_uuid,
-        "damage": view.entry_damage or "it contradicts its own snapshot",
+        "damage": view.entry_damage[:MAX_SHOWN] or "it contradicts its own snapshot",
         "last": str(last) if entry else "none",
         "next": str(last + 1),
         "changed": str(min(n, last)),
-        "newest": f"{mark.batch_id} (snapshot's end: {mark.offsets or mark.end})" if mark else "none that is retained",
+        "newest": str(mark.batch_id) if mark else "none that is retained",
         "newest_id": str(mark.batch_id) if mark else "-1",
-        "end": (entry.offsets or f"digest {entry.end}") if entry else "unknown",
+        "newest_end": _end(mark),
+        "end": _end(entry),
     }
+
+
+def _end(written: LedgerEntry | Mark | None) -> str:
+    return (written.offsets or f"digest {written.end}") if written else "unknown"
