@@ -1,0 +1,63 @@
+"""What a refusal says: what happened in one short line, what is in the table, what to do, and how to overrule it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lakesink_catalog.errors import Reason
+from lakesink_catalog.identity import SinkKey
+from lakesink_catalog.refusal import refusal
+from lakesink_catalog.verdict import Refuse, Situation
+from tests.catalog.verdict_cases import CASES
+from tests.catalog.views import KEY, Snap
+
+REFUSED = {name: case for name, case in CASES.items() if isinstance(case.verdict, Refuse)}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_says_what_happened_what_is_in_the_table_and_what_to_do(name: str) -> None:
+    case = REFUSED[name]
+    assert isinstance(case.verdict, Refuse)
+    error = refusal(case.verdict.reason, case.situation)
+    first_line = str(error).partition("\n")[0]
+    assert first_line.startswith(f"[LAKESINK_{case.verdict.reason.name}] ")
+    assert len(first_line) < 200
+    assert "Nothing of batch" in error.data
+    overrule = f'accept="{case.verdict.reason.value}:{case.batch.batch_id}:commit"'
+    assert (overrule in error.action) == (case.verdict.rule > 3)
+
+
+LONG_KEY = SinkKey("s" * 64, "b" * 255)
+
+
+@pytest.mark.parametrize("key", [KEY, LONG_KEY], ids=["short names", "long names"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_first_line_stays_short_whatever_the_table_says(name: str, key: SinkKey) -> None:
+    case = REFUSED[name]
+    assert isinstance(case.verdict, Refuse)
+    long_offsets = '{"topic":{"' + "0" * 4000 + '":1}}'
+    seen = replace(case.view, entry_damage="x" * 5000 if case.view.entry_damage else "")
+    snaps = [snap for snap in seen.snapshots.values() if isinstance(snap, Snap)]
+    longer = {snap.snapshot_id: replace(snap, summary=_lengthened(snap.summary, long_offsets)) for snap in snaps}
+    seen = replace(seen, snapshots=longer)
+    situation = Situation(seen, key, replace(case.batch, batch_id=2**62), case.start_uuid)
+    first_line = str(refusal(case.verdict.reason, situation)).partition("\n")[0]
+    assert len(first_line) < 200
+
+
+def _lengthened(summary: Mapping[str, str] | None, offsets: str) -> dict[str, str]:
+    summary = dict(summary or {})
+    return summary | ({"lakesink.offsets": offsets} if "lakesink.offsets" in summary else {})
+
+
+def test_a_rollback_is_answered_with_the_newest_batch_left_and_what_to_delete() -> None:
+    error = refusal(Reason.ROLLED_BACK, CASES["rolled back, the batch after the entry"].situation)
+    assert "behind batch 4" in error.what
+    assert "the newest batch in it is 2" in error.what
+    assert "commits/ and offsets/ every file above 2" in error.action
+
+
+def test_a_new_checkpoint_is_answered_with_where_the_sink_ended() -> None:
+    error = refusal(Reason.NEW_CHECKPOINT, CASES["new checkpoint from the beginning"].situation)
+    assert "[3]" in error.action
