@@ -62,7 +62,7 @@ def parse_entry(text: str) -> LedgerEntry:
     try:
         document = json.loads(text)
         version = document.pop("version")
-        if version != LEDGER_VERSION:
+        if type(version) is not int or version != LEDGER_VERSION:
             raise EntryUnreadable(f"ledger version {str(version)[:20]!r}, this lakesink reads {LEDGER_VERSION}")
         entry = LedgerEntry(**document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
