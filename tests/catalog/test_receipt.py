@@ -1,0 +1,168 @@
+"""Receipts come from a less trusted process: what was encoded comes back, and nothing else is a receipt."""
+
+import json
+import math
+import zlib
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode, encode
+
+COUNT = st.integers(0, 2**63 - 1)
+FIELD = st.integers(1, 2**31 - 1)
+BOUNDS = st.dictionaries(FIELD, st.binary(max_size=20), max_size=4)
+COUNTS = st.dictionaries(FIELD, COUNT, max_size=4)
+FILE = st.builds(
+    DataFileReceipt,
+    path=st.text(max_size=30),
+    spec_id=COUNT,
+    partition=st.lists(st.none() | st.binary(max_size=10), max_size=3).map(tuple),
+    record_count=COUNT,
+    file_size_bytes=COUNT,
+    column_sizes=COUNTS,
+    value_counts=COUNTS,
+    null_value_counts=COUNTS,
+    nan_value_counts=COUNTS,
+    lower_bounds=BOUNDS,
+    upper_bounds=BOUNDS,
+    split_offsets=st.lists(COUNT, max_size=3).map(tuple),
+)
+RECEIPT = st.builds(
+    Receipt,
+    task=COUNT,
+    lakesink_version=st.text(max_size=10),
+    skipped=st.booleans(),
+    rows=COUNT,
+    largest_arrow_batch_bytes=COUNT,
+    files=st.lists(FILE, max_size=3).map(tuple),
+)
+WHOLE = Receipt(
+    task=1,
+    lakesink_version="1.0",
+    skipped=False,
+    rows=3,
+    largest_arrow_batch_bytes=10,
+    files=(
+        DataFileReceipt(
+            path="file:///t/data/a.parquet",
+            spec_id=0,
+            partition=(None, b"\x01"),
+            record_count=3,
+            file_size_bytes=100,
+            column_sizes={1: 10},
+            value_counts={1: 3},
+            null_value_counts={1: 0},
+            nan_value_counts={},
+            lower_bounds={1: b"\x00"},
+            upper_bounds={1: b"\xff"},
+            split_offsets=(4,),
+        ),
+    ),
+)
+
+
+@given(RECEIPT)
+def test_a_receipt_arrives_as_it_was_sent(receipt: Receipt) -> None:
+    assert decode(encode(receipt)) == receipt
+
+
+@given(st.binary(max_size=300))
+def test_bytes_are_no_receipt(data: bytes) -> None:
+    with pytest.raises(ReceiptInvalid):
+        decode(data)
+
+
+@given(st.data())
+def test_a_receipt_that_was_cut_or_padded_is_none(data: st.DataObject) -> None:
+    whole = encode(WHOLE)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    for broken in (whole[:cut], whole + b"\x00", whole + whole):
+        with pytest.raises(ReceiptInvalid):
+            decode(broken)
+
+
+@given(st.data())
+def test_a_receipt_with_a_flipped_bit_is_none_or_the_same(data: st.DataObject) -> None:
+    whole = bytearray(encode(WHOLE))
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with suppress(ReceiptInvalid):
+        assert decode(bytes(whole)) == WHOLE
+
+
+def document() -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(zlib.decompress(encode(WHOLE)))
+    return parsed
+
+
+def packed(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value).encode())
+
+
+JUNK: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 1.5, math.inf, math.nan, 2**63, "x", "", [], [1], {}, {"a": 1}, "1", [[]]]
+)
+KEYS = ["v", "task", "lakesink", "skipped", "rows", "largest", "files"]
+FILE_KEYS = ["path", "spec", "partition", "rows", "bytes", "sizes", "values", "nulls", "nans", "lower", "upper"]
+
+
+@given(st.sampled_from(KEYS), JUNK)
+def test_a_receipt_with_a_wrong_field_is_none_or_a_receipt(key: str, junk: Any) -> None:
+    _decodes_or_is_invalid(packed(document() | {key: junk}))
+
+
+@given(st.sampled_from([*FILE_KEYS, "splits"]), JUNK)
+def test_a_receipt_with_a_wrong_file_is_none_or_a_receipt(key: str, junk: Any) -> None:
+    changed = document()
+    changed["files"][0][key] = junk
+    _decodes_or_is_invalid(packed(changed))
+
+
+@given(st.sampled_from(KEYS), st.sampled_from([*FILE_KEYS, "splits"]))
+def test_a_receipt_that_lacks_a_field_is_none(key: str, file_key: str) -> None:
+    lacking, lacking_in_file = document(), document()
+    del lacking[key]
+    del lacking_in_file["files"][0][file_key]
+    for value in (lacking, lacking_in_file):
+        with pytest.raises(ReceiptInvalid):
+            decode(packed(value))
+
+
+def _decodes_or_is_invalid(data: bytes) -> None:
+    try:
+        receipt = decode(data)
+    except ReceiptInvalid:
+        return
+    assert decode(encode(receipt)) == receipt
+    assert isinstance(receipt.task, int)
+    assert isinstance(receipt.skipped, bool)
+    assert all(isinstance(file.path, str) and file.file_size_bytes >= 0 for file in receipt.files)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, [1], 10**6])
+def test_a_receipt_of_another_version_is_refused_by_its_version(version: Any) -> None:
+    with pytest.raises(ReceiptInvalid, match="receipt version"):
+        decode(packed(document() | {"v": version}))
+
+
+@pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"v":' * 100_000])
+def test_a_deeply_nested_receipt_is_none(nested: bytes) -> None:
+    with pytest.raises(ReceiptInvalid):
+        decode(zlib.compress(nested))
+
+
+def test_a_receipt_that_inflates_beyond_all_measure_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakesink_catalog.receipt.MAX_RECEIPT_BYTES", 1024 * 1024)
+    with pytest.raises(ReceiptInvalid, match="larger than"):
+        decode(zlib.compress(b" " * (64 * 1024 * 1024)))
+
+
+def test_ten_thousand_files_fit_in_a_receipt() -> None:
+    many = replace(WHOLE, files=WHOLE.files * 10_000)
+    sent = encode(many)
+    assert len(sent) < 400_000
+    assert len(decode(sent).files) == 10_000
