@@ -54,7 +54,7 @@ class HadoopFiles:
         jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
         self._root = root
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._io = jvm.org.apache.commons.io.IOUtils
+        self._all_bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
         conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
         self._system = self._path(root).getFileSystem(conf)
 
@@ -67,7 +67,7 @@ class HadoopFiles:
                 return None
             raise
         try:
-            return bytes(self._io.toByteArray(stream))
+            return bytes(self._all_bytes(stream))
         finally:
             stream.close()
 
@@ -85,7 +85,7 @@ class HadoopFiles:
         stream = self._system.open(self._at(path))
         try:
             stream.seek(start)
-            return bytes(self._io.toByteArray(stream, length))
+            return bytes(self._all_bytes(stream, length))
         finally:
             stream.close()
 

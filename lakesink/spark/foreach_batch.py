@@ -22,9 +22,10 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import most_rows
 from lakesink.two_phase import TaskWriter, run_batch
-from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.errors import LakesinkError, WriteError
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.outcome import Outcome
+from lakesink_catalog.redact import describe, safe_cause
 
 MakeSink = Callable[[pa.Schema, SessionFacts], Any]
 """Builds the sink of a run, with its `prepared_log`, from the schema of the rows and the facts of the session."""
@@ -155,11 +156,22 @@ class BatchFunction:
         return StreamRun(run_id, query, checkpoint, sink, tuning, counted)
 
     def _presentable(self, error: Exception) -> Exception:
-        """The error as it may leave: nothing of the JVM in it, and silent if somebody stopped the query."""
+        """The error as it may leave: no secret and nothing of the JVM in it, and silent if a stop was wanted."""
+        if isinstance(error, (LakesinkError, QueryStopped)):
+            return error.with_traceback(None)
         if not isinstance(error, JAVA_ERRORS):
-            return error.with_traceback(None) if isinstance(error, (LakesinkError, QueryStopped)) else error
+            return error if safe_cause(error) is error else _unexpected(error)
         stopped = is_interruption(error) if self._run is None else self._run.was_stopped(error)
         return QueryStopped() if stopped else job_error(whole_text(error))
 
     def _timing(self, started: float) -> Timing:
         return Timing(time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds)
+
+
+def _unexpected(error: Exception) -> LakesinkError:
+    return WriteError(
+        "UNEXPECTED",
+        f"Something failed whose message shows a secret; without it: {describe(error)}",
+        data="If the batch is in the table, the restart sees it and does not write it again.",
+        action="Correct what the message says and start the query again.",
+    )
