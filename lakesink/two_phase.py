@@ -169,36 +169,45 @@ def run_batch(
         LakesinkError: What a single participant raised; nothing landed in this run.
     """
     outcomes: dict[str, Outcome] = {}
-    for _ in range(MAX_WRITES):
-        pending = _begin(batch, sinks, outcomes)
-        if not pending:
-            return outcomes
-        try:
-            prepared = _prepare(batch, pending, log, write)
-        except BaseException:
-            for entry in pending:
-                entry.sink.abort(entry.transaction)
-            raise
-        if _commit(pending, prepared, outcomes):
-            log.landed(batch)
-            return outcomes
-    raise CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times and each time the table's ledger had moved on.",
-        data="Nothing of this batch was committed by this run; no file was deleted.",
-        action="Look for a second query with the same sink id, stop it, and start this one again.",
-    )
-
-
-def _begin(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], outcomes: dict[str, Outcome]) -> list[_Open]:
-    pending = []
-    for sink in sinks:
-        begun = sink.begin(batch)
-        if isinstance(begun, AlreadyCommitted):
-            outcomes.setdefault(sink.name, begun)
+    landed: list[str] = []
+    try:
+        for _ in range(MAX_WRITES):
+            pending = _prepare_all(batch, sinks, log, write, outcomes)
+            if _commit(pending, outcomes, landed):
+                break
         else:
-            pending.append(_Open(sink, begun))
-    return pending
+            raise _never_settled(batch)
+    except LakesinkError as error:
+        if not landed:
+            raise
+        raise _partial(landed, [sink.name for sink in sinks if sink.name not in outcomes], error) from error
+    if landed:
+        log.landed(batch)
+    return outcomes
+
+
+def _prepare_all(
+    batch: Batch,
+    sinks: Sequence[TwoPhaseCommitSink[Any, Any]],
+    log: PreparedLog,
+    write: Write,
+    outcomes: dict[str, Outcome],
+) -> list[tuple[_Open, Any]]:
+    """Every participant that lacks the batch, with what it pre-committed; who has it gets its outcome."""
+    pending: list[_Open] = []
+    try:
+        for sink in sinks:
+            begun = sink.begin(batch)
+            if isinstance(begun, AlreadyCommitted):
+                outcomes.setdefault(sink.name, begun)
+            else:
+                pending.append(_Open(sink, begun))
+        prepared = _prepare(batch, pending, log, write) if pending else {}
+    except BaseException:
+        for entry in pending:
+            entry.sink.abort(entry.transaction)
+        raise
+    return [(entry, prepared[entry.sink.name]) for entry in pending]
 
 
 def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Write) -> dict[str, Any]:
@@ -232,23 +241,31 @@ def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[s
     return recovered
 
 
-def _commit(pending: Sequence[_Open], prepared: Mapping[str, Any], outcomes: dict[str, Outcome]) -> bool:
+def _commit(pending: Sequence[tuple[_Open, Any]], outcomes: dict[str, Outcome], landed: list[str]) -> bool:
     """Commit in order; False if some participant must be written again."""
-    landed: list[str] = []
-    for entry in pending:
-        try:
-            outcome = entry.sink.commit(entry.transaction, prepared[entry.sink.name])
-        except LakesinkError as error:
-            if not landed:
-                raise
-            raise PartialBatch(
-                tuple(landed),
-                f"{', '.join(landed)} committed the batch, {entry.sink.name} did not: {error.what}",
-                data=f"The batch is in {', '.join(landed)} and not known to be in {entry.sink.name}.",
-                action=f"{error.action} The restart replays the batch and skips those that committed.",
-            ) from error
+    for entry, prepared in pending:
+        outcome = entry.sink.commit(entry.transaction, prepared)
         if outcome is None:
             return False
         outcomes[entry.sink.name] = outcome
         landed.append(entry.sink.name)
     return True
+
+
+def _partial(landed: Sequence[str], missing: Sequence[str], error: LakesinkError) -> PartialBatch:
+    there, lacking = ", ".join(landed), ", ".join(missing)
+    return PartialBatch(
+        tuple(landed),
+        f"{there} committed the batch, {lacking} did not ({error.code}).",
+        data=f"The batch is in {there} and not known to be in {lacking}: {error.what}",
+        action=f"{error.action} The restart replays the batch and skips those that committed.",
+    )
+
+
+def _never_settled(batch: Batch) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times and each time the table's ledger had moved on.",
+        data="Nothing of this batch was committed by this run; no file was deleted.",
+        action="Look for a second query with the same sink id, stop it, and start this one again.",
+    )
