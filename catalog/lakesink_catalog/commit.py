@@ -24,7 +24,7 @@ from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import write_batch_manifests
 from lakesink_catalog.merging import ManifestMerger
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.prepared import PreparedBatch
+from lakesink_catalog.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.redact import redact
 from lakesink_catalog.refusal import refusal
@@ -37,7 +37,6 @@ logger = logging.getLogger("lakesink")
 PASSING = frozenset(
     f"LAKESINK_{code}" for code in ("CATALOG_UNREACHABLE", "CATALOG_REJECTED", "CATALOG_FAILED", "WAREHOUSE_UNWRITABLE")
 )
-LOWEST_SNAPSHOT_ID = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Surroundings:
         monotonic_ms: Clock for time-outs.
         sleep_ms: Waits.
         jitter: A number in [0, 1).
-        new_snapshot_id: A random id from 2^31 (below it Trino needs a cast) to 2^63-1.
+        new_snapshot_id: A random id of `SNAPSHOT_IDS`.
     """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -57,7 +56,7 @@ class Surroundings:
     sleep_ms: Callable[[float], None] = field(default=lambda wait: time.sleep(wait / 1000))
     jitter: Callable[[], float] = field(default=lambda: secrets.randbelow(1000) / 1000)
     new_snapshot_id: Callable[[], int] = field(
-        default=lambda: LOWEST_SNAPSHOT_ID + secrets.randbelow(2**63 - LOWEST_SNAPSHOT_ID)
+        default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
 
 

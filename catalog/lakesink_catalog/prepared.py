@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from pyiceberg.io import FileIO
 
@@ -21,6 +21,8 @@ from lakesink_catalog.manifests import ManifestRecord
 logger = logging.getLogger("lakesink")
 
 RECORD_VERSION = 1
+SNAPSHOT_IDS = range(2**31, 2**63)
+"""Below, Trino needs a cast; beyond, readers take the table for empty."""
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 
 
@@ -74,7 +76,7 @@ class PreparedBatch:
 def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
     """What an earlier run prepared; None if the payload is malformed."""
     try:
-        snapshot_id = int(payload["snapshot_id"])
+        snapshot_id = _snapshot_id(payload["snapshot_id"])
         follows = payload["follows"]
         return PreparedBatch(
             table_uuid=str(payload["table_uuid"]),
@@ -89,7 +91,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             partitions=int(payload["partitions"]),
             recovered=True,
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         logger.warning("lakesink.prepared.dropped reason=malformed error=%s", type(error).__name__)
         return None
 
@@ -118,12 +120,15 @@ class PreparedFiles:
         body = self._read(self._path(batch))
         if body is None or body.get("batch") != _identity(batch, self.key):
             return None
-        age_ms = self.now_ms() - int(body.get("created_ms", 0))
+        created_ms, participants = body.get("created_ms"), body.get("participants")
+        if type(created_ms) is not int or not _is_payloads(participants):
+            logger.warning("lakesink.prepared.dropped reason=malformed batch=%d", batch.batch_id)
+            return None
+        age_ms = self.now_ms() - created_ms
         if not 0 <= age_ms <= self.max_age_ms:
             logger.warning("lakesink.prepared.dropped reason=age batch=%d age_s=%d", batch.batch_id, age_ms // 1000)
             return None
-        participants = body.get("participants")
-        return participants if isinstance(participants, dict) else None
+        return participants
 
     def put(self, batch: Batch, payloads: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the record in one file; a torn one fails its own digest and reads as absent."""
@@ -150,7 +155,7 @@ class PreparedFiles:
             return
         try:
             self.io.delete(previous)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 # the batch has landed, whatever the store says of its record
             logger.debug("lakesink.prepared.kept path=%s error=%s", previous, type(error).__name__)
 
     def _path(self, batch: Batch) -> str:
@@ -165,7 +170,10 @@ class PreparedFiles:
         if digest != _digest(body):
             logger.warning("lakesink.prepared.dropped reason=torn path=%s", path)
             return None
-        document = json.loads(body)
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
         return document if isinstance(document, dict) and document.get("version") == RECORD_VERSION else None
 
 
@@ -178,6 +186,16 @@ def _identity(batch: Batch, key: SinkKey) -> dict[str, Any]:
         "query_id": batch.query_id,
         "fingerprint": batch.fingerprint,
     }
+
+
+def _snapshot_id(value: Any) -> int:
+    if type(value) is not int or value not in SNAPSHOT_IDS:
+        raise ValueError("not an id that lakesink gives")
+    return value
+
+
+def _is_payloads(participants: Any) -> TypeGuard[dict[str, dict[str, Any]]]:
+    return isinstance(participants, dict) and all(isinstance(payload, dict) for payload in participants.values())
 
 
 def _digest(body: bytes) -> bytes:
