@@ -1,0 +1,247 @@
+"""Prepared records: what was put is found by exactly its batch while it is whole and young, and nothing else is."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.io import FileIO, load_file_io
+
+from lakesink_catalog.identity import Batch, SinkKey, SinkKind
+from lakesink_catalog.manifests import ManifestRecord, PartitionSummary
+from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
+from tests.catalog.views import KEY, UUID, batch, entry
+
+HOUR_MS = 3_600_000
+MAX_AGE_MS = 20 * HOUR_MS
+BATCH = batch(4)
+PREPARED = PreparedBatch(
+    table_uuid=UUID,
+    branch="main",
+    snapshot_id=2**40,
+    schema_id=0,
+    follows=entry(batch(3), 4),
+    adds_rows=True,
+    manifests=(
+        ManifestRecord(
+            path="file:///t/metadata/m0.avro",
+            length_bytes=500,
+            spec_id=0,
+            snapshot_id=2**40,
+            files=1,
+            rows=3,
+            partitions=(
+                PartitionSummary(contains_null=True, contains_nan=False, lower=b"\x00", upper=b"\xff"),
+                PartitionSummary(contains_null=False, contains_nan=True, lower=None, upper=None),
+            ),
+        ),
+    ),
+    files=(("file:///t/data/a.parquet", 100),),
+    rows=3,
+    partitions=1,
+)
+PAYLOADS = {"demo.events@main": PREPARED.payload}
+ANYWHERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclass
+class Records:
+    folder: Path
+    io: FileIO = field(default_factory=lambda: load_file_io({}, "file:///"))
+    now_ms: int = 10**12
+
+    def log(self, key: SinkKey = KEY) -> PreparedFiles:
+        folder = f"file://{self.folder}/{key.record_folder}"
+        return PreparedFiles(self.io, folder, key, MAX_AGE_MS, lambda: self.now_ms)
+
+    def path(self, of: Batch = BATCH, key: SinkKey = KEY) -> Path:
+        return self.folder / key.record_folder / f"{of.batch_id}-{of.fingerprint}.json"
+
+    def files(self) -> list[Path]:
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+
+    def forge(self, body: bytes, of: Batch = BATCH) -> None:
+        """A record that digests itself as it should, whatever it says."""
+        self.path(of).parent.mkdir(parents=True, exist_ok=True)
+        self.path(of).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+    def document(self) -> dict[str, Any]:
+        self.log().put(BATCH, PAYLOADS)
+        document: dict[str, Any] = json.loads(self.path().read_bytes().partition(b"\n")[2])
+        return document
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path)
+
+
+def test_a_record_is_found_by_another_process_as_it_was_put(records: Records) -> None:
+    records.log().put(BATCH, PAYLOADS)
+    found = records.log().find(BATCH)
+    assert found == json.loads(json.dumps(PAYLOADS))
+    assert found is not None
+    assert parse_prepared(found["demo.events@main"]) == replace(PREPARED, recovered=True)
+
+
+def test_a_record_lies_where_the_protocol_says(records: Records) -> None:
+    records.log().put(BATCH, PAYLOADS)
+    assert records.files() == [records.folder / "lakesink/events/main" / f"4-{BATCH.fingerprint}.json"]
+
+
+def test_without_a_record_nothing_is_found(records: Records) -> None:
+    assert records.log().find(BATCH) is None
+
+
+def test_a_second_record_of_the_batch_takes_the_place_of_the_first(records: Records) -> None:
+    records.log().put(BATCH, PAYLOADS)
+    records.log().put(BATCH, {"other": {}})
+    assert records.log().find(BATCH) == {"other": {}}
+    assert len(records.files()) == 1
+
+
+OTHER_KEYS = [SinkKey("clicks"), SinkKey("events", "audit"), SinkKey("events", kind=SinkKind.TXN)]
+OTHERS: dict[str, tuple[SinkKey, Batch]] = {
+    "batch": (KEY, replace(BATCH, batch_id=5)),
+    "fingerprint": (KEY, replace(BATCH, fingerprint="0" * 32)),
+    "query": (KEY, replace(BATCH, query_id="q2")),
+    **{f"sink {number}": (key, BATCH) for number, key in enumerate(OTHER_KEYS)},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_record_is_not_found_by_another_batch_or_sink_even_under_its_name(records: Records, other: str) -> None:
+    key, of = OTHERS[other]
+    records.log().put(BATCH, PAYLOADS)
+    assert records.log(key).find(of) is None
+    copy = records.path(of, key)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(records.path().read_bytes())
+    assert records.log(key).find(of) is None
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "found"),
+    [(0, True), (MAX_AGE_MS, True), (MAX_AGE_MS + 1, False), (100 * MAX_AGE_MS, False), (-1, False), (-HOUR_MS, False)],
+)
+def test_a_record_is_used_while_it_is_young_and_never_if_it_comes_from_the_future(
+    records: Records,
+    age_ms: int,
+    found: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    records.log().put(BATCH, PAYLOADS)
+    records.now_ms += age_ms
+    assert (records.log().find(BATCH) is not None) == found
+
+
+@ANYWHERE
+@given(data=st.data())
+def test_a_torn_record_reads_as_absent(records: Records, data: st.DataObject) -> None:
+    records.log().put(BATCH, PAYLOADS)
+    whole = records.path().read_bytes()
+    records.path().write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    assert records.log().find(BATCH) is None
+
+
+@ANYWHERE
+@given(data=st.data())
+def test_a_record_with_a_flipped_bit_reads_as_absent(records: Records, data: st.DataObject) -> None:
+    records.log().put(BATCH, PAYLOADS)
+    spoilt = bytearray(records.path().read_bytes())
+    spoilt[data.draw(st.integers(0, len(spoilt) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    records.path().write_bytes(spoilt)
+    assert records.log().find(BATCH) is None
+
+
+JUNK: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@ANYWHERE
+@given(body=st.binary(max_size=100) | JUNK.map(lambda value: json.dumps(value).encode()) | st.just(b"[" * 100_000))
+def test_whatever_digests_itself_is_not_yet_a_record(records: Records, body: bytes) -> None:
+    records.forge(body)
+    assert records.log().find(BATCH) is None
+
+
+@ANYWHERE
+@given(name=st.sampled_from(["version", "batch", "created_ms", "participants"]), junk=JUNK)
+def test_a_record_with_a_wrong_field_is_absent_or_names_participants(records: Records, name: str, junk: Any) -> None:
+    records.forge(json.dumps(records.document() | {name: junk}).encode())
+    found = records.log().find(BATCH)
+    assert found is None or all(isinstance(payload, dict) for payload in found.values())
+
+
+@pytest.mark.parametrize("name", ["version", "batch", "created_ms", "participants"])
+def test_a_record_that_lacks_a_field_reads_as_absent(records: Records, name: str) -> None:
+    records.forge(json.dumps({key: value for key, value in records.document().items() if key != name}).encode())
+    assert records.log().find(BATCH) is None
+
+
+PATHS: list[tuple[str | int, ...]] = [
+    *((name,) for name in PREPARED.payload),
+    *(("follows", name) for name in asdict(entry(batch(3), 4))),
+    *(("manifests", 0, name) for name in PREPARED.manifests[0].to_json()),
+    *(("manifests", 0, "partitions", 0, place) for place in range(4)),
+    *(("files", 0, place) for place in range(2)),
+    *(("manifests", 0), ("manifests", 0, "partitions", 0), ("files", 0)),
+]
+
+
+@given(place=st.sampled_from(PATHS), junk=JUNK)
+def test_a_payload_with_a_wrong_value_is_malformed_or_of_the_right_types(
+    place: tuple[str | int, ...], junk: Any
+) -> None:
+    payload = json.loads(json.dumps(PREPARED.payload))
+    inner: Any = payload
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = junk
+    parsed = parse_prepared(payload)
+    assert parsed is None or parse_prepared(json.loads(json.dumps(parsed.payload))) == parsed
+    assert parsed is None or 2**31 <= parsed.snapshot_id < 2**63
+
+
+@given(JUNK)
+def test_junk_is_no_payload(junk: Any) -> None:
+    assert parse_prepared(junk) is None
+
+
+@pytest.mark.parametrize("snapshot_id", [-1, 0, 1, 2**31 - 1, 2**63, True, "7", 2.0**40])
+def test_a_snapshot_id_that_lakesink_never_gives_is_malformed(snapshot_id: Any) -> None:
+    assert parse_prepared(PREPARED.payload | {"snapshot_id": snapshot_id}) is None
+
+
+def test_a_landed_batch_takes_the_record_before_it_along_and_nothing_else(records: Records) -> None:
+    log = records.log()
+    for number in (3, 4, 5):
+        log.put(batch(number), PAYLOADS)
+    (records.folder / "bystander.json").touch()
+    log.landed(batch(3))
+    assert len(records.files()) == 4
+    log.landed(batch(4))
+    log.landed(batch(4))
+    left = {path.name for path in records.files()}
+    assert left == {records.path(batch(4)).name, records.path(batch(5)).name, "bystander.json"}
+
+
+@pytest.mark.parametrize("error", [OSError("denied"), RuntimeError("a store's own error"), ValueError("odd")])
+def test_a_record_that_cannot_be_removed_does_not_fail_a_batch_that_landed(
+    records: Records, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete(_: str) -> None:
+        raise error
+
+    log = records.log()
+    log.put(batch(3), PAYLOADS)
+    log.landed(batch(3))
+    monkeypatch.setattr(records.io, "delete", delete)
+    log.landed(batch(4))
+    assert records.files() == [records.path(batch(3))]
