@@ -1,5 +1,8 @@
 import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -277,7 +280,7 @@ def slow(spark: Any) -> str:
 
 @pytest.mark.parametrize("when", ["reading", "writing"])
 def test_stopping_a_query_in_the_middle_of_a_batch_is_quiet_and_the_replay_exact(
-    spark: Any, tmp_path: Path, sink: DirectorySink, checkpoint: Path, slow: str, when: str, capfd: Any
+    spark: Any, tmp_path: Path, sink: DirectorySink, checkpoint: Path, slow: str, when: str
 ) -> None:
     write_files(tmp_path / "in", 2, rows=30)
     rows = file_stream(spark, tmp_path / "in").selectExpr(slow, "text")
@@ -299,9 +302,23 @@ def test_stopping_a_query_in_the_middle_of_a_batch_is_quiet_and_the_replay_exact
     assert query.exception() is None
     assert not query.isActive
     assert sink.batches() == []
-    assert len(capfd.readouterr().err.splitlines()) < 60
     run(writer(rows, sink, checkpoint))
     assert ids(sink.rows()) == list(range(60))
+
+
+def test_spark_says_little_about_a_query_that_was_stopped_while_writing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.spark.stopping", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {"exception": "None", "batches": []}
+    assert "StackOverflowError" not in done.stderr
+    assert len(done.stderr.splitlines()) < 60
 
 
 def test_an_error_of_a_task_ends_the_query_with_its_code(
