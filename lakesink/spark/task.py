@@ -4,7 +4,6 @@ This module is pickled by reference and must import in a bare executor: PyArrow,
 """
 
 import pickle
-import sys
 import zipimport
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -91,12 +90,12 @@ def check_version(driver: str) -> None:
 def read_archives_once() -> None:
     """Let this worker process re-read a zip archive's directory only when the archive has changed.
 
-    Before every task PySpark has Python forget its import caches, and Python before 3.12 answers by reading the
-    directory of every archive on its path again at once: most of the time that a tiny task takes. Python 3.12 waits
+    Before every task PySpark has Python forget its import caches, and Python 3.11 and 3.12 answer by reading the
+    directory of every archive on their path again at once: most of the time that a tiny task takes. Python 3.13 waits
     until something is imported (gh-103200), so there this does nothing.
     """
     importer: Any = zipimport.zipimporter
-    if sys.version_info >= (3, 12) or getattr(importer, "_lakesink_reads_once", False):
+    if hasattr(importer, "_get_files") or hasattr(importer, "_lakesink_reads_once"):
         return
     read_again = importer.invalidate_caches
     known: dict[tuple[str, str], tuple[int, int]] = {}

@@ -217,7 +217,7 @@ def test_an_unfit_python_on_an_executor_is_one_clear_error(
 READ_ARCHIVES = """
 import sys, zipimport
 sys.path.insert(0, sys.argv[1])
-import importlib, os, time
+import importlib
 import first
 from lakesink.spark.task import read_archives_once
 read_archives_once()
@@ -238,7 +238,6 @@ print(unchanged)
 """
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python reads archives lazily by itself")
 def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path) -> None:
     archive = tmp_path / "code.zip"
     with zipfile.ZipFile(archive, "w") as file:
