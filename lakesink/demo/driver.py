@@ -4,7 +4,9 @@ Run as ``python -m lakesink.demo.driver FOLDER FILES_PER_BATCH``; the embedded c
 """
 
 import logging
+import os
 import sys
+import threading
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -24,6 +26,7 @@ def main(folder: Path, files_per_batch: int) -> None:
     """
     logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(asctime)s %(message)s")
     logging.getLogger("lakesink").setLevel(logging.INFO)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     place = Place(folder)
     spark = _session(place)
     flights = (
@@ -44,6 +47,11 @@ def main(folder: Path, files_per_batch: int) -> None:
     )
     query.awaitTermination()
     spark.stop()
+
+
+def _die_with_parent() -> None:
+    os.read(sys.stdin.fileno(), 1)  # nobody writes: it returns when the other end is closed
+    os._exit(1)
 
 
 def _session(place: Place) -> SparkSession:

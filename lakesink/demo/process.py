@@ -64,7 +64,7 @@ def run_driver(
     """
     batches: list[BatchLine] = []
     tail: list[str] = []
-    with _started(place, files_per_batch, failpoint) as process, place.log.open("a") as log:
+    with _started(place, files_per_batch, failpoint) as process, place.log.open("a", buffering=1) as log:
         assert process.stdout is not None
         for line in process.stdout:  # ends when the last process that holds the other end has ended
             log.write(line)
@@ -78,26 +78,26 @@ def run_driver(
 
 @contextmanager
 def _started(place: Place, files_per_batch: int, failpoint: str | None) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(  # noqa: S603 - this very Python and our own module
+    with subprocess.Popen(  # noqa: S603 - this very Python and our own module
         [sys.executable, "-m", "lakesink.demo.driver", str(place.home), str(files_per_batch)],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # the driver ends when this closes, however this process comes to its own end
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         env=_environment(place, failpoint),
         start_new_session=True,
-    )
-    watchdog = threading.Timer(LONGEST_SECONDS, _end, (process,))
-    watchdog.start()
-    try:
-        yield process
-    except BaseException:
-        _end(process)
-        raise
-    finally:
-        process.wait()
-        watchdog.cancel()
+    ) as process:
+        watchdog = threading.Timer(LONGEST_SECONDS, _end, (process,))
+        watchdog.daemon = True
+        try:
+            watchdog.start()
+            yield process
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            watchdog.cancel()
 
 
 def _environment(place: Place, failpoint: str | None) -> dict[str, str]:
