@@ -44,7 +44,9 @@ def report_heap(spark: SparkSession, query: StreamingQuery, batch: int) -> None:
     while (query.lastProgress or {"batchId": -1})["batchId"] < batch:
         assert query.isActive, query.exception()
         time.sleep(0.2)
-    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()  # noqa: SLF001 # PySpark has no way to the heap
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 # PySpark has no way to the heap
+    assert jvm is not None
+    runtime = jvm.java.lang.Runtime.getRuntime()
     runtime.gc()
     print(f"heap_after batch={batch} mib={(runtime.totalMemory() - runtime.freeMemory()) / 1024**2:.1f}", flush=True)
 
