@@ -112,7 +112,7 @@ class FencedCommit:
             snapshot_id=snapshot_id,
             schema_id=schema.schema_id,
             follows=look.situation.entry,
-            adds_rows=look.verdict.adds_rows,
+            accepted=look.verdict.accepted,
             manifests=write_batch_manifests(look.table, files, schema=schema, snapshot_id=snapshot_id),
             files=tuple((file.path, file.file_size_bytes) for file in files),
             rows=sum(file.record_count for file in files),
@@ -232,10 +232,16 @@ class FencedCommit:
 
 
 def still_usable(look: Look, prepared: PreparedBatch) -> bool:
-    """The ledger is the one that was seen at prepare, and the files fit the present schema and specs."""
+    """Ledger and a human's word are those of the prepare, and the files fit the present schema and specs.
+
+    What was prepared without a human's word is not what the word is about: the files may be in the table already. The
+    same holds if the snapshot is there and yet the batch is to be committed.
+    """
     assert isinstance(look.verdict, Commit)
     metadata = look.table.metadata
-    if look.situation.entry != prepared.follows or look.verdict.adds_rows != prepared.adds_rows:
+    if (look.situation.entry, look.verdict.accepted) != (prepared.follows, prepared.accepted):
+        return False
+    if prepared.snapshot_id in look.situation.view.snapshots:
         return False
     specs = {spec.spec_id for spec in metadata.partition_specs}
     written = next((schema for schema in metadata.schemas if schema.schema_id == prepared.schema_id), None)

@@ -36,7 +36,7 @@ class PreparedBatch:
         snapshot_id: Id of the snapshot to come, chosen once.
         schema_id: Schema that the files were written under.
         follows: Ledger entry seen when this was prepared; None if there was none.
-        adds_rows: False if a human had the batch skipped.
+        accepted: The overruled refusal as the user spelled it; empty if none.
         manifests: One a partition spec.
         files: Path and size in bytes of every data file.
         rows: Rows in them.
@@ -49,7 +49,7 @@ class PreparedBatch:
     snapshot_id: int
     schema_id: int
     follows: LedgerEntry | None
-    adds_rows: bool
+    accepted: str
     manifests: tuple[ManifestRecord, ...]
     files: tuple[tuple[str, int], ...]
     rows: int
@@ -65,7 +65,7 @@ class PreparedBatch:
             "snapshot_id": self.snapshot_id,
             "schema_id": self.schema_id,
             "follows": None if self.follows is None else asdict(self.follows),
-            "adds_rows": self.adds_rows,
+            "accepted": self.accepted,
             "manifests": [manifest.to_json() for manifest in self.manifests],
             "files": [list(file) for file in self.files],
             "rows": self.rows,
@@ -84,7 +84,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             snapshot_id=snapshot_id,
             schema_id=int(payload["schema_id"]),
             follows=None if follows is None else LedgerEntry(**follows),
-            adds_rows=bool(payload["adds_rows"]),
+            accepted=str(payload["accepted"]),
             manifests=tuple(ManifestRecord.from_json(document, snapshot_id) for document in payload["manifests"]),
             files=tuple((str(path), int(size)) for path, size in payload["files"]),
             rows=int(payload["rows"]),

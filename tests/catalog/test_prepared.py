@@ -25,7 +25,7 @@ PREPARED = PreparedBatch(
     snapshot_id=2**40,
     schema_id=0,
     follows=entry(batch(3), 4),
-    adds_rows=True,
+    accepted="",
     manifests=(
         ManifestRecord(
             path="file:///t/metadata/m0.avro",
