@@ -1,0 +1,276 @@
+"""A real catalog that can be made to fail, a real table, and streams that write real files into it. No Spark.
+
+Every row tells what its batch reads, its position in it, and which run wrote it: a reader can count each row.
+"""
+
+import hashlib
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.types import LongType, NestedField
+from sqlalchemy import event
+
+from lakesink.settings import Settings
+from lakesink.sinks.iceberg import IcebergSink
+from lakesink.sinks.planning import SessionFacts
+from lakesink.two_phase import TaskWriter, run_batch
+from lakesink_catalog.commit import Surroundings
+from lakesink_catalog.connect import FoundCatalog
+from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
+from lakesink_catalog.ledger import Mark, mark_of
+from lakesink_catalog.outcome import Outcome
+from lakesink_catalog.prepared import SNAPSHOT_IDS
+
+TABLE = "demo.events"
+START_MS = 1_900_000_000_000
+ROWS = pa.schema([("batch", pa.int64()), ("position", pa.int64()), ("written", pa.int64())])
+SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(ROWS.names, 1)))
+
+Apply = Callable[[], CommitTableResponse]
+Fault = Callable[[Apply], CommitTableResponse]
+
+
+class FaultyCatalog(SqlCatalog):
+    """PyIceberg's SQL catalog; the next commits of lakesink meet the next faults.
+
+    Attributes:
+        faults: Taken from the front, one for each commit that lakesink sends; without one it is simply applied.
+        sent: What lakesink asked for, request by request.
+        late: Requests that `arrives_late` held back.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        event.listen(self.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+        self.engine.dispose()
+        self.faults: list[Fault] = []
+        self.sent: list[tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]] = []
+        self.late: list[Apply] = []
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        def apply() -> CommitTableResponse:
+            return super(FaultyCatalog, self).commit_table(table, requirements, updates)
+
+        added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
+        if not any(mark_of(snapshot.summary) for snapshot in added):
+            return apply()
+        self.sent.append((requirements, updates))
+        return self.faults.pop(0)(apply) if self.faults else apply()
+
+    def arrives_late(self, apply: Apply) -> CommitTableResponse:
+        """A fault: accepted, never answered, and carried out whenever the test says."""
+        self.late.append(apply)
+        raise TimeoutError("no answer")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCatalog(FoundCatalog):
+    """A catalog that a test already holds."""
+
+    opened: FaultyCatalog | None = None
+
+    def open(self, *, create: bool = True) -> FaultyCatalog:  # noqa: ARG002 - it is open
+        assert self.opened is not None
+        return self.opened
+
+
+@dataclass(slots=True)
+class Chance:
+    """Clock, sleep and ids of a run, from one seed. The clock moves by a second at each look."""
+
+    seed: int = 0
+    now: "itertools.count[int]" = field(default_factory=lambda: itertools.count(START_MS, 1000))
+    waited_ms: list[float] = field(default_factory=list)
+    ticking: int = 0
+
+    def surroundings(self) -> Surroundings:
+        ids = random.Random(self.seed)
+        return Surroundings(
+            now_ms=lambda: next(self.now),
+            monotonic_ms=self._tick,
+            sleep_ms=self._sleep,
+            jitter=lambda: 0.5,
+            new_snapshot_id=lambda: ids.choice(SNAPSHOT_IDS),
+        )
+
+    def _tick(self) -> int:
+        return self.ticking
+
+    def _sleep(self, wait_ms: float) -> None:
+        self.waited_ms.append(wait_ms)
+        self.ticking += int(wait_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """One table in a catalog of its own."""
+
+    folder: Path
+    catalog: FaultyCatalog
+
+    @classmethod
+    def make(
+        cls,
+        folder: Path,
+        *,
+        schema: Schema = SCHEMA,
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: Mapping[str, str] | None = None,
+    ) -> "Lake":
+        lake = cls(folder, cls.connect(folder))
+        lake.catalog.create_namespace_if_not_exists("demo")
+        lake.create(schema, spec, properties)
+        return lake
+
+    @staticmethod
+    def connect(folder: Path) -> FaultyCatalog:
+        return FaultyCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+
+    def create(
+        self,
+        schema: Schema = SCHEMA,
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        wanted = {"format-version": "2"} | dict(properties or {})
+        self.catalog.create_table(TABLE, schema, partition_spec=spec, properties=wanted)
+
+    def table(self) -> Table:
+        return self.catalog.load_table(TABLE)
+
+    def head(self, branch: str = MAIN_BRANCH) -> Snapshot:
+        head = self.table().snapshot_by_name(branch)
+        assert head is not None
+        return head
+
+    def files(self) -> set[Path]:
+        """Every file that there is, catalog aside."""
+        return {path for path in (self.folder / "warehouse").rglob("*") if path.is_file()}
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream, or a transaction application. Each `run` is a new driver process: it remembers nothing."""
+
+    lake: Lake
+    sink_id: str = "events"
+    branch: str = MAIN_BRANCH
+    query: str = "query-1"
+    kind: SinkKind = SinkKind.STREAM
+    options: dict[str, Any] = field(default_factory=dict)
+    catalog: FaultyCatalog | None = None
+    chance: Chance = field(default_factory=Chance)
+    writes: int = 0
+
+    @property
+    def key(self) -> SinkKey:
+        return SinkKey(self.sink_id, self.branch, self.kind)
+
+    def sink(self, **options: Any) -> IcebergSink:
+        """A fresh driver's sink."""
+        self.chance.seed += 1
+        needed = {"sink_id": self.sink_id, "checkpoint": "/nowhere"} if self.kind is SinkKind.STREAM else {}
+        return IcebergSink(
+            table=TABLE,
+            key=self.key,
+            catalog=OpenCatalog("test", {}, opened=self.catalog or self.lake.catalog),
+            settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
+            schema=ROWS,
+            session=SessionFacts(),
+            surroundings=self.chance.surroundings(),
+        )
+
+    def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:
+        """Batch n reads offsets n to n+1, unless told otherwise."""
+        if self.kind is SinkKind.TXN:
+            return transaction_batch(batch_id)
+        start = batch_id if start is None else start
+        return stream_batch(batch_id, self.query, start=[start], end=[start + 1 if end is None else end])
+
+    @staticmethod
+    def tells(batch: Batch) -> int:
+        """What its rows say of a batch: the last offset that it reads, or its version."""
+        return int(json.loads(batch.offsets)[0]) - 1 if batch.offsets else batch.batch_id
+
+    def run(self, batch: Batch | int, rows: int = 3, **options: Any) -> Outcome:
+        """One batch, by a driver that has just started."""
+        return self.run_with(self.sink(**options), batch, rows)
+
+    def run_with(self, sink: IcebergSink, batch: Batch | int, rows: int = 3) -> Outcome:
+        batch = self.batch(batch) if isinstance(batch, int) else batch
+        return run_batch(batch, [sink], sink.prepared_log, self.write(batch, rows))[sink.name]
+
+    def write(
+        self, batch: Batch, rows: int = 3, tasks: int = 1
+    ) -> Callable[[Mapping[str, TaskWriter]], Mapping[str, Sequence[bytes]]]:
+        """The job: real Parquet files by the real writer, `rows` in each task."""
+
+        def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+            self.writes += 1
+            parts = [self._rows(self.tells(batch), range(task * rows, (task + 1) * rows)) for task in range(tasks)]
+            return {
+                name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
+                for name, writer in writers.items()
+            }
+
+        return job
+
+    def _rows(self, told: int, positions: range) -> list[pa.RecordBatch]:
+        columns = [[told] * len(positions), list(positions), [self.writes] * len(positions)]
+        return [pa.record_batch([pa.array(values, pa.int64()) for values in columns], schema=ROWS)] if positions else []
+
+    def own_snapshots(self) -> list[tuple[Mark, Snapshot]]:
+        """Of the branch, oldest first, as far as links lead."""
+        table, found = self.lake.table(), []
+        snapshot = table.snapshot_by_name(self.branch)
+        while snapshot is not None:
+            mark = mark_of(snapshot.summary)
+            if mark is not None and mark.key == self.key:
+                found.append((mark, snapshot))
+            parent = snapshot.parent_snapshot_id
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        return found[::-1]
+
+    def marks(self) -> list[Mark]:
+        return [mark for mark, _ in self.own_snapshots()]
+
+    def snapshot_of(self, batch_id: int) -> int:
+        [found] = [snapshot.snapshot_id for mark, snapshot in self.own_snapshots() if mark.batch_id == batch_id]
+        return found
+
+
+def counted(lake: Lake, branch: str = MAIN_BRANCH) -> Counter[tuple[int, int]]:
+    """How often each row of each batch is in the table, as PyIceberg and DuckDB agree; no file is there twice."""
+    scan = lake.table().scan(snapshot_id=lake.head(branch).snapshot_id)
+    paths = [task.file.file_path for task in scan.plan_files()]
+    assert len(paths) == len(set(paths))
+    found = scan.select("batch", "position").to_arrow().to_pylist()
+    rows = Counter((row["batch"], row["position"]) for row in found)
+    read = duckdb.read_parquet([path.removeprefix("file://") for path in paths]) if paths else None
+    assert rows == Counter(read.project("batch, position").fetchall() if read else ())
+    return rows
+
+
+def expected(*batches: int, rows: int = 3) -> Counter[tuple[int, int]]:
+    """Each row of these batches once."""
+    return Counter(itertools.product(batches, range(rows)))
+
+
+def fingerprints(paths: set[Path]) -> dict[Path, str]:
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

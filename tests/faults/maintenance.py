@@ -1,0 +1,139 @@
+"""What others do to a table: append, roll back, expire as two libraries do it, rewrite, replace."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+from sqlalchemy import text
+
+from lakesink_catalog.identity import MAIN_BRANCH
+from tests.builders import ROWS, TABLE, Lake
+
+FOREIGN_BATCH = -1
+
+
+def change(lake: Lake, *updates: TableUpdate) -> None:
+    """A commit that asserts nothing, as a human's command does."""
+    lake.catalog.commit_table(lake.table(), (), updates)
+
+
+def append_foreign(lake: Lake, branch: str = MAIN_BRANCH) -> "Counter[tuple[int, int]]":
+    """Another writer's row."""
+    table = lake.table()
+    row = (FOREIGN_BATCH, len(table.metadata.snapshots))
+    table.append(pa.Table.from_pylist([dict(zip(ROWS.names, (*row, 0), strict=True))], schema=ROWS), branch=branch)
+    return Counter([row])
+
+
+def rewrite(lake: Lake) -> None:
+    """All rows in new files, as a compaction leaves them."""
+    lake.table().overwrite(lake.table().scan().to_arrow())
+
+
+def branch_off(lake: Lake, branch: str, snapshot_id: int | None = None) -> None:
+    lake.table().manage_snapshots().create_branch(snapshot_id or lake.head().snapshot_id, branch).commit()
+
+
+def roll_back(lake: Lake, snapshot_id: int, branch: str = MAIN_BRANCH) -> None:
+    change(
+        lake,
+        SetSnapshotRefUpdate(
+            ref_name=branch,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot_id,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        ),
+    )
+
+
+def remove_ref(lake: Lake, ref: str) -> None:
+    change(lake, RemoveSnapshotRefUpdate(ref_name=ref))
+
+
+def set_property(lake: Lake, name: str, value: str | None) -> None:
+    if value is None:
+        change(lake, RemovePropertiesUpdate(removals=[name]))
+    else:
+        change(lake, SetPropertiesUpdate(updates={name: value}))
+
+
+def expirable(lake: Lake) -> list[int]:
+    """Snapshots that no branch and no tag points at."""
+    metadata = lake.table().metadata
+    held = {ref.snapshot_id for ref in metadata.refs.values()}
+    return [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in held]
+
+
+def expire(lake: Lake, snapshot_ids: Iterable[int] | None = None) -> None:
+    """As PyIceberg does: children of what expired lose their parent."""
+    ids = expirable(lake) if snapshot_ids is None else list(snapshot_ids)
+    if ids:
+        change(lake, RemoveSnapshotsUpdate(snapshot_ids=ids))
+
+
+def expire_like_java(lake: Lake, snapshot_ids: Iterable[int] | None = None) -> None:
+    """As Iceberg's Java library does: children keep the id of a parent that is not there any more."""
+    gone = set(expirable(lake) if snapshot_ids is None else snapshot_ids)
+
+    def without(metadata: dict[str, Any]) -> None:
+        for name in ("snapshots", "snapshot-log"):
+            metadata[name] = [part for part in metadata[name] if part["snapshot-id"] not in gone]
+
+    edit_metadata(lake, without)
+
+
+def upgrade(lake: Lake) -> None:
+    """To format version 3, which PyIceberg reads and does not write."""
+    edit_metadata(lake, lambda metadata: metadata.update({"format-version": 3, "next-row-id": 0}))
+
+
+def edit_metadata(lake: Lake, edit: Callable[[dict[str, Any]], object]) -> None:
+    """What an engine may do that PyIceberg cannot: a new metadata file, and the catalog points at it."""
+    table = lake.table()
+    before = table.metadata_location
+    metadata = json.loads(Path(urlsplit(before).path).read_text())
+    edit(metadata)
+    after = f"{before.removesuffix('.metadata.json')}-edited.metadata.json"
+    Path(urlsplit(after).path).write_text(json.dumps(metadata))
+    with lake.catalog.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE iceberg_tables SET metadata_location = :new WHERE metadata_location = :old"),
+            {"new": after, "old": before},
+        )
+
+
+def sweep(lake: Lake) -> set[Path]:
+    """Delete data files that no snapshot refers to, as an orphan cleaner does; returns what it took."""
+    table = lake.table()
+    reachable = {
+        Path(urlsplit(entry.data_file.file_path).path)
+        for snapshot in table.metadata.snapshots
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+    }
+    orphans = {path for path in lake.files() if path.suffix == ".parquet"} - reachable
+    for path in orphans:
+        path.unlink()
+    return orphans
+
+
+def replace_table(lake: Lake, *keep_properties: str) -> None:
+    """Drop the table and make it anew under its name and, as it happens, its place."""
+    kept = {name: value for name, value in lake.table().properties.items() if name in keep_properties}
+    lake.catalog.drop_table(TABLE)
+    lake.create(properties=kept)
