@@ -1,9 +1,9 @@
 """A `foreachBatch` of one's own: one stream of payments, the payments in one table and their sums in another.
 
 Each append is exactly once for itself, by the batch id as its version. The two tables do not change in one step: a
-crash between them leaves the second one behind until the replay, and never doubles the first. Keep the checkpoint: a new
-one counts from 0 again, and its batches would be taken for those that are in the tables. `lakesink.stream` knows the
-query and refuses; an append knows its version only.
+crash between them leaves the second one behind until the replay, and never doubles the first. Keep the checkpoint: a
+new one counts from 0 again, and its batches would be taken for those that are in the tables. `lakesink.stream` knows
+its query and refuses; an append knows its version only.
 """
 
 import os
