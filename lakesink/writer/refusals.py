@@ -1,4 +1,4 @@
-"""Every `WriteError` of a task, built in one place. Text from elsewhere goes through the redactor."""
+"""Every `WriteError` of a task, built in one place: a short first line, text from elsewhere through the redactor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +7,18 @@ from lakesink_catalog.errors import WriteError
 from lakesink_catalog.redact import describe, redact
 
 NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage are referenced by nothing."
+
+
+SHOWN = 36
+"""Characters of a name or type in a first line, which must stay short whatever the table."""
+
+
+DESCRIBED = 140
+
+
+def shown(text: str) -> str:
+    """A name or type for a first line, its middle left out if it is long."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2 - 1]}...{text[2 - SHOWN // 2 :]}"
 
 
 def schema_mismatch(what: str, *, action: str) -> WriteError:
@@ -18,7 +30,7 @@ def null_in_required(column: str, count: int) -> WriteError:
     """A required column holds NULLs."""
     return WriteError(
         "NULL_IN_REQUIRED",
-        f"Required column {column!r} holds {count} NULL{'s' if count > 1 else ''} in one Arrow batch.",
+        f"Required column {shown(column)!r} holds {count} NULL{'s' if count > 1 else ''} in one Arrow batch.",
         data=NOT_COMMITTED,
         action="Filter or fill the NULLs in the query, or make the column optional in the table.",
     )
@@ -28,16 +40,17 @@ def lossy_value(column: str, incoming: str, target: str, error: Exception) -> Wr
     """A value of an accepted type does not fit exactly."""
     return WriteError(
         "LOSSY_VALUE",
-        f"A value in column {column!r} ({incoming}) is not exactly a {target}: {describe(error)}",
+        f"A value in column {shown(column)!r} ({shown(incoming)}) is not exactly a {target}.",
         data=NOT_COMMITTED,
-        action=f"Cast the column in the query in the way you want, so that every value is a {target}.",
+        action=f"Cast {column!r} in the query in the way you want, so that every value is a {target}. Arrow says: "
+        f"{describe(error)}",
     )
 
 
 def version_mismatch(driver: str, executor: str) -> WriteError:
     """The executor's Python holds another lakesink than the driver's."""
     return WriteError(
-        "EXECUTOR_VERSION",
+        "EXECUTOR_PYTHON",
         f"The executor's Python has lakesink {executor}, the driver has {driver}.",
         data="Nothing of this batch was written or committed.",
         action=f"Install lakesink {driver} in the Python that PYSPARK_PYTHON names on every executor, and start again.",
@@ -48,9 +61,9 @@ def unsupported_storage(location: str, why: str, *, action: str) -> WriteError:
     """The data location cannot be written from an executor."""
     return WriteError(
         "STORAGE_UNSUPPORTED",
-        f"Data files cannot be written to {redact(location)!r}: {why}",
+        f"Data files cannot be written: {why}",
         data="Nothing of this batch was written or committed.",
-        action=action,
+        action=f"{action} The location is {redact(location)!r}.",
     )
 
 
@@ -58,9 +71,10 @@ def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
     """A closed file does not hold what was put into it."""
     return WriteError(
         "FOOTER_DISAGREES",
-        f"The footer of {redact(location)!r} says {footer} rows, {counted} were written.",
+        f"The footer of a data file says {footer} rows, {counted} were written.",
         data=NOT_COMMITTED,
-        action="Run the batch again; if it comes back, report it with the versions of lakesink and pyarrow.",
+        action="Run the batch again; if it comes back, report it with the versions of lakesink and pyarrow. "
+        f"The file is {redact(location)!r}.",
     )
 
 
@@ -82,7 +96,8 @@ def storage_failures(location: str) -> Iterator[None]:
     except OSError as error:
         raise WriteError(
             "STORAGE_WRITE",
-            f"Writing {redact(location)!r} failed: {describe(error)}",
+            f"Writing a data file failed: {describe(error)[:DESCRIBED]}",
             data=NOT_COMMITTED,
-            action="Check free space, permissions and that the executors reach the storage; then run the batch again.",
+            action="Check free space, permissions and that the executors reach the storage; then run the batch again. "
+            f"The file is {redact(location)!r}.",
         ) from error
