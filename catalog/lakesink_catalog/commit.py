@@ -19,7 +19,6 @@ from pyiceberg.table.metadata import TableMetadata
 from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey
-from lakesink_catalog.ledger import mark_of
 from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import write_batch_manifests
 from lakesink_catalog.merging import ManifestMerger
@@ -152,7 +151,7 @@ class FencedCommit:
                 continue
             if self._shows(metadata, look, batch, prepared):
                 delete_old_metadata(look.table, metadata)
-                return self._committed(look.verdict.accepted, prepared, attempt)
+                return _committed(prepared, attempt)
             logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
         return self._last_look(batch, prepared, attempt, trouble)
 
@@ -171,7 +170,7 @@ class FencedCommit:
     def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
         match look.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
-                return self._committed(_accepted_in(look, found), prepared, attempt)
+                return _committed(prepared, attempt)
             case Skip(snapshot_id=found):
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
@@ -219,16 +218,17 @@ class FencedCommit:
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
 
-    def _committed(self, accepted: str, prepared: PreparedBatch, attempt: int) -> Committed:
-        return Committed(
-            snapshot_id=prepared.snapshot_id,
-            rows=prepared.rows,
-            files=len(prepared.files),
-            bytes=sum(size for _, size in prepared.files),
-            recovered=prepared.recovered,
-            accepted=accepted or None,
-            attempts=attempt,
-        )
+
+def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
+    return Committed(
+        snapshot_id=prepared.snapshot_id,
+        rows=prepared.rows,
+        files=len(prepared.files),
+        bytes=sum(size for _, size in prepared.files),
+        recovered=prepared.recovered,
+        accepted=prepared.accepted or None,
+        attempts=attempt,
+    )
 
 
 def still_usable(look: Look, prepared: PreparedBatch) -> bool:
@@ -255,12 +255,6 @@ def still_usable(look: Look, prepared: PreparedBatch) -> bool:
 def _is_final(error: Exception) -> bool:
     """Our own word on a table or its configuration; what ails a service may pass."""
     return isinstance(error, CatalogError) and error.code not in PASSING
-
-
-def _accepted_in(look: Look, snapshot_id: int) -> str:
-    """The overruled refusal that our own snapshot tells, where an answer was lost and a later look found it."""
-    mark = mark_of(look.situation.view.snapshots[snapshot_id].summary)
-    return mark.accepted if mark else ""
 
 
 def _short(error: Exception | None) -> str:
