@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import event
 
@@ -38,6 +39,7 @@ from lakesink_catalog.prepared import SNAPSHOT_IDS
 TABLE = "demo.events"
 START_MS = 1_900_000_000_000
 ROWS = pa.schema([("batch", pa.int64()), ("position", pa.int64()), ("written", pa.int64())])
+_SEEDS = itertools.count()
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(ROWS.names, 1)))
 
 Apply = Callable[[], CommitTableResponse]
@@ -50,6 +52,7 @@ class FaultyCatalog(SqlCatalog):
     Attributes:
         faults: Taken from the front, one for each commit that lakesink sends; without one it is simply applied.
         sent: What lakesink asked for, request by request.
+        load_faults: What the next loads raise, from the front.
         late: Requests that `arrives_late` held back.
     """
 
@@ -59,7 +62,13 @@ class FaultyCatalog(SqlCatalog):
         self.engine.dispose()
         self.faults: list[Fault] = []
         self.sent: list[tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]] = []
+        self.load_faults: list[Exception] = []
         self.late: list[Apply] = []
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        if self.load_faults:
+            raise self.load_faults.pop(0)
+        return super().load_table(identifier)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -92,15 +101,14 @@ class OpenCatalog(FoundCatalog):
 
 @dataclass(slots=True)
 class Chance:
-    """Clock, sleep and ids of a run, from one seed. The clock moves by a second at each look."""
+    """Clock and sleep of a stream's drivers, and ids that no other one gives. The clock moves by a second a look."""
 
-    seed: int = 0
     now: "itertools.count[int]" = field(default_factory=lambda: itertools.count(START_MS, 1000))
     waited_ms: list[float] = field(default_factory=list)
     ticking: int = 0
 
     def surroundings(self) -> Surroundings:
-        ids = random.Random(self.seed)
+        ids = random.Random(next(_SEEDS))
         return Surroundings(
             now_ms=lambda: next(self.now),
             monotonic_ms=self._tick,
@@ -184,7 +192,6 @@ class Stream:
 
     def sink(self, **options: Any) -> IcebergSink:
         """A fresh driver's sink."""
-        self.chance.seed += 1
         needed = {"sink_id": self.sink_id, "checkpoint": "/nowhere"} if self.kind is SinkKind.STREAM else {}
         return IcebergSink(
             table=TABLE,
@@ -272,5 +279,10 @@ def expected(*batches: int, rows: int = 3) -> Counter[tuple[int, int]]:
     return Counter(itertools.product(batches, range(rows)))
 
 
-def fingerprints(paths: set[Path]) -> dict[Path, str]:
-    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+def contents(lake: Lake) -> dict[Path, str]:
+    """Digest of every file, to see that none was changed."""
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in lake.files()}
+
+
+def parquet_files(lake: Lake) -> set[Path]:
+    return {path for path in lake.files() if path.suffix == ".parquet"}

@@ -1,0 +1,242 @@
+"""Whatever a catalog answers, and whatever it did: the batch is in the table once, and no file is deleted."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakesink_catalog.errors import CatalogError, CommitUnresolved
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from tests.builders import TABLE, Fault, Lake, Stream, contents, counted, expected, parquet_files
+from tests.faults.answers import (
+    ERRORS,
+    first,
+    lands_but_says,
+    lands_then,
+    refuses_with,
+    says_yes_and_shows_another_branch,
+    says_yes_and_shows_what_was,
+    sent_twice,
+)
+from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite
+
+RETRIES = 4
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """A table with batch 0 of `stream`; whatever a test does, no file of it may go or change."""
+    lake = Lake.make(tmp_path, properties={"commit.retry.num-retries": str(RETRIES)})
+    Stream(lake).run(0)
+    before = contents(lake)
+    yield lake
+    after = contents(lake)
+    assert before == {path: after.get(path) for path in before}
+
+
+@pytest.fixture
+def stream(lake: Lake) -> Stream:
+    return Stream(lake)
+
+
+def landed_once(lake: Lake, stream: Stream, outcome: object, *, attempts: int, batches: int = 2) -> None:
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts == attempts
+    assert [mark.batch_id for mark in stream.marks()] == list(range(batches))
+    assert stream.snapshot_of(batches - 1) == outcome.snapshot_id
+    assert counted(lake) == expected(*range(batches))
+    assert isinstance(stream.run(batches - 1), AlreadyCommitted)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_batch_that_landed_is_recognised_whatever_the_answer(lake: Lake, stream: Stream, error: str) -> None:
+    lake.catalog.faults = [lands_but_says(ERRORS[error])]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+    assert len(lake.catalog.sent) == 2
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_batch_that_did_not_land_is_sent_again_whatever_the_answer(lake: Lake, stream: Stream, error: str) -> None:
+    lake.catalog.faults = [refuses_with(ERRORS[error])] * 2
+    landed_once(lake, stream, stream.run(1), attempts=3)
+    assert stream.writes == 1
+
+
+def test_a_request_sent_twice_by_the_transport_lands_once(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [sent_twice]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+
+
+def test_a_yes_without_a_commit_is_not_believed(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [says_yes_and_shows_what_was(lake)]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+
+
+def test_a_yes_that_shows_another_head_is_looked_at_again(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [says_yes_and_shows_another_branch(lake, "main")]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+
+
+@pytest.mark.parametrize("when", range(1, RETRIES))
+def test_a_request_that_arrives_late_and_its_retry_are_one_commit(lake: Lake, stream: Stream, when: int) -> None:
+    """It arrives while lakesink waits before the attempt of this number, or after everything."""
+    lake.catalog.faults = [lake.catalog.arrives_late] * when
+
+    def deliver(wait_ms: float) -> None:
+        stream.chance.waited_ms.append(wait_ms)
+        if len(stream.chance.waited_ms) == when:
+            lake.catalog.late.pop(0)()
+
+    sink = stream.sink()
+    sink.surroundings = replace(sink.surroundings, sleep_ms=deliver)
+    landed_once(lake, stream, stream.run_with(sink, 1), attempts=when + 1)
+    for late in lake.catalog.late:
+        with pytest.raises(Exception, match=r"Requirement failed|already exists|sequence number"):
+            late()
+    assert counted(lake) == expected(0, 1)
+
+
+def test_a_late_request_that_lost_is_refused_by_the_catalog(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [lake.catalog.arrives_late]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+    [late] = lake.catalog.late
+    with pytest.raises(Exception, match="Requirement failed"):
+        late()
+    assert counted(lake) == expected(0, 1)
+
+
+def test_if_nobody_ever_knows_the_record_is_kept_and_the_restart_commits_it_once(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [refuses_with(ERRORS["time-out"])] * (RETRIES + 1)
+    sink = stream.sink()
+    with pytest.raises(CommitUnresolved) as unresolved:
+        stream.run_with(sink, 1)
+    assert len(str(unresolved.value).partition("\n")[0]) < 200
+    parquet = parquet_files(lake)
+    asked = {updates[0].snapshot.snapshot_id for _, updates in lake.catalog.sent[1:]}  # type: ignore[union-attr] # an AddSnapshotUpdate
+    assert counted(lake) == expected(0)
+    outcome = stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert outcome.recovered
+    assert asked == {outcome.snapshot_id}
+    assert (parquet_files(lake), stream.writes) == (parquet, 1)
+    assert stream.marks()[-1].outcome == "recovered"
+    assert counted(lake) == expected(0, 1)
+
+
+def test_if_the_last_attempt_landed_unseen_the_last_look_finds_it(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [
+        *[refuses_with(ERRORS["time-out"])] * RETRIES,
+        lands_but_says(ERRORS["time-out"]),
+    ]
+    landed_once(lake, stream, stream.run(1), attempts=RETRIES + 1)
+
+
+def test_if_it_landed_and_the_catalog_is_gone_ever_after_the_restart_finds_it(lake: Lake, stream: Stream) -> None:
+    def unplug() -> None:
+        lake.catalog.load_faults = [ERRORS["reset"]] * (RETRIES + 2)
+
+    lake.catalog.faults = [lands_then(unplug)]
+    with pytest.raises(CommitUnresolved):
+        stream.run(1)
+    assert lake.catalog.load_faults == [ERRORS["reset"]]
+    lake.catalog.load_faults = []
+    assert isinstance(stream.run(1), AlreadyCommitted)
+    assert stream.writes == 1
+    assert counted(lake) == expected(0, 1)
+
+
+def test_a_look_that_fails_is_made_again(lake: Lake, stream: Stream) -> None:
+    def unplug() -> None:
+        lake.catalog.load_faults = [ERRORS["503 unavailable"], ERRORS["garbled body"]]
+
+    lake.catalog.faults = [lands_then(unplug)]
+    landed_once(lake, stream, stream.run(1), attempts=4)
+
+
+def test_a_final_word_before_anything_was_sent_ends_the_batch_at_once(lake: Lake, stream: Stream) -> None:
+    sink = stream.sink()
+    transaction = sink.begin(stream.batch(1))
+    assert not isinstance(transaction, AlreadyCommitted)
+    prepared = sink.pre_commit(transaction, stream.write(stream.batch(1))({"s": transaction.writer})["s"])  # type: ignore[dict-item] # there is one
+    lake.catalog.rename_table(TABLE, "demo.elsewhere")
+    with pytest.raises(CatalogError) as missing:
+        sink.commit(transaction, prepared)
+    assert missing.value.code == "LAKESINK_TABLE_MISSING"
+    assert stream.chance.waited_ms == []
+
+
+@pytest.mark.parametrize("times", [1, RETRIES])
+def test_others_who_are_quicker_only_cost_attempts(lake: Lake, stream: Stream, times: int) -> None:
+    foreign: Counter[tuple[int, int]] = Counter()
+    lake.catalog.faults = [first(lambda: foreign.update(append_foreign(lake)))] * times
+    outcome = stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts == times + 1
+    assert counted(lake) == expected(0, 1) + foreign
+    assert stream.writes == 1
+
+
+def test_others_who_are_quicker_on_another_branch_only_cost_attempts(lake: Lake, stream: Stream) -> None:
+    branch_off(lake, "audit")
+    foreign: Counter[tuple[int, int]] = Counter()
+    lake.catalog.faults = [first(lambda: foreign.update(append_foreign(lake, "audit")))] * 2
+    outcome = stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert counted(lake) == expected(0, 1)
+    assert counted(lake, "audit") == expected(0) + foreign
+
+
+def test_others_who_rewrite_all_files_meanwhile_only_cost_an_attempt(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [first(lambda: rewrite(lake))]
+    assert isinstance(stream.run(1), Committed)
+    assert counted(lake) == expected(0, 1)
+
+
+@pytest.mark.parametrize("ledger_tag", [True, False], ids=["with tag", "without tag"])
+def test_a_batch_that_landed_is_recognised_under_others_and_after_expiry(lake: Lake, ledger_tag: bool) -> None:  # noqa: FBT001 - a case
+    stream = Stream(lake, options={"ledger_tag": ledger_tag})
+    foreign: Counter[tuple[int, int]] = Counter()
+
+    def others() -> None:
+        foreign.update(append_foreign(lake))
+        if not ledger_tag and stream.key.ledger_tag in lake.table().metadata.refs:
+            remove_ref(lake, stream.key.ledger_tag)
+        expire(lake)
+
+    lake.catalog.faults = [lands_then(others)]
+    outcome = stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert counted(lake) == expected(0, 1) + foreign
+
+
+def test_sinks_of_one_table_keep_their_own_ledgers(lake: Lake) -> None:
+    streams = [Stream(lake, sink_id=name) for name in ("events", "clicks", "loads")]
+    for batch_id in range(1, 4):
+        for stream in streams:
+            for earlier in range(len(stream.marks()), batch_id + 1):
+                lake.catalog.faults = [lands_but_says(ERRORS["409 conflict"])]
+                assert isinstance(stream.run(earlier), Committed)
+            assert isinstance(stream.run(batch_id), AlreadyCommitted)
+    assert [len(stream.marks()) for stream in streams] == [4, 4, 4]
+    assert counted(lake) == Counter(dict.fromkeys(expected(*range(4)), 3))
+
+
+@pytest.mark.parametrize("fault", [lands_but_says, refuses_with], ids=["landed", "did not land"])
+def test_the_look_of_the_next_attempt_decides_and_not_the_answer(
+    lake: Lake, fault: Callable[[Exception], Fault]
+) -> None:
+    """A rival commits the very batch between a lost answer and the next look: whoever landed, it is there once."""
+    stream, rival = Stream(lake), Stream(lake, catalog=Lake.connect(lake.folder))
+    lake.catalog.faults = [fault(ERRORS["503 unavailable"])]
+
+    def others(_: float) -> None:
+        rival.run(1)
+
+    sink = stream.sink()
+    sink.surroundings = replace(sink.surroundings, sleep_ms=others)
+    outcome = stream.run_with(sink, 1)
+    assert isinstance(outcome, Committed | AlreadyCommitted)
+    assert outcome.snapshot_id == stream.snapshot_of(1)
+    assert counted(lake) == expected(0, 1)
