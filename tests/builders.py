@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from sqlalchemy import event
 from lakesink.settings import Settings
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
-from lakesink.two_phase import TaskWriter, run_batch
+from lakesink.two_phase import TaskWriter, Write, run_batch
 from lakesink_catalog.commit import Surroundings
 from lakesink_catalog.connect import FoundCatalog
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
@@ -219,18 +219,16 @@ class Stream:
         """One batch, by a driver that has just started."""
         return self.run_with(self.sink(**options), batch, rows)
 
-    def run_with(self, sink: IcebergSink, batch: Batch | int, rows: int = 3) -> Outcome:
+    def run_with(self, sink: IcebergSink, batch: Batch | int, rows: int = 3, job: Write | None = None) -> Outcome:
         batch = self.batch(batch) if isinstance(batch, int) else batch
-        return run_batch(batch, [sink], sink.prepared_log, self.write(batch, rows))[sink.name]
+        return run_batch(batch, [sink], sink.prepared_log, job or self.write(batch, rows))[sink.name]
 
-    def write(
-        self, batch: Batch, rows: int = 3, tasks: int = 1
-    ) -> Callable[[Mapping[str, TaskWriter]], Mapping[str, Sequence[bytes]]]:
+    def write(self, batch: Batch, rows: int = 3, tasks: int = 1) -> Write:
         """The job: real Parquet files by the real writer, `rows` in each task."""
 
         def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
             self.writes += 1
-            parts = [self._rows(self.tells(batch), range(task * rows, (task + 1) * rows)) for task in range(tasks)]
+            parts = [self.rows(self.tells(batch), range(task * rows, (task + 1) * rows)) for task in range(tasks)]
             return {
                 name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
                 for name, writer in writers.items()
@@ -238,7 +236,7 @@ class Stream:
 
         return job
 
-    def _rows(self, told: int, positions: range) -> list[pa.RecordBatch]:
+    def rows(self, told: int, positions: range) -> list[pa.RecordBatch]:
         columns = [[told] * len(positions), list(positions), [self.writes] * len(positions)]
         return [pa.record_batch([pa.array(values, pa.int64()) for values in columns], schema=ROWS)] if positions else []
 
