@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
+SLOW_ROOMS = {"readers": 1, "spark": 2, "test_docs.py": 3, "demo": 4, "processes": 5, "soak": 6}
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # PySpark's, at every collect
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first: a mistake shows in seconds, and only what passes them pays for drivers of its own."""
+    items.sort(key=lambda item: max((rank for part, rank in SLOW_ROOMS.items() if part in item.path.parts), default=0))
 
 
 @pytest.fixture(scope="session")
