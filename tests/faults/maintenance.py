@@ -107,6 +107,9 @@ def edit_metadata(lake: Lake, edit: Callable[[dict[str, Any]], object]) -> None:
     table = lake.table()
     before = table.metadata_location
     metadata = json.loads(Path(urlsplit(before).path).read_text())
+    kept = int(metadata["properties"].get("write.metadata.previous-versions-max", "100"))
+    entry = {"metadata-file": before, "timestamp-ms": metadata["last-updated-ms"]}
+    metadata["metadata-log"] = [*metadata.get("metadata-log", []), entry][-kept:]
     edit(metadata)
     after = f"{before.removesuffix('.metadata.json')}-edited.metadata.json"
     Path(urlsplit(after).path).write_text(json.dumps(metadata))
