@@ -19,7 +19,7 @@ from lakesink.writer.nested import (
     without_validity,
 )
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import lossy_value, null_in_required, schema_mismatch
+from lakesink.writer.refusals import lossy_value, null_in_required, schema_mismatch, shown
 from lakesink.writer.schema import (
     Field,
     ListOf,
@@ -109,7 +109,7 @@ def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_s
 def _missing(field: Field, path: Path) -> Source:
     if field.required:
         raise schema_mismatch(
-            f"Required column {_dotted((*path, field.name))!r} ({type_text(field.type)}) is missing from the rows.",
+            f"Required column {_named((*path, field.name))} ({shown(type_text(field.type))}) is missing from the rows.",
             action="Select it in the query, or make the column optional in the table.",
         )
     kind = arrow_type(field.type)
@@ -136,7 +136,7 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
         key = name if case_sensitive else name.lower()
         if key in positions:
             raise schema_mismatch(
-                f"Columns {_dotted((*path, names[positions[key]]))!r} and {_dotted((*path, name))!r} of {owner} have "
+                f"Columns {_named((*path, names[positions[key]]))} and {_named((*path, name))} of {owner} have "
                 "one name by Spark's rule.",
                 action="Rename one of them, or set spark.sql.caseSensitive to true if they differ in case.",
             )
@@ -147,8 +147,8 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
 def _unknown(field: pa.Field, schema: Struct, path: Path) -> WriteError:
     hint = did_you_mean(field.name, [known.name for known in schema.fields])
     return schema_mismatch(
-        f"Column {_dotted((*path, field.name))!r} ({field.type}) of the rows is not in the table. {hint}".rstrip(),
-        action="Rename or drop it in the query, or add the column to the table.",
+        f"Column {_named((*path, field.name))} ({shown(str(field.type))}) of the rows is not in the table.",
+        action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
     )
 
 
@@ -228,10 +228,15 @@ def _is_list(incoming: pa.DataType) -> bool:
 
 def _unfit(incoming: pa.DataType, target: Primitive | Struct | ListOf | MapOf, path: Path) -> WriteError:
     return schema_mismatch(
-        f"Column {_dotted(path)!r} arrives as {incoming}, the table has {type_text(target)}: not a lossless cast.",
-        action="Cast the column in the query to the table's type, in the way you want.",
+        f"Column {_named(path)} arrives as {shown(str(incoming))}, the table has {shown(type_text(target))}: "
+        "not a lossless cast.",
+        action=f"Cast {_dotted(path)!r} in the query from {incoming} to {type_text(target)}, in the way you want.",
     )
 
 
 def _dotted(path: Path) -> str:
     return ".".join(path)
+
+
+def _named(path: Path) -> str:
+    return repr(shown(_dotted(path)))

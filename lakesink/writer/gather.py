@@ -4,12 +4,12 @@ Memory is bounded for all partitions together. When it is full the largest parti
 free, so small ones get a chance to grow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from lakesink.writer.files import DataFiles
-from lakesink.writer.partitions import Source, split
+from lakesink.writer.partitions import Group, Grouping, Source, group
 from lakesink.writer.plan import WritePlan
 
 
@@ -51,26 +51,45 @@ class Gatherer:
         Raises:
             WriteError: The storage failed.
         """
-        parts = split(self._take(), self._sources) if self._batches else []
-        for part in sorted(parts, key=lambda part: not self._files.is_open(part.partition)):
-            self._files.write(part.partition, part.rows)
-            self._files.finish(part.partition)
+        if not self._batches:
+            return
+        grouping = group(self._take(), self._sources)
+        groups = sorted(grouping.groups, key=lambda found: not self._files.is_open(found.partition))
+        for part in _parts(groups, grouping.table.num_rows // 2):
+            self._write(grouping, part)
+            for found in part:
+                self._files.finish(found.partition)
 
     def _relieve(self) -> None:
-        """Write the largest partitions; what remains is copied, so that it does not keep the rest in memory."""
-        kept = []
-        held = self._bytes
-        for part in sorted(split(self._take(), self._sources), key=lambda part: part.rows.nbytes, reverse=True):
-            if held > self._limit // 2 or not self._sources:
-                held -= part.rows.nbytes
-                self._files.write(part.partition, part.rows)
-            else:
-                kept.append(part.rows)
-        if kept:
-            self._batches = pa.concat_tables(kept).combine_chunks().to_batches()
+        """Write the largest partitions; the rest is copied, so that it does not keep the whole in memory."""
+        grouping = group(self._take(), self._sources)
+        groups = sorted(grouping.groups, key=lambda found: found.count, reverse=True)
+        largest = next(_parts(groups, grouping.table.num_rows // 2))
+        self._write(grouping, largest)
+        rest = groups[len(largest) :]
+        if rest:
+            self._batches = grouping.take(rest).to_batches()
             self._bytes = sum(batch.nbytes for batch in self._batches)
+
+    def _write(self, grouping: Grouping, groups: Sequence[Group]) -> None:
+        for partition, rows in grouping.split(groups):
+            self._files.write(partition, rows)
 
     def _take(self) -> pa.Table:
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         self._batches, self._bytes = [], 0
         return table
+
+
+def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
+    """The groups in their order, in parts of at least this many rows: what is copied at once."""
+    part: list[Group] = []
+    held = 0
+    for found in groups:
+        part.append(found)
+        held += found.count
+        if held >= rows:
+            yield part
+            part, held = [], 0
+    if part:
+        yield part

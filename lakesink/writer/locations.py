@@ -5,6 +5,7 @@ its field's name.
 """
 
 import hashlib
+import struct
 import uuid
 from collections.abc import Sequence
 from urllib.parse import quote_plus
@@ -75,7 +76,10 @@ def _digest(text: str) -> str:
 
 def _hashed(name: str) -> str:
     """Iceberg's entropy folders: the low bits of the name's Murmur3 hash, which is what a bucket of 2^20 is."""
-    number = core.bucket(pa.array([name]), 1 << _HASH_BITS)[0].as_py()
+    data = name.encode()
+    buffers = [None, pa.py_buffer(struct.pack("<ii", 0, len(data))), pa.py_buffer(data)]
+    text = pa.Array.from_buffers(pa.string(), 1, buffers)  # pa.array would import pandas
+    number = core.bucket(text, 1 << _HASH_BITS)[0].as_py()
     bits = f"{number:0{_HASH_BITS}b}"
     ends = range(_FOLDER_BITS, _FOLDER_BITS * _FOLDERS + 1, _FOLDER_BITS)
     return "/".join([*(bits[end - _FOLDER_BITS : end] for end in ends), bits[_FOLDER_BITS * _FOLDERS :]])

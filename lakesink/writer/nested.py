@@ -79,8 +79,9 @@ def without_validity(array: pa.Array) -> pa.Array:
 def _list_like(lists: pa.Array, target: pa.DataType, values: pa.Array, validity: pa.Buffer | None) -> pa.Array:
     """A list or map from parts. Nothing below checks that the parts' types agree, and Parquet's writer relies on it."""
     assert values.type == (_pair_type(target) if pa.types.is_map(target) else target.value_type)
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+    zero = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(bytes(4))])  # pa.array would import pandas
+    lengths = pc.fill_null(pc.list_value_length(lists).cast(pa.int32()), zero[0])
+    offsets = pa.concat_arrays([zero, pc.cumulative_sum_checked(lengths)])
     return pa.Array.from_buffers(target, len(lists), [validity, offsets.buffers()[1]], children=[values])
 
 

@@ -1,9 +1,9 @@
-"""Rows split by partition: one pass to number the partitions, at most one sort and one copy, then slices.
+"""Rows by partition: one pass to number the partitions, at most one sort, and each row copied at most once.
 
 Never a filter for each partition: that is quadratic. Rows that arrive clustered are only sliced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -36,11 +36,50 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Rows of one partition."""
+class Group:
+    """Where the rows of one partition are in a `Grouping`.
+
+    Attributes:
+        partition: Its values.
+        start: Position of its first row.
+        count: Its rows.
+    """
 
     partition: Partition
-    rows: pa.Table
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A table whose rows are known by partition, nothing copied yet.
+
+    Attributes:
+        table: The rows.
+        order: Positions of the rows, partition by partition; None if they lie that way.
+        groups: One for each partition, as they first appear.
+    """
+
+    table: pa.Table
+    order: pa.Array | None
+    groups: tuple[Group, ...]
+
+    def take(self, groups: Sequence[Group]) -> pa.Table:
+        """A copy of the rows of these partitions, one after the other; within one, rows keep their order."""
+        if self.order is None:
+            return pa.concat_tables([self.table.slice(group.start, group.count) for group in groups]).combine_chunks()
+        return self.table.take(pa.concat_arrays([self.order.slice(group.start, group.count) for group in groups]))
+
+    def split(self, groups: Sequence[Group]) -> Iterator[tuple[Partition, pa.Table]]:
+        """The rows of each of these partitions; they share one copy, or none if the rows lie in order."""
+        if self.order is None:
+            for group in groups:
+                yield group.partition, self.table.slice(group.start, group.count)
+            return
+        taken, start = self.take(groups), 0
+        for group in groups:
+            yield group.partition, taken.slice(start, group.count)
+            start += group.count
 
 
 def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple[Source, ...]:
@@ -56,37 +95,25 @@ def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple
     return tuple(sources)
 
 
-def split(table: pa.Table, sources: Sequence[Source]) -> list[Split]:
-    """The table's rows by partition, in the order that partitions first appear; rows keep their order within."""
+def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
+    """Find the partition of every row; the table must have rows."""
     if not sources:
-        return [Split((), table)]
+        return Grouping(table, None, (Group((), 0, table.num_rows),))
     values = [source.transform.apply(_source_values(table, source)) for source in sources]
     numbers = _partition_numbers(values)
-    counts = pc.value_counts(numbers).field("counts").to_pylist()
-    if len(counts) > 1 and not _is_sorted(numbers):
-        order = pc.sort_indices(numbers)
-        table, values = table.take(order), [column.take(order) for column in values]
-    return _slices(table, counts, _partition_values(values, counts, sources))
+    counts = pc.value_counts(numbers).field("counts")
+    starts = pc.subtract(pc.cumulative_sum(counts), counts)
+    order = None if _is_sorted(numbers) else pc.sort_indices(numbers)
+    partitions = _partition_values(values, starts if order is None else order.take(starts), sources)
+    return Grouping(table, order, tuple(map(Group, partitions, starts.to_pylist(), counts.to_pylist())))
 
 
-def _slices(table: pa.Table, counts: Sequence[int], partitions: Sequence[Partition]) -> list[Split]:
-    slices, start = [], 0
-    for partition, count in zip(partitions, counts, strict=True):
-        slices.append(Split(partition, table.slice(start, count)))
-        start += count
-    return slices
-
-
-def _partition_values(values: Sequence[pa.Array], counts: Sequence[int], sources: Sequence[Source]) -> list[Partition]:
+def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:
     """The values of every partition, read off its first row."""
-    firsts = [0]
-    for count in counts[:-1]:
-        firsts.append(firsts[-1] + count)
     columns = []
     for array, source in zip(values, sources, strict=True):
         kind = source.transform.result
-        raws = raw_values(array.take(pa.array(firsts, pa.int64())))
-        columns.append([None if raw is None else encode_value(kind, raw) for raw in raws])
+        columns.append([None if raw is None else encode_value(kind, raw) for raw in raw_values(array.take(firsts))])
     return list(zip(*columns, strict=True))
 
 
@@ -95,8 +122,8 @@ def _partition_numbers(values: Sequence[pa.Array]) -> pa.Array:
     numbers = _dense(values[0])
     for column in values[1:]:
         more = _dense(column)
-        size = pc.add(pc.max(more), 1).cast(pa.int64())
-        numbers = _dense(pc.add(pc.multiply(numbers.cast(pa.int64()), size), more.cast(pa.int64())))
+        shifted = pc.multiply(numbers.cast(pa.int64()), pc.count_distinct(more))
+        numbers = _dense(pc.add(shifted, more.cast(pa.int64())))
     return numbers
 
 

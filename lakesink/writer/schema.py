@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.writer.refusals import schema_mismatch
+from lakesink.writer.refusals import schema_mismatch, shown
 
 FIELD_ID_KEY = "PARQUET:field_id"
 UUID_BYTES = 16
@@ -251,6 +251,6 @@ def _parse_primitive(name: str, path: tuple[str, ...]) -> Primitive:
 
 def _unwritable(path: tuple[str, ...], name: str) -> Exception:
     return schema_mismatch(
-        f"Column {'.'.join(path)!r} of the table has type {name}, which lakesink cannot write.",
+        f"Column {shown('.'.join(path))!r} of the table has type {shown(name)}, which lakesink cannot write.",
         action="Write to a table of format version 2 whose columns all hold data, or drop the column.",
     )

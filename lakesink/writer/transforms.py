@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg_core import transform as core
 
-from lakesink.writer.refusals import schema_mismatch
+from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink.writer.schema import Primitive
 from lakesink.writer.single_value import Raw, as_decimal
 
@@ -85,7 +85,7 @@ def parse_transform(spelling: str, source: Primitive) -> Transform:
     name = found[1] if found else ""
     if found is None or name not in ("identity", "bucket", "truncate", "void", *_PERIODS):
         raise schema_mismatch(
-            f"The table's partition spec uses the transform {spelling!r}, which this lakesink does not know.",
+            f"The table's partition spec uses the transform {shown(spelling)!r}, which this lakesink does not know.",
             action="Partition the table by identity, bucket, truncate, year, month, day or hour, or upgrade lakesink.",
         )
     return Transform(name, int(found[2] or 0), source)

@@ -23,7 +23,7 @@ from pyiceberg.types import (
 )
 
 from lakesink.writer.locations import MAX_PARTITION_PATH, new_location, partition_path
-from lakesink.writer.partitions import partition_sources, split
+from lakesink.writer.partitions import group, partition_sources
 from lakesink.writer.plan import PartitionField as PlanField
 from lakesink.writer.schema import parse_schema
 from tests.writer.builders import column, plan_for, rows_of, sources_of, spec_of, write_values
@@ -58,7 +58,7 @@ def test_paths_read_as_those_of_iceberg(
     transform: str, kind: PrimitiveType, arrow: pa.DataType, value: Any, text: str
 ) -> None:
     schema, spec = column(kind), spec_of(transform)
-    [part] = split(pa.table({"c": pa.array([value], arrow)}), sources_of(schema, spec))
+    [part] = group(pa.table({"c": pa.array([value], arrow)}), sources_of(schema, spec)).groups
     partitioned = parse_transform(transform).transform(kind)(value)
     assert partition_path(sources_of(schema, spec), part.partition) == f"p0={text}"
     assert spec.partition_to_path([partitioned], schema) == f"p0={text}"  # type: ignore[arg-type] # takes any sequence
@@ -69,7 +69,7 @@ def test_paths_read_as_those_of_iceberg(
 def test_dates_that_python_has_no_word_for_still_make_a_path(days: int, transform: str) -> None:
     schema, spec = column(DateType()), spec_of(transform)
     sources = sources_of(schema, spec)
-    [part] = split(pa.table({"c": pa.array([days], pa.date32())}), sources)
+    [part] = group(pa.table({"c": pa.array([days], pa.date32())}), sources).groups
     assert partition_path(sources, part.partition).startswith("p0=")
 
 

@@ -29,7 +29,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from lakesink.writer.partitions import split
+from lakesink.writer.partitions import group
 from lakesink.writer.plan import PartitionField as PlanField
 from lakesink_catalog.errors import WriteError
 from tests.writer.builders import Row, column, exactly, plan_for, rows_of, sources_of, spec_of, write, write_values
@@ -73,7 +73,7 @@ def test_partition_values_are_those_of_pyicebergs_own_transforms(
 ) -> None:
     schema, spec = column(kind), spec_of(transform)
     for value in values:
-        [part] = split(pa.table({"c": pa.array([value], arrow)}), sources_of(schema, spec))
+        [part] = group(pa.table({"c": pa.array([value], arrow)}), sources_of(schema, spec)).groups
         assert part.partition == (single_value(transform, kind, value),)
 
 
@@ -83,7 +83,7 @@ def test_any_value_of_any_type_gets_pyicebergs_partition_value(data: st.DataObje
     kind = data.draw(st.sampled_from([*PLAIN, *(kind for kind in PLAIN if kind in PERIODIC)]))
     transform = data.draw(st.sampled_from([name for name in TRANSFORMS if parse_transform(name).can_transform(kind)]))
     value = data.draw(VALUES[type(kind)](kind))
-    [part] = split(pa.table({"c": pa.array([value], PLAIN[kind])}), sources_of(column(kind), spec_of(transform)))
+    [part] = group(pa.table({"c": pa.array([value], PLAIN[kind])}), sources_of(column(kind), spec_of(transform))).groups
     assert part.partition == (single_value(transform, kind, value),)
 
 

@@ -1,0 +1,235 @@
+"""A task writes files of the size asked for within its memory, and votes only for what is closed and whole."""
+
+import math
+import pickle
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType
+
+import lakesink
+from lakesink.writer.plan import ParquetOptions
+from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog.errors import WriteError
+from lakesink_catalog.receipt import Receipt, decode
+from tests.writer.builders import column, footer, in_batches, plan_for, rows_of, spec_of, write
+
+KIB, MIB = 1024, 1024 * 1024
+EVENTS = Schema(NestedField(1, "id", LongType()), NestedField(2, "body", BinaryType()))
+
+
+def random_bodies(rows: int, size: int = 100) -> pa.Table:
+    """Rows that do not compress."""
+    source = random.Random(7)
+    return pa.table({"id": range(rows), "body": [source.randbytes(size) for _ in range(rows)]})
+
+
+def even_bodies(rows: int, size: int = 100) -> pa.Table:
+    """Rows that compress a hundred times over."""
+    source = random.Random(7)
+    kinds = pa.array([source.randbytes(size) for _ in range(50)])
+    bodies = kinds.take(pa.array(source.choices(range(len(kinds)), k=rows)))
+    return pa.table({"id": pa.array([row // 1000 for row in range(rows)]), "body": bodies})
+
+
+def check_files(receipt: Receipt) -> None:
+    """What a receipt says of its files is what they are."""
+    for file in receipt.files:
+        found = footer(file)
+        groups = [found.row_group(index) for index in range(found.num_row_groups)]
+        assert file.file_size_bytes == Path(file.path).stat().st_size
+        assert file.record_count == found.num_rows > 0
+        assert file.split_offsets == tuple(
+            sorted(group.column(0).dictionary_page_offset or group.column(0).data_page_offset for group in groups)
+        )
+        assert len(set(file.split_offsets)) == len(groups)
+    assert receipt.rows == sum(file.record_count for file in receipt.files)
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def files_open_below(folder: Path) -> int:
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(link.readlink().is_relative_to(folder) for link in links)
+
+
+@pytest.mark.parametrize("batches", [[], [pa.RecordBatch.from_pydict({"id": pa.array([], pa.int64())})]])
+def test_a_task_without_rows_leaves_no_trace(batches: list[pa.RecordBatch], tmp_path: Path) -> None:
+    receipt = write(plan_for(EVENTS, tmp_path / "data"), batches, task=3)
+    assert (receipt.task, receipt.rows, receipt.files, receipt.skipped) == (3, 0, (), False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_small_batches_become_one_row_group(tmp_path: Path) -> None:
+    table = random_bodies(20_000)
+    receipt = write(plan_for(EVENTS, tmp_path), in_batches(table, 100))
+    check_files(receipt)
+    assert [len(file.split_offsets) for file in receipt.files] == [1]
+    assert receipt.largest_arrow_batch_bytes == max(batch.nbytes for batch in in_batches(table, 100))
+    assert rows_of(receipt.files) == table.to_pylist()
+
+
+@pytest.mark.parametrize("rows_a_batch", [500, 1_000_000])
+def test_row_groups_keep_within_their_limit_and_none_is_a_crumb(rows_a_batch: int, tmp_path: Path) -> None:
+    table, limit = random_bodies(20_000), 256 * KIB
+    plan = plan_for(EVENTS, tmp_path, parquet=ParquetOptions(row_group_size_bytes=limit))
+    receipt = write(plan, in_batches(table, rows_a_batch))
+    check_files(receipt)
+    [file] = receipt.files
+    sizes = [
+        footer(file).row_group(index).num_rows * table.nbytes / table.num_rows
+        for index in range(len(file.split_offsets))
+    ]
+    assert max(sizes) <= limit * 1.01
+    assert min(sizes[:-1]) >= limit * 0.5
+    assert rows_of(receipt.files) == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("table", "target"), [(random_bodies(40_000), 512 * KIB), (even_bodies(400_000), 64 * KIB)], ids=["random", "even"]
+)
+def test_files_roll_at_the_target_size_as_compressed(table: pa.Table, target: int, tmp_path: Path) -> None:
+    parquet = ParquetOptions(row_group_size_bytes=512 * KIB, compression_level=3)
+    receipt = write(
+        plan_for(EVENTS, tmp_path, target_file_size_bytes=target, parquet=parquet), in_batches(table, 1_000)
+    )
+    check_files(receipt)
+    assert len(receipt.files) > 3
+    assert all(0.85 * target <= file.file_size_bytes <= 1.35 * target for file in receipt.files[:-1])
+    assert [row["id"] for row in rows_of(receipt.files)] == table["id"].to_pylist()
+
+
+def test_partitions_share_one_bound_on_memory(tmp_path: Path) -> None:
+    limit, highest = 8 * MIB, 0
+    table = random_bodies(300_000).append_column("last", pa.nulls(300_000, pa.bool_()))
+    schema = Schema(*EVENTS.fields, NestedField(3, "last", BooleanType()))  # a file keeps its last column's buffers
+    before = pa.total_allocated_bytes()
+
+    def measured() -> Iterator[pa.RecordBatch]:
+        nonlocal highest
+        for batch in in_batches(table, 2_000):
+            highest = max(highest, pa.total_allocated_bytes() - before)
+            yield batch
+
+    receipt = write(plan_for(schema, tmp_path, spec_of("bucket[50]"), buffer_bytes=limit), measured())
+    check_files(receipt)
+    assert 0 < highest < limit
+    assert {row["id"] for row in rows_of(receipt.files)} == set(range(300_000))
+
+
+def test_the_largest_partition_is_written_first_and_small_ones_wait(tmp_path: Path) -> None:
+    rows = 60_000
+    skewed = pa.table({"id": [n % 30 if n % 20 == 0 else 1_000 for n in range(rows)], "body": [b"x" * 100] * rows})
+    plan = plan_for(EVENTS, tmp_path, spec_of("identity"), buffer_bytes=MIB)
+    receipt = write(plan, in_batches(skewed, 1_000))
+    check_files(receipt)
+    groups = {file.partition[0]: len(file.split_offsets) for file in receipt.files}
+    assert len(groups) == len(receipt.files)
+    assert groups.pop((1_000).to_bytes(8, "little")) > 5
+    assert max(groups.values()) <= 2
+
+
+def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
+    highest = 0
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        nonlocal highest
+        for batch in in_batches(random_bodies(30_000), 1_000):
+            yield batch
+            highest = max(highest, files_open_below(tmp_path))
+
+    plan = plan_for(EVENTS, tmp_path, spec_of("bucket[8]"), buffer_bytes=200 * KIB, open_files=3)
+    receipt = write(plan, watched())
+    check_files(receipt)
+    assert highest == 3
+    assert len(receipt.files) > 8
+    assert sorted(row["id"] for row in rows_of(receipt.files)) == list(range(30_000))
+
+
+@pytest.mark.parametrize("level", [None, 3])
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"])
+def test_every_codec_is_written_with_and_without_a_level(codec: str, level: int | None, tmp_path: Path) -> None:
+    parquet = ParquetOptions(compression_codec=codec, compression_level=level)
+    receipt = write(plan_for(EVENTS, tmp_path, parquet=parquet), in_batches(even_bodies(100), 10))
+    assert footer(receipt.files[0]).row_group(0).column(0).compression.lower() == codec
+    assert len(rows_of(receipt.files)) == 100
+
+
+def test_attempts_of_one_task_share_no_name(tmp_path: Path) -> None:
+    plan = plan_for(EVENTS, tmp_path)
+    attempts = [write(plan, in_batches(even_bodies(10), 10), task=5) for _ in range(2)]
+    assert len({file.path for receipt in attempts for file in receipt.files}) == 2
+
+
+def test_the_writer_travels_by_pickle_without_its_plan_changing(tmp_path: Path) -> None:
+    writer = ParquetTaskWriter(plan_for(EVENTS, tmp_path, spec_of("bucket[4]")))
+    copied = pickle.loads(pickle.dumps(writer))  # noqa: S301 - just pickled
+    assert copied == writer
+    assert decode(copied.write(0, iter(in_batches(even_bodies(10), 5)))).rows == 10
+
+
+def test_another_lakesink_in_the_executor_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    plan = plan_for(EVENTS, tmp_path / "data", lakesink_version="0.0.1")
+    with pytest.raises(WriteError, match="LAKESINK_EXECUTOR_PYTHON") as caught:
+        write(plan, in_batches(even_bodies(10), 5))
+    assert all(part in str(caught.value) for part in ("PYSPARK_PYTHON", "0.0.1", lakesink.__version__))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Interrupted(BaseException):
+    """What stops a task from outside."""
+
+
+@pytest.mark.parametrize("error", [ValueError("upstream"), Interrupted()])
+def test_a_failure_between_batches_leaves_closed_files_and_no_open_one(error: BaseException, tmp_path: Path) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from in_batches(random_bodies(20_000), 1_000)
+        raise error
+
+    parquet = ParquetOptions(row_group_size_bytes=100 * KIB)
+    plan = plan_for(EVENTS, tmp_path, target_file_size_bytes=700 * KIB, parquet=parquet)
+    with pytest.raises(type(error)):
+        write(plan, failing())
+    left = files_below(tmp_path)
+    assert len(left) >= 1
+    assert all(pq.read_metadata(path).num_rows > 0 and path.stat().st_size > 600 * KIB for path in left)
+
+
+def test_a_bad_row_late_in_the_task_leaves_nothing_to_vote_for(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    batches = [
+        pa.RecordBatch.from_pydict({"id": pa.array([1, 2], pa.int64())}),
+        pa.RecordBatch.from_pydict({"id": pa.array([None], pa.int64())}),
+    ]
+    with pytest.raises(WriteError, match="LAKESINK_NULL_IN_REQUIRED"):
+        write(plan_for(schema, tmp_path, buffer_bytes=1), batches)
+    assert files_below(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    with pytest.raises(WriteError, match="LAKESINK_STORAGE_WRITE") as caught:
+        write(plan_for(EVENTS, tmp_path / "data"), in_batches(even_bodies(10), 5))
+    assert str(tmp_path) in str(caught.value)
+    assert len(str(caught.value).splitlines()[0]) < 200
+
+
+def test_not_a_number_is_counted_over_row_groups_and_partitions(tmp_path: Path) -> None:
+    values = [math.nan if n % 3 == 0 else float(n) for n in range(3_000)]
+    batch = pa.RecordBatch.from_pydict({"c": values})
+    plan = plan_for(column(DoubleType()), tmp_path, parquet=ParquetOptions(row_group_size_bytes=4_000))
+    [file] = write(plan, in_batches(pa.Table.from_batches([batch]), 100)).files
+    assert file.nan_value_counts == {1: 1_000}
+
+
+def test_strings_reach_the_file_as_they_were_gathered(tmp_path: Path) -> None:
+    table = pa.table({"c": [f"{n}😀" for n in range(5_000)]})
+    receipt = write(plan_for(column(StringType()), tmp_path, buffer_bytes=5_000), in_batches(table, 7))
+    assert rows_of(receipt.files) == table.to_pylist()
