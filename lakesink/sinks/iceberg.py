@@ -29,7 +29,7 @@ from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, d
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
-from lakesink_catalog.verdict import Commit, Refuse, Skip
+from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip
 
 logger = logging.getLogger("lakesink")
 
@@ -115,8 +115,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         prepared = parse_prepared(payload)
         if prepared is None or prepared.branch != self.key.branch:
             return None
-        if prepared.table_uuid != transaction.look.situation.view.table_uuid:
-            raise refusal(Reason.TABLE_REPLACED, transaction.look.situation)
+        seen = transaction.look.situation
+        if prepared.table_uuid != seen.view.table_uuid:
+            prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
+            raise refusal(Reason.TABLE_REPLACED, prepared_for)
         trouble = _trouble(transaction.look, prepared)
         if trouble:
             logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
@@ -129,6 +131,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         for vote in votes:
             self._check_vote(transaction, vote)
         files = [file for vote in votes for file in vote.files]
+        if sorted(vote.task for vote in votes) != list(range(len(votes))):
+            raise _rejected("there is not exactly one of every task")
+        if len({file.path for file in files}) != len(files):
+            raise _rejected("a data file is in the votes twice")
         schema = transaction.look.table.schema()
         return transaction.fence.prepare(transaction.look, files, schema=schema)
 
