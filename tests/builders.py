@@ -117,6 +117,10 @@ class Chance:
             new_snapshot_id=lambda: ids.choice(SNAPSHOT_IDS),
         )
 
+    def move_ms(self, by_ms: int) -> None:
+        """The wall clock jumps."""
+        self.now = itertools.count(next(self.now) + by_ms, 1000)
+
     def _tick(self) -> int:
         return self.ticking
 

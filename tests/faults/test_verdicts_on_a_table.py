@@ -275,8 +275,10 @@ def test_what_is_not_overrulable_is_refused_whatever_was_accepted(lake: Lake) ->
 
 def test_the_prepared_record_of_a_replaced_table_is_refused(lake: Lake) -> None:
     stream = Stream(lake)
+    prepared_for = str(lake.table().metadata.table_uuid)
     batch = prepared_then_replaced(lake, stream)
     with pytest.raises(BatchRefused) as refused:
         stream.run(batch)
     assert refused.value.reason is Reason.TABLE_REPLACED
+    assert refused.value.what.endswith(f"this stream wrote to {prepared_for}.")
     assert lake.table().metadata.snapshots == []

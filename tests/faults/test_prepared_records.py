@@ -1,0 +1,168 @@
+"""A prepared batch survives a crash and is committed as it is, or, if anything about it is not as it was, never."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from lakesink_catalog.errors import CommitUnresolved
+from lakesink_catalog.outcome import Committed
+from tests.builders import Lake, Stream, counted, expected, parquet_files
+from tests.faults.maintenance import set_property, sweep
+
+HOUR_MS = 3_600_000
+
+
+class Crashed:
+    """A stream with batch 0 in the table and batch 1 prepared, by a driver that died before its commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake = Lake.make(folder, properties={"commit.retry.num-retries": "0"})
+        self.stream = Stream(self.lake)
+        self.stream.run(0)
+        self.lake.catalog.faults = [self.lake.catalog.arrives_late]
+        with pytest.raises(CommitUnresolved):
+            self.stream.run(1)
+        self.prepared = self.payload()
+
+    @property
+    def record(self) -> Path:
+        [path] = (self.lake.folder / "warehouse").rglob("lakesink/events/main/1-*.json")
+        return path
+
+    def payload(self) -> dict[str, Any]:
+        body = json.loads(self.record.read_bytes().partition(b"\n")[2])
+        payload: dict[str, Any] = body["participants"]["demo.events@main"]
+        return payload
+
+    def rewrite(self, **changed: Any) -> None:
+        """The record says something else and digests itself as it should."""
+        document = json.loads(self.record.read_bytes().partition(b"\n")[2])
+        document["participants"]["demo.events@main"] |= changed
+        body = json.dumps(document).encode()
+        self.record.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+    @property
+    def data_file(self) -> Path:
+        return _local(self.prepared["files"][0][0])
+
+    @property
+    def manifest(self) -> Path:
+        return _local(self.prepared["manifests"][0]["path"])
+
+
+def _local(location: str) -> Path:
+    return Path(urlsplit(location).path)
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Crashed:
+    return Crashed(tmp_path)
+
+
+def test_the_restart_commits_the_very_files_that_were_prepared(crashed: Crashed) -> None:
+    files = parquet_files(crashed.lake)
+    outcome = crashed.stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert (outcome.recovered, outcome.snapshot_id) == (True, crashed.prepared["snapshot_id"])
+    assert (crashed.stream.writes, parquet_files(crashed.lake)) == (2, files)
+    assert counted(crashed.lake) == expected(0, 1)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _pad(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\x00")
+
+
+def _copied_outside(crashed: Crashed) -> str:
+    outside = crashed.lake.folder / crashed.data_file.name
+    outside.write_bytes(crashed.data_file.read_bytes())
+    return f"file://{outside}"
+
+
+def _manifest_at(crashed: Crashed, path: str) -> list[dict[str, Any]]:
+    return [crashed.prepared["manifests"][0] | {"path": path}]
+
+
+def _size(crashed: Crashed) -> int:
+    return int(crashed.prepared["files"][0][1])
+
+
+SPOILT: dict[str, Callable[[Crashed], object]] = {
+    "record deleted": lambda crashed: crashed.record.unlink(),
+    "record torn": lambda crashed: _cut(crashed.record),
+    "record empty": lambda crashed: crashed.record.write_bytes(b""),
+    "record padded": lambda crashed: _pad(crashed.record),
+    "record of another batch": lambda crashed: crashed.record.write_bytes(
+        crashed.record.read_bytes().replace(b'"batch_id":1', b'"batch_id":2')
+    ),
+    "too old": lambda crashed: _move_clock(crashed, 21 * HOUR_MS),
+    "from the future": lambda crashed: _move_clock(crashed, -HOUR_MS),
+    "data file deleted": lambda crashed: crashed.data_file.unlink(),
+    "data file taken by an orphan cleaner": lambda crashed: sweep(crashed.lake),
+    "data file cut": lambda crashed: _cut(crashed.data_file),
+    "data file padded": lambda crashed: _pad(crashed.data_file),
+    "manifest deleted": lambda crashed: crashed.manifest.unlink(),
+    "manifest cut": lambda crashed: _cut(crashed.manifest),
+    "data file outside": lambda crashed: crashed.rewrite(files=[[_copied_outside(crashed), _size(crashed)]]),
+    "data file by climbing": lambda crashed: crashed.rewrite(
+        files=[[f"file://{crashed.data_file.parent}/../data/{crashed.data_file.name}", _size(crashed)]]
+    ),
+    "manifest outside": lambda crashed: crashed.rewrite(manifests=_manifest_at(crashed, _copied_outside(crashed))),
+    "another branch": lambda crashed: crashed.rewrite(branch="audit"),
+    "another ledger entry": lambda crashed: crashed.rewrite(follows=crashed.prepared["follows"] | {"snapshot_id": 7}),
+    "no ledger entry": lambda crashed: crashed.rewrite(follows=None),
+    "a schema that nobody knows": lambda crashed: crashed.rewrite(schema_id=99),
+    "a spec that nobody knows": lambda crashed: crashed.rewrite(
+        manifests=[crashed.prepared["manifests"][0] | {"spec": 9}]
+    ),
+    "snapshot -1": lambda crashed: crashed.rewrite(snapshot_id=-1),
+    "a snapshot that is there": lambda crashed: crashed.rewrite(snapshot_id=crashed.lake.head().snapshot_id),
+    "prepared on a human's word": lambda crashed: crashed.rewrite(accepted="Gap:1:commit"),
+    "malformed": lambda crashed: crashed.rewrite(files=7),
+}
+
+
+def _move_clock(crashed: Crashed, by_ms: int) -> None:
+    crashed.stream.chance.move_ms(by_ms)
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_record_that_is_not_as_it_was_is_written_again_and_never_committed(crashed: Crashed, name: str) -> None:
+    SPOILT[name](crashed)
+    outcome = crashed.stream.run(1)
+    assert isinstance(outcome, Committed)
+    assert not outcome.recovered
+    assert crashed.stream.writes == 3
+    assert counted(crashed.lake) == expected(0, 1)
+    referenced = {entry.file.file_path for entry in crashed.lake.table().scan().plan_files()}
+    assert crashed.prepared["files"][0][0] not in referenced
+
+
+def test_records_of_earlier_batches_go_and_the_newest_stays(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    stream = Stream(lake)
+    sink = stream.sink()
+    for batch_id in range(4):
+        stream.run_with(sink, batch_id)
+    left = [path.name.partition("-")[0] for path in (lake.folder / "warehouse").rglob("lakesink/**/*.json")]
+    assert left == ["3"]
+
+
+def test_a_record_whose_files_are_in_the_table_already_is_not_committed_again(tmp_path: Path) -> None:
+    """The ledger property was removed, so that the record's batch seems to follow nothing, and a human lets it in."""
+    lake = Lake.make(tmp_path)
+    stream = Stream(lake)
+    stream.run(0)
+    set_property(lake, stream.key.ledger_property, None)
+    outcome = stream.run(0, accept="LedgerLost:0:commit")
+    assert isinstance(outcome, Committed)
+    assert (outcome.recovered, stream.writes) == (False, 2)
+    assert counted(lake) == expected(0, 0)

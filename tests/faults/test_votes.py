@@ -1,0 +1,126 @@
+"""A vote that is missing, doubled, malformed or cast on other premises fails the batch; the next run commits it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
+from lakesink_catalog.errors import WriteError
+from lakesink_catalog.outcome import Committed
+from lakesink_catalog.receipt import DataFileReceipt, Receipt, decode, encode
+from tests.builders import Lake, Stream, counted, expected
+
+Change = Callable[[DataFileReceipt, Lake], DataFileReceipt]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake.make(tmp_path)
+    Stream(lake).run(0)
+    return lake
+
+
+@pytest.fixture
+def sink(lake: Lake) -> IcebergSink:
+    return Stream(lake).sink()
+
+
+def begun(sink: IcebergSink, lake: Lake) -> tuple[IcebergTransaction, list[Receipt]]:
+    """Batch 1 with the votes of two tasks."""
+    stream = Stream(lake)
+    transaction = sink.begin(stream.batch(1))
+    assert isinstance(transaction, IcebergTransaction)
+    assert transaction.writer is not None
+    votes = stream.write(stream.batch(1), tasks=2)({"it": transaction.writer})["it"]
+    return transaction, [decode(vote) for vote in votes]
+
+
+def rejected(sink: IcebergSink, transaction: IcebergTransaction, votes: list[bytes], lake: Lake) -> None:
+    location = lake.table().metadata_location
+    with pytest.raises(WriteError) as error:
+        sink.pre_commit(transaction, votes)
+    assert error.value.code == "LAKESINK_RECEIPT_REJECTED"
+    assert lake.table().metadata_location == location
+
+
+def test_votes_as_they_were_cast_are_committed_in_any_order(lake: Lake, sink: IcebergSink) -> None:
+    transaction, votes = begun(sink, lake)
+    outcome = sink.commit(transaction, sink.pre_commit(transaction, [encode(vote) for vote in reversed(votes)]))
+    assert isinstance(outcome, Committed)
+    assert (outcome.rows, outcome.files) == (6, 2)
+    assert counted(lake) == expected(0) + expected(1, rows=6)
+
+
+BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
+    "of a planner that saw the batch committed": lambda vote: replace(vote, skipped=True, rows=0, files=()),
+    "skipped, with files": lambda vote: replace(vote, skipped=True),
+    "of another lakesink": lambda vote: replace(vote, lakesink_version="0.0.0"),
+    "with rows that are in no file": lambda vote: replace(vote, rows=vote.rows + 1),
+    "without its files": lambda vote: replace(vote, files=()),
+    "with a file twice": lambda vote: replace(vote, rows=2 * vote.rows, files=vote.files * 2),
+    "of a task that is another one": lambda vote: replace(vote, task=0),
+    "of a task beyond the last": lambda vote: replace(vote, task=7),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VOTES)
+def test_a_vote_cast_on_other_premises_fails_the_batch(lake: Lake, sink: IcebergSink, name: str) -> None:
+    transaction, votes = begun(sink, lake)
+    rejected(sink, transaction, [encode(votes[0]), encode(BAD_VOTES[name](votes[1]))], lake)
+    assert isinstance(Stream(lake).run(1), Committed)
+    assert counted(lake) == expected(0, 1)
+
+
+def test_a_vote_counted_twice_fails_the_batch(lake: Lake, sink: IcebergSink) -> None:
+    transaction, votes = begun(sink, lake)
+    rejected(sink, transaction, [encode(vote) for vote in (*votes, votes[1])], lake)
+
+
+def test_two_tasks_that_claim_one_file_fail_the_batch(lake: Lake, sink: IcebergSink) -> None:
+    transaction, votes = begun(sink, lake)
+    rejected(sink, transaction, [encode(votes[0]), encode(replace(votes[0], task=1))], lake)
+
+
+def _at(path: str) -> Change:
+    return lambda file, lake: replace(file, path=path.format(data=file.path.rpartition("/")[0], root=lake.folder))
+
+
+BAD_FILES: dict[str, Change] = {
+    "elsewhere": _at("file:///etc/passwd"),
+    "in the metadata": _at("{data}/../metadata/x.parquet"),
+    "climbing within": _at("{data}/a/../x.parquet"),
+    "beside the data": _at("{data}-other/x.parquet"),
+    "the folder itself": _at("{data}"),
+    "another scheme": _at("s3://bucket/x.parquet"),
+    "relative": _at("x.parquet"),
+    "with a newline": _at("{data}/x\n.parquet"),
+    "with a query": _at("{data}/x.parquet?versionId=1"),
+    "under another spec": lambda file, _: replace(file, spec_id=7),
+    "with partition values of no field": lambda file, _: replace(file, partition=(b"\x00",)),
+    "without bytes": lambda file, _: replace(file, file_size_bytes=0),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_no_task_of_this_batch_can_have_written_fails_it(lake: Lake, sink: IcebergSink, name: str) -> None:
+    transaction, votes = begun(sink, lake)
+    bad = replace(votes[1], files=tuple(BAD_FILES[name](file, lake) for file in votes[1].files))
+    rejected(sink, transaction, [encode(votes[0]), encode(bad)], lake)
+
+
+def test_a_file_without_rows_fails_the_batch(lake: Lake, sink: IcebergSink) -> None:
+    transaction, votes = begun(sink, lake)
+    empty = replace(votes[1], rows=0, files=tuple(replace(file, record_count=0) for file in votes[1].files))
+    rejected(sink, transaction, [encode(votes[0]), encode(empty)], lake)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(junk=st.binary(max_size=50))
+def test_junk_is_no_vote(lake: Lake, sink: IcebergSink, junk: bytes) -> None:
+    transaction = sink.begin(Stream(lake).batch(1))
+    assert isinstance(transaction, IcebergTransaction)
+    rejected(sink, transaction, [junk], lake)
