@@ -247,9 +247,12 @@ def still_usable(look: Look, prepared: PreparedBatch) -> bool:
     written = next((schema for schema in metadata.schemas if schema.schema_id == prepared.schema_id), None)
     if written is None or not all(manifest.spec_id in specs for manifest in prepared.manifests):
         return False
-    present = look.table.schema()
-    required = {field_id for field_id in present.field_ids if present.find_field(field_id).required}
-    return required <= set(written.field_ids)
+    return _required(look.table.schema()) <= _required(written)
+
+
+def _required(schema: Schema) -> set[int]:
+    """Fields without which a row is wrong; a field that was optional when the files were written may hold NULLs."""
+    return {field_id for field_id in schema.field_ids if schema.find_field(field_id).required}
 
 
 def _is_final(error: Exception) -> bool:

@@ -8,6 +8,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AssertCurrentSchemaId,
     AssertRefSnapshotId,
     AssertTableUUID,
     SetPropertiesUpdate,
@@ -149,6 +150,7 @@ def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
     fence: list[TableRequirement] = [
         AssertTableUUID(uuid=table.metadata.table_uuid),
         AssertRefSnapshotId(ref=key.branch, snapshot_id=view.head),
+        AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
     # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
     if change.options.ledger_tag and table.metadata.snapshots:
