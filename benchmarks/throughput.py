@@ -110,6 +110,8 @@ def session() -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("lakesink bench")
     for name, value in {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "2g",
         "spark.hadoop.parquet.compression.codec.zstd.level": str(LEVEL),
@@ -121,8 +123,8 @@ def session() -> SparkSession:
 
 
 @click.command()
-@click.option("--rows", default=2_000_000, show_default=True)
-@click.option("--rounds", default=5, show_default=True)
+@click.option("--rows", default=4_000_000, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
 @click.option("--output", type=click.Choice(["text", "json"]), default="text")
 def main(rows: int, rounds: int, output: str) -> None:
     """Interleave both sinks and print the ratio of their throughputs."""
