@@ -192,10 +192,9 @@ class FencedCommit:
                 return self._found(look, prepared, attempt)
         raise CommitUnresolved(
             "COMMIT_UNRESOLVED",
-            f"Batch {batch.batch_id} of sink {self.key.name!r} was not seen in the table after {attempt} attempts"
-            f" ({_short(trouble)}).",
+            f"Batch {batch.batch_id} of sink {self.key.name!r} was not seen in the table after {attempt} attempts.",
             data="The batch is prepared; it is not in the table, unless a request of ours is still under way."
-            " Nothing was deleted.",
+            f" Nothing was deleted. The last trouble: {_short(trouble)}.",
             action="Make the catalog reachable and start the query again: the replay finds the prepared batch, looks at"
             " the table, and commits it at most once.",
         ) from None

@@ -116,9 +116,11 @@ def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: 
         ),
         summary=Summary(
             Operation.APPEND,
-            **dict(change.options.snapshot_properties),
-            **append_summary(parent.summary if parent else None, change.prepared),
-            **_mark(change, entry).to_summary(),
+            **{
+                **dict(change.options.snapshot_properties),
+                **append_summary(parent.summary if parent else None, change.prepared),
+                **_mark(change, entry).to_summary(),
+            },
         ),
         schema_id=table.metadata.current_schema_id,
     )
@@ -188,8 +190,12 @@ def _updates(table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntr
 
 
 def _timestamp_ms(table: Table, now_ms: int) -> int:
-    """Never before the table's last change: Java refuses a snapshot log that runs backwards."""
-    last = table.metadata.last_updated_ms
+    """Always after the table's last change: Java refuses a snapshot log that runs backwards.
+
+    After and not at it: PyIceberg takes an equal time for none and puts its own clock there, be it behind.
+    """
+    log = table.metadata.snapshot_log
+    last = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
     if last - now_ms > CLOCK_TOLERANCE_MS:
         logger.warning("lakesink.clock.behind seconds=%d", (last - now_ms) // 1000)
-    return max(now_ms, last)
+    return max(now_ms, last + 1)
