@@ -1,0 +1,275 @@
+"""One commit attempt and the loop around it: what is asserted, what is changed, how often, how long."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+
+from lakesink_catalog.commit import FencedCommit, Surroundings
+from lakesink_catalog.errors import CommitUnresolved
+from lakesink_catalog.identity import Batch, SinkKey, stream_batch
+from lakesink_catalog.ledger import mark_of, parse_entry
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_catalog.prepared import SNAPSHOT_IDS
+from lakesink_catalog.request import CommitOptions, RetryPolicy
+from lakesink_catalog.verdict import Commit
+from tests.builders import START_MS, Chance, Lake
+from tests.faults.answers import ERRORS, lands_but_says, refuses_with
+from tests.faults.maintenance import append_foreign, branch_off, change
+
+KEY = SinkKey("events")
+T = TypeVar("T")
+
+
+class Fence:
+    """Commits empty batches one after another; their files are no matter here."""
+
+    def __init__(self, lake: Lake, key: SinkKey = KEY, **options: Any) -> None:
+        self.lake, self.key, self.chance, self.loads = lake, key, Chance(), 0
+        self.options = CommitOptions(**options)
+
+    def load(self) -> Table:
+        self.loads += 1
+        return self.lake.table()
+
+    def commit(self, batch: Batch | int) -> Committed | AlreadyCommitted | None:
+        uuid = str(self.lake.table().metadata.table_uuid)
+        fence = FencedCommit(self.load, self.key, uuid, self.options, self.chance.surroundings())
+        batch = batch if isinstance(batch, Batch) else stream_batch(batch, "q", start=[batch], end=[batch + 1])
+        look = fence.decide_on(self.lake.table(), batch)
+        assert isinstance(look.verdict, Commit)
+        return fence.commit(batch, fence.prepare(look, [], schema=look.table.schema()))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+@pytest.fixture
+def fence(lake: Lake) -> Fence:
+    return Fence(lake)
+
+
+def asserted(lake: Lake, kind: type[T]) -> list[T]:
+    return [requirement for requirement in lake.catalog.sent[-1][0] if isinstance(requirement, kind)]
+
+
+def changed(lake: Lake, kind: type[T]) -> list[T]:
+    return [update for update in lake.catalog.sent[-1][1] if isinstance(update, kind)]
+
+
+def heads(lake: Lake) -> dict[str, int | None]:
+    return {requirement.ref: requirement.snapshot_id for requirement in asserted(lake, AssertRefSnapshotId)}
+
+
+def test_a_commit_asserts_table_schema_head_and_tag(lake: Lake, fence: Fence) -> None:
+    fence.commit(0)
+    assert heads(lake) == {"main": None}
+    first = lake.head().snapshot_id
+    fence.commit(1)
+    second = lake.head().snapshot_id
+    append_foreign(lake)
+    fence.commit(2)
+    assert heads(lake) == {"main": lake.head().parent_snapshot_id, "lakesink-events": second}
+    assert first not in heads(lake).values()
+    [table] = asserted(lake, AssertTableUUID)
+    [schema] = asserted(lake, AssertCurrentSchemaId)
+    assert (table.uuid, schema.current_schema_id) == (lake.table().metadata.table_uuid, 0)
+
+
+def test_the_first_commit_of_a_sink_asserts_that_it_has_no_tag(lake: Lake, fence: Fence) -> None:
+    append_foreign(lake)
+    fence.commit(0)
+    assert heads(lake) == {"main": lake.head().parent_snapshot_id, "lakesink-events": None}
+
+
+def test_a_commit_to_a_branch_asserts_that_branch_and_leaves_main(lake: Lake) -> None:
+    append_foreign(lake)
+    branch_off(lake, "audit/x")
+    main = lake.head().snapshot_id
+    fence = Fence(lake, SinkKey("events", "audit/x"))
+    fence.commit(0)
+    fence.commit(1)
+    assert set(heads(lake)) == {"audit/x", "lakesink-events@audit%2Fx"}
+    assert lake.head().snapshot_id == main
+    assert lake.head("audit/x").snapshot_id != main
+
+
+def test_snapshot_mark_entry_and_tag_change_in_one_request(lake: Lake, fence: Fence) -> None:
+    fence.commit(0)
+    outcome = fence.commit(1)
+    assert isinstance(outcome, Committed)
+    [added] = changed(lake, AddSnapshotUpdate)
+    [properties] = changed(lake, SetPropertiesUpdate)
+    refs = {update.ref_name: update for update in changed(lake, SetSnapshotRefUpdate)}
+    assert {ref.snapshot_id for ref in refs.values()} == {added.snapshot.snapshot_id} == {outcome.snapshot_id}
+    assert {name: ref.type for name, ref in refs.items()} == {
+        "main": SnapshotRefType.BRANCH,
+        "lakesink-events": SnapshotRefType.TAG,
+    }
+    assert refs["lakesink-events"].max_ref_age_ms == 30 * 24 * 3_600_000
+    entry, mark = parse_entry(properties.updates[KEY.ledger_property]), mark_of(added.snapshot.summary)
+    assert mark is not None
+    assert (entry.snapshot_id, entry.sequence_number) == (added.snapshot.snapshot_id, 2)
+    assert entry.table_uuid == str(lake.table().metadata.table_uuid)
+    same = ("batch_id", "query_id", "fingerprint", "end", "offsets")
+    assert [getattr(entry, name) for name in same] == [getattr(mark, name) for name in same]
+    assert (mark.key, mark.outcome, mark.accepted) == (KEY, "committed", "")
+    assert len(lake.catalog.sent) == 2
+
+
+def test_where_tags_are_refused_none_is_asserted_or_set(lake: Lake) -> None:
+    fence = Fence(lake, ledger_tag=False)
+    for batch_id in range(3):
+        fence.commit(batch_id)
+    assert set(heads(lake)) == set(lake.table().metadata.refs) == {"main"}
+
+
+def test_snapshots_follow_the_head_and_their_ids_are_random(lake: Lake, fence: Fence) -> None:
+    for batch_id in range(5):
+        fence.commit(batch_id)
+    snapshots = lake.table().metadata.snapshots
+    assert [snapshot.sequence_number for snapshot in snapshots] == [1, 2, 3, 4, 5]
+    assert [snapshot.parent_snapshot_id for snapshot in snapshots] == [
+        None,
+        *(snapshot.snapshot_id for snapshot in snapshots[:-1]),
+    ]
+    drawn = [Surroundings().new_snapshot_id() for _ in range(1000)]
+    assert len(set(drawn)) == 1000
+    assert all(number in SNAPSHOT_IDS for number in drawn)
+
+
+def test_time_never_runs_backwards_in_the_table(lake: Lake, fence: Fence, caplog: pytest.LogCaptureFixture) -> None:
+    for batch_id, jump_ms in enumerate([0, -30_000, -3_600_000, -(10**12), +(10**9)]):
+        fence.chance.move_ms(jump_ms)
+        fence.commit(batch_id)
+        assert lake.table().metadata.last_updated_ms == lake.head().timestamp_ms
+    times = [entry.timestamp_ms for entry in lake.table().metadata.snapshot_log]
+    assert times == sorted(times)
+    assert [snapshot.timestamp_ms for snapshot in lake.table().metadata.snapshots] == times
+    assert "lakesink.clock.behind" in caplog.text
+
+
+def test_a_clock_that_is_a_little_behind_is_not_worth_a_word(
+    lake: Lake, fence: Fence, caplog: pytest.LogCaptureFixture
+) -> None:
+    fence.commit(0)
+    fence.chance.move_ms(-30_000)
+    fence.commit(1)
+    assert "lakesink.clock.behind" not in caplog.text
+    assert lake.head().timestamp_ms >= START_MS
+
+
+@pytest.mark.parametrize("branch", ["main", "audit"])
+def test_how_long_a_branch_keeps_its_snapshots_is_left_as_it_was(lake: Lake, branch: str) -> None:
+    append_foreign(lake)
+    change(
+        lake,
+        SetSnapshotRefUpdate(
+            ref_name=branch,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=lake.head().snapshot_id,
+            max_ref_age_ms=None if branch == "main" else 777,
+            max_snapshot_age_ms=888,
+            min_snapshots_to_keep=9,
+        ),
+    )
+    before = lake.table().metadata.refs[branch]
+    Fence(lake, SinkKey("events", branch)).commit(0)
+    after = lake.table().metadata.refs[branch]
+    assert after.snapshot_id != before.snapshot_id
+    assert after.model_copy(update={"snapshot_id": before.snapshot_id}) == before
+
+
+def test_the_users_own_properties_are_in_every_snapshot_and_never_over_ours(lake: Lake) -> None:
+    own = (("app.version", "7"), ("lakesink.batch-id", "999"), ("added-records", "999"))
+    fence = Fence(lake, snapshot_properties=own)
+    fence.commit(0)
+    summary = lake.head().summary
+    assert summary is not None
+    assert (summary["app.version"], summary["lakesink.batch-id"]) == ("7", "0")
+
+
+def test_every_attempt_looks_at_the_table_as_it_is_then(lake: Lake, fence: Fence) -> None:
+    lake.catalog.faults = [refuses_with(ERRORS["409 conflict"])] * 3
+    outcome = fence.commit(0)
+    assert isinstance(outcome, Committed)
+    assert (outcome.attempts, fence.loads) == (4, 4)
+
+
+def test_an_attempt_writes_a_manifest_list_and_nothing_else(lake: Lake, fence: Fence) -> None:
+    fence.commit(0)
+    before = lake.files()
+    lake.catalog.faults = [refuses_with(ERRORS["409 conflict"])] * 3
+    fence.commit(1)
+    added = {path.name.partition("-")[0] for path in lake.files() - before if path.suffix == ".avro"}
+    assert added == {"snap"}
+    assert len([path for path in lake.files() - before if path.suffix == ".avro"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("policy", "attempts", "waits"),
+    [
+        (RetryPolicy(num_retries=0), 1, []),
+        (RetryPolicy(num_retries=3, min_wait_ms=100, max_wait_ms=10_000), 4, [75, 150, 300]),
+        (RetryPolicy(num_retries=5, min_wait_ms=100, max_wait_ms=250), 6, [75, 150, 187.5, 187.5, 187.5]),
+        (RetryPolicy(num_retries=99, min_wait_ms=1000, max_wait_ms=1000, total_timeout_ms=2000), 3, [750, 750, 750]),
+        (RetryPolicy(num_retries=3, min_wait_ms=0), 4, [0, 0, 0]),
+    ],
+    ids=["none", "doubling", "capped", "timed out", "without waiting"],
+)
+def test_attempts_are_bounded_in_number_and_time(
+    lake: Lake, policy: RetryPolicy, attempts: int, waits: list[float]
+) -> None:
+    fence = Fence(lake, retry=policy)
+    lake.catalog.faults = [refuses_with(ERRORS["time-out"])] * 200
+    with pytest.raises(CommitUnresolved):
+        fence.commit(0)
+    assert len(lake.catalog.sent) == attempts
+    assert fence.chance.waited_ms == waits
+
+
+def test_an_unresolved_commit_says_so_shortly_and_keeps_secrets(
+    lake: Lake, fence: Fence, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = OSError("postgresql://lake:hunter2@db/x said " + "no " * 500 + "\nand more")
+    lake.catalog.faults = [refuses_with(said)] * 200
+    with caplog.at_level(logging.DEBUG), pytest.raises(CommitUnresolved) as unresolved:
+        fence.commit(0)
+    first_line = str(unresolved.value).partition("\n")[0]
+    assert first_line.startswith("[LAKESINK_COMMIT_UNRESOLVED] Batch 0 ")
+    assert len(first_line) < 200
+    assert "OSError" in unresolved.value.data
+    assert "hunter2" not in str(unresolved.value) + caplog.text
+    assert unresolved.value.__cause__ is None
+    assert unresolved.value.__suppress_context__
+
+
+@pytest.mark.parametrize("key", [KEY, SinkKey("events", "audit")], ids=["main", "branch"])
+def test_the_same_prepared_batch_commits_once_however_often_it_is_tried(lake: Lake, key: SinkKey) -> None:
+    append_foreign(lake)
+    branch_off(lake, "audit")
+    uuid = str(lake.table().metadata.table_uuid)
+    fence = FencedCommit(lake.table, key, uuid, CommitOptions(), Chance().surroundings())
+    batch = stream_batch(0, "q", start=[0], end=[1])
+    look = fence.look(batch)
+    prepared = fence.prepare(look, [], schema=look.table.schema())
+    lake.catalog.faults = [lands_but_says(ERRORS["503 unavailable"])]
+    outcomes = [fence.commit(batch, prepared) for _ in range(3)]
+    assert {outcome.snapshot_id for outcome in outcomes if outcome} == {prepared.snapshot_id}
+    assert len(lake.catalog.sent) == 1
+    other = replace(prepared, snapshot_id=prepared.snapshot_id - 1)
+    assert fence.commit(batch, other) == AlreadyCommitted(prepared.snapshot_id)
