@@ -39,10 +39,10 @@ from lakesink_catalog.receipt import DataFileReceipt
 ENTRIES_PER_BLOCK = 1000
 UNASSIGNED_SEQUENCE = -1
 
+# Not Snappy: PyIceberg writes it only where an optional package is installed.
 AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {
     "gzip": "deflate",
     "zstd": "zstandard",
-    "snappy": "snappy",
     "uncompressed": "null",
 }
 
@@ -241,7 +241,7 @@ def new_metadata_file(table: Table, name: str) -> OutputFile:
 
 
 def codec_of(table: Table) -> AvroCompressionCodec:
-    """Avro codec of manifests and manifest lists: the table's, or gzip where that is unset or unknown."""
+    """Avro codec of manifests and manifest lists: the table's, or gzip where that is unset or not had."""
     return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
 
 

@@ -5,6 +5,7 @@ together are they merged again, so that every entry is rewritten a logarithmic n
 commit bounds the pause. Iceberg's own merge (`commit.manifest.min-count-to-merge`) is the model.
 """
 
+import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file, write_entries
+
+logger = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,20 @@ class ManifestMerger:
             group = choose(manifests, self.policy)
             if not group:
                 return list(manifests)
-            merged = _write_merged(table, group, self.snapshot_id)
+            merged = self._try(table, group)
             if merged is None:
                 return list(manifests)
             self._merged = (frozenset(manifest.manifest_path for manifest in group), merged)
         replaced, merged = self._merged
         kept = [manifest for manifest in manifests if manifest.manifest_path not in replaced]
         return [_fresh(merged), *kept]
+
+    def _try(self, table: Table, group: Sequence[ManifestFile]) -> ManifestFile | None:
+        try:
+            return _write_merged(table, group, self.snapshot_id)
+        except Exception as error:  # noqa: BLE001 # merging only saves time: what cannot be read can be carried over
+            logger.warning("lakesink.manifests.unmerged count=%d error=%s", len(group), type(error).__name__)
+            return None
 
 
 def choose(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[ManifestFile]:
