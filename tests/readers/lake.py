@@ -1,0 +1,101 @@
+"""Tables written as a stream writes them, but without Spark: Arrow batches through task writer, seam and sink."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from lakesink.settings import Settings
+from lakesink.sinks.iceberg import IcebergSink
+from lakesink.sinks.planning import SessionFacts
+from lakesink.two_phase import TaskWriter, run_batch
+from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog.connect import CatalogConfig, FoundCatalog
+from lakesink_catalog.identity import SinkKey, stream_batch
+from lakesink_catalog.outcome import Committed
+from lakesink_catalog.receipt import DataFileReceipt, decode
+from lakesink_catalog.tables import load_table
+
+SINK = "rows"
+Tasks = Sequence[Sequence[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A SQLite catalog and its warehouse in one folder, and as many tables as are asked for."""
+
+    folder: Path
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    @property
+    def found(self) -> FoundCatalog:
+        uri, warehouse = f"sqlite:///{self.folder / 'catalog.db'}", f"file://{self.folder / 'warehouse'}"
+        return CatalogConfig("readers", {"type": "sql", "uri": uri, "warehouse": warehouse}).find()
+
+    def new_table(
+        self,
+        schema: Schema,
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: Mapping[str, str] | None = None,
+    ) -> "StreamedTable":
+        """A table that has the schema's very names, nullability and types; only field ids may be given anew."""
+        catalog = self.found.open()
+        catalog.create_namespace_if_not_exists("demo")
+        name = f"demo.t{next(self._numbers)}"
+        catalog.create_table(
+            name, schema, partition_spec=spec, properties={"format-version": "2", **(properties or {})}
+        )
+        return StreamedTable(catalog, self.found, name)
+
+
+@dataclass
+class StreamedTable:
+    """A table and the one stream that writes it.
+
+    Attributes:
+        buffer_bytes: What a task gathers before it writes.
+        open_files: Files that a task keeps open.
+        committed: The outcome of every batch.
+        files: Data files of every batch, as the tasks' receipts tell them.
+    """
+
+    catalog: Catalog
+    found: FoundCatalog
+    name: str
+    buffer_bytes: int = 128 * 1024 * 1024
+    open_files: int = 100
+    committed: list[Committed] = field(default_factory=list)
+    files: list[list[DataFileReceipt]] = field(default_factory=list)
+
+    def load(self) -> Table:
+        return load_table(self.catalog, self.name)
+
+    def write(self, tasks: Tasks, schema: pa.Schema) -> Committed:
+        """Commit the next batch: one receipt a task, through begin, pre-commit, prepared record and commit."""
+        settings = Settings.parse({"sink_id": SINK, "checkpoint": "unused"})
+        session = SessionFacts(case_sensitive=True)
+        sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, session)
+        number = len(self.committed)
+        batch = stream_batch(number, "query", start=[number], end=[number + 1])
+        receipts: list[bytes] = []
+
+        def run_job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+            receipts.extend(self._run_task(writers[sink.name], task, batches) for task, batches in enumerate(tasks))
+            return {sink.name: receipts}
+
+        outcome = run_batch(batch, [sink], sink.prepared_log, run_job)[sink.name]
+        assert isinstance(outcome, Committed)
+        self.committed.append(outcome)
+        self.files.append([file for receipt in receipts for file in decode(receipt).files])
+        return outcome
+
+    def _run_task(self, writer: TaskWriter, task: int, batches: Sequence[pa.RecordBatch]) -> bytes:
+        assert isinstance(writer, ParquetTaskWriter)
+        plan = replace(writer.plan, buffer_bytes=self.buffer_bytes, open_files=self.open_files)
+        return ParquetTaskWriter(plan).write(task, iter(batches))
