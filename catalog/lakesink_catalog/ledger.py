@@ -64,11 +64,21 @@ def parse_entry(text: str) -> LedgerEntry:
         version = document.pop("version")
         if type(version) is not int or version != LEDGER_VERSION:
             raise EntryUnreadable(f"ledger version {str(version)[:20]!r}, this lakesink reads {LEDGER_VERSION}")
-        entry = LedgerEntry(**document)
+        return typed_entry(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, EntryUnreadable):
             raise
         raise EntryUnreadable("not a ledger entry") from error
+
+
+def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
+    """The entry with these fields, each of its own type.
+
+    Raises:
+        EntryUnreadable: A field has another type.
+        TypeError: A field is missing or unknown.
+    """
+    entry = LedgerEntry(**document)
     numbers = (entry.batch_id, entry.snapshot_id, entry.sequence_number)
     texts = (entry.query_id, entry.fingerprint, entry.end, entry.table_uuid, entry.offsets)
     if not all(type(number) is int and number >= 0 for number in numbers) or not all(

@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO
 
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey
-from lakesink_catalog.ledger import LedgerEntry
+from lakesink_catalog.ledger import LedgerEntry, typed_entry
 from lakesink_catalog.manifests import ManifestRecord
 
 logger = logging.getLogger("lakesink")
@@ -83,7 +83,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             branch=str(payload["branch"]),
             snapshot_id=snapshot_id,
             schema_id=int(payload["schema_id"]),
-            follows=None if follows is None else LedgerEntry(**follows),
+            follows=None if follows is None else typed_entry(follows),
             accepted=str(payload["accepted"]),
             manifests=tuple(ManifestRecord.from_json(document, snapshot_id) for document in payload["manifests"]),
             files=tuple((str(path), int(size)) for path, size in payload["files"]),

@@ -172,8 +172,10 @@ class Situation:
 
     @cached_property
     def entry_contradicted(self) -> bool:
-        """The entry's snapshot is there and does not say what the entry says."""
+        """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
         entry = self._entry
+        if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)):
+            return True
         snapshot = self.view.snapshots.get(entry.snapshot_id)
         if snapshot is None:
             return False
@@ -205,6 +207,10 @@ class Situation:
 
     def _walk_passes(self, sequence_number: int) -> bool:
         return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
+
+    def _is_own(self, snapshot: SnapshotLike) -> bool:
+        mark = mark_of(snapshot.summary)
+        return mark is not None and mark.key == self.key
 
     def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         for snapshot in self.view.walk():
@@ -269,7 +275,7 @@ _TABLE_RULES = (
     ),
     Rule(
         3,
-        "the entry is unreadable, of a newer version, or contradicts its own snapshot's mark",
+        "the entry is unreadable, of a newer version, or contradicts an own mark",
         Reason.LEDGER_DAMAGED,
         lambda s: bool(s.view.entry_damage) or (s.entry is not None and s.entry_contradicted),
     ),
