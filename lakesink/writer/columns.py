@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakesink.writer.casts import Cast, lossless_cast
 from lakesink.writer.nested import (
+    all_null,
     rebuild_list,
     rebuild_map,
     rebuild_struct,
@@ -113,7 +114,7 @@ def _missing(field: Field, path: Path) -> Source:
             action="Select it in the query, or make the column optional in the table.",
         )
     kind = arrow_type(field.type)
-    return lambda _, rows: pa.nulls(rows, kind)
+    return lambda _, rows: all_null(rows, kind)
 
 
 def _picked(position: int, convert: Cast) -> Source:

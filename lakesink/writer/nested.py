@@ -10,6 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def all_null(rows: int, kind: pa.DataType) -> pa.Array:
+    """NULLs of a type; what a NULL struct requires is there, and hidden."""
+    nulls = pa.nulls(rows, kind)
+    if not pa.types.is_struct(kind):
+        return nulls
+    children = [all_null(rows, field.type) for field in kind]
+    shown = [child if field.nullable else without_validity(child) for child, field in zip(children, kind, strict=True)]
+    return rebuild_struct(nulls, shown, list(kind))
+
+
 def rebuild_struct(array: pa.Array, children: Sequence[pa.Array], fields: Sequence[pa.Field]) -> pa.Array:
     """A struct with the array's own NULLs and other children."""
     mask = array.is_null() if array.null_count else None

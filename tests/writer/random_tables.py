@@ -101,6 +101,13 @@ class Case:
         columns = [pa.array([row[field.name] for row in self.rows], field.type) for field in fields]
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
+    @property
+    def sent(self) -> pa.Table:
+        """The same, but a column without any value does not come at all."""
+        return self.arrow.select(
+            [name for name in self.arrow.column_names if self.arrow[name].null_count < len(self.rows)]
+        )
+
 
 @st.composite
 def cases(draw: st.DrawFn, *, partitioned: bool = True) -> Case:

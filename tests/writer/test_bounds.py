@@ -152,6 +152,17 @@ def test_a_zero_bound_includes_both_zeros(zeros: list[float], tmp_path: Path) ->
     assert bounds_of(file) == (to_bytes(DoubleType(), -0.0), to_bytes(DoubleType(), 0.0))
 
 
+@pytest.mark.parametrize("low", [0.0, -0.0])
+@pytest.mark.parametrize("high", [0.0, -0.0])
+def test_a_zero_bound_takes_the_wider_side_whatever_parquet_says(low: float, high: float) -> None:
+    expected = (to_bytes(DoubleType(), -0.0), to_bytes(DoubleType(), 0.0))
+    assert bounds(Primitive("double"), Range(low, high), None) == expected
+
+
+def test_not_a_number_is_no_bound() -> None:
+    assert bounds(Primitive("float"), Range(math.nan, 1.0), None) == (None, None)
+
+
 def test_columns_in_lists_have_counts_and_no_bounds_and_those_in_structs_have_both(tmp_path: Path) -> None:
     nested = StructType(
         NestedField(11, "f", DoubleType()), NestedField(12, "l", ListType(13, DoubleType(), element_required=False))

@@ -234,6 +234,16 @@ def test_a_missing_optional_column_becomes_null_at_every_level(tmp_path: Path) -
     assert rows == [{"id": 1, "s": {"a": 1, "b": None}, "note": None}, {"id": 2, "s": None, "note": None}]
 
 
+def test_a_missing_optional_struct_may_require_what_it_holds(tmp_path: Path) -> None:
+    deep = StructType(required(13, "l", list_of(14, UUIDType())))
+    wide = StructType(required(41, "m", MapType(42, StringType(), 43, LongType())), required(44, "t", deep))
+    outer = StructType(optional(31, "q", wide), optional(32, "r", LongType()))
+    schema = schema_of(id=LongType(), s=StructType(required(11, "k", LongType()), required(12, "t", deep)), p=outer)
+    incoming = pa.array([{"r": 1}, None], pa.struct([("r", pa.int64())]))
+    rows = written_rows(schema, tmp_path, ("id", pa.array([1, 2])), ("p", incoming))
+    assert [(row["s"], row["p"]) for row in rows] == [(None, {"q": None, "r": 1}), (None, None)]
+
+
 @pytest.mark.parametrize(
     ("schema", "incoming", "told"),
     [

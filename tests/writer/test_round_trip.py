@@ -54,7 +54,7 @@ def written(case: Case, **overrides: Any) -> Iterator[tuple[Table, Receipt]]:
     """The case's rows as files of a table, in batches of five and with as few open files as can be."""
     with tempfile.TemporaryDirectory() as folder, new_table(Path(folder), case.schema, case.spec) as table:
         plan = plan_for(table.schema(), f"{table.location()}/data", table.spec(), open_files=1, **overrides)
-        yield table, write(plan, in_batches(case.arrow, 5))
+        yield table, write(plan, in_batches(case.sent, 5))
 
 
 @EXAMPLES

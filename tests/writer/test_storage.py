@@ -1,5 +1,6 @@
 """Storage is opened where it is used, with secrets that never travelled, and fails in words that help."""
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -209,6 +210,7 @@ def test_a_full_disk_is_a_storage_error_and_the_broken_file_is_gone(tmp_path: Pa
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.filterwarnings("error")
 def test_what_is_abandoned_has_no_footer_even_where_it_cannot_be_removed(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
 
@@ -220,6 +222,7 @@ def test_what_is_abandoned_has_no_footer_even_where_it_cannot_be_removed(tmp_pat
 
     with pytest.raises(ZeroDivisionError):
         write(plan_for(column(LongType()), tmp_path / "data", buffer_bytes=1), linked())
+    gc.collect()
     assert kept.stat().st_size > 0
     with pytest.raises(pa.ArrowInvalid):
         pq.read_metadata(kept)

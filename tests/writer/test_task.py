@@ -3,6 +3,7 @@
 import math
 import pickle
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,7 +103,8 @@ def test_files_roll_at_the_target_size_as_compressed(table: pa.Table, target: in
     )
     check_files(receipt)
     assert len(receipt.files) > 3
-    assert all(0.85 * target <= file.file_size_bytes <= 1.35 * target for file in receipt.files[:-1])
+    assert all(0.85 * target <= file.file_size_bytes <= 1.15 * target for file in receipt.files[:-1])
+    assert max(len(file.split_offsets) for file in receipt.files) <= 8
     assert [row["id"] for row in rows_of(receipt.files)] == table["id"].to_pylist()
 
 
@@ -151,6 +153,24 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     assert highest == 3
     assert len(receipt.files) > 8
     assert sorted(row["id"] for row in rows_of(receipt.files)) == list(range(30_000))
+
+
+def test_the_file_that_waited_longest_is_closed_first(tmp_path: Path) -> None:
+    hot, body = 1_000, b"x" * 1_000
+    batches = [pa.RecordBatch.from_pydict({"id": [hot, hot, cold], "body": [body] * 3}) for cold in range(20)]
+    receipt = write(plan_for(EVENTS, tmp_path, spec_of("identity"), buffer_bytes=1, open_files=2), batches)
+    check_files(receipt)
+    assert Counter(file.partition for file in receipt.files)[(hot.to_bytes(8, "little"),)] == 1
+
+
+def test_at_the_end_partitions_with_open_files_are_not_pushed_out_by_new_ones(tmp_path: Path) -> None:
+    body, opened = b"x" * 1_000, [1_000, 1_001, 1_002]
+    first = pa.RecordBatch.from_pydict({"id": opened * 10, "body": [body] * 30})
+    last = pa.RecordBatch.from_pydict({"id": [*range(20), *opened], "body": [body] * 23})
+    plan = plan_for(EVENTS, tmp_path, spec_of("identity"), buffer_bytes=first.nbytes, open_files=3)
+    receipt = write(plan, [first, last])
+    check_files(receipt)
+    assert len(receipt.files) == len(opened) + 20
 
 
 @pytest.mark.parametrize("level", [None, 3])
