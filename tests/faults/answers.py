@@ -117,3 +117,12 @@ def says_yes_and_shows_another_branch(lake: Lake, branch: str) -> Fault:
         return CommitTableResponse(metadata=metadata, metadata_location=answer.metadata_location)
 
     return fault
+
+
+def says_yes_and_shows_another_parent(apply: Apply) -> CommitTableResponse:
+    """It is carried out, but the answer's snapshot stands on another one than was asserted."""
+    answer = apply()
+    *older, newest = answer.metadata.snapshots
+    moved = [*older, newest.model_copy(update={"parent_snapshot_id": None})]
+    metadata = answer.metadata.model_copy(update={"snapshots": moved})
+    return CommitTableResponse(metadata=metadata, metadata_location=answer.metadata_location)

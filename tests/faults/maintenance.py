@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
 from sqlalchemy import text
 
 from lakesink_catalog.identity import MAIN_BRANCH
-from tests.builders import ROWS, TABLE, Lake
+from tests.builders import ROWS, TABLE, Lake, parquet_files
 
 FOREIGN_BATCH = -1
 
@@ -120,8 +120,8 @@ def edit_metadata(lake: Lake, edit: Callable[[dict[str, Any]], object]) -> None:
         )
 
 
-def sweep(lake: Lake) -> set[Path]:
-    """Delete data files that no snapshot refers to, as an orphan cleaner does; returns what it took."""
+def unreachable(lake: Lake) -> set[Path]:
+    """Data files that no snapshot refers to."""
     table = lake.table()
     reachable = {
         Path(urlsplit(entry.data_file.file_path).path)
@@ -129,7 +129,12 @@ def sweep(lake: Lake) -> set[Path]:
         for manifest in snapshot.manifests(table.io)
         for entry in manifest.fetch_manifest_entry(table.io)
     }
-    orphans = {path for path in lake.files() if path.suffix == ".parquet"} - reachable
+    return parquet_files(lake) - reachable
+
+
+def sweep(lake: Lake) -> set[Path]:
+    """Delete what is unreachable, as an orphan cleaner does; returns what it took."""
+    orphans = unreachable(lake)
     for path in orphans:
         path.unlink()
     return orphans

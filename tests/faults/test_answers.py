@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 
 from lakesink_catalog.errors import CatalogError, CommitUnresolved
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
@@ -17,6 +18,7 @@ from tests.faults.answers import (
     lands_then,
     refuses_with,
     says_yes_and_shows_another_branch,
+    says_yes_and_shows_another_parent,
     says_yes_and_shows_what_was,
     sent_twice,
 )
@@ -76,6 +78,11 @@ def test_a_yes_without_a_commit_is_not_believed(lake: Lake, stream: Stream) -> N
 
 def test_a_yes_that_shows_another_head_is_looked_at_again(lake: Lake, stream: Stream) -> None:
     lake.catalog.faults = [says_yes_and_shows_another_branch(lake, "main")]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+
+
+def test_a_yes_that_shows_another_parent_is_looked_at_again(lake: Lake, stream: Stream) -> None:
+    lake.catalog.faults = [says_yes_and_shows_another_parent]
     landed_once(lake, stream, stream.run(1), attempts=2)
 
 
@@ -165,6 +172,16 @@ def test_a_final_word_before_anything_was_sent_ends_the_batch_at_once(lake: Lake
         sink.commit(transaction, prepared)
     assert missing.value.code == "LAKESINK_TABLE_MISSING"
     assert stream.chance.waited_ms == []
+
+
+def test_no_word_is_final_once_a_request_is_on_its_way(lake: Lake, stream: Stream) -> None:
+    """A table that is not there for a moment may be a catalog that is being restored, and the batch in it."""
+
+    def vanish() -> None:
+        lake.catalog.load_faults = [NoSuchTableError("demo.events")] * 2
+
+    lake.catalog.faults = [lands_then(vanish)]
+    landed_once(lake, stream, stream.run(1), attempts=4)
 
 
 @pytest.mark.parametrize("times", [1, RETRIES])

@@ -195,6 +195,16 @@ def test_a_table_replaced_between_vote_and_commit_gets_nothing(
     assert lake.table().metadata.snapshots == []
 
 
+def test_the_first_batch_of_a_table_does_not_land_in_the_one_that_replaced_it(tmp_path: Path) -> None:
+    """Both are empty: nothing but the UUID tells them apart."""
+    lake = Lake.make(tmp_path)
+    lake.catalog.faults = [first(lambda: replace_table(lake))]
+    with pytest.raises(BatchRefused) as refused:
+        Stream(lake).run(0)
+    assert refused.value.reason is Reason.TABLE_REPLACED
+    assert lake.table().metadata.snapshots == []
+
+
 def test_a_table_replaced_while_the_stream_was_down_is_unknown_to_it(lake: Lake) -> None:
     replace_table(lake)
     with pytest.raises(BatchRefused) as refused:
