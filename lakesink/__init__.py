@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakesink.audit.history import history
-    from lakesink.spark.api import append, stream
+    from lakesink.spark.api import append, stream, stream_to
     from lakesink_catalog.errors import (
         BatchRefused,
         CatalogError,
@@ -40,12 +40,14 @@ __all__ = [
     "append",
     "history",
     "stream",
+    "stream_to",
 ]
 
 _HOMES = {
     "append": "lakesink.spark.api",
     "history": "lakesink.audit.history",
     "stream": "lakesink.spark.api",
+    "stream_to": "lakesink.spark.api",
     "AlreadyCommitted": "lakesink_catalog.outcome",
     "Committed": "lakesink_catalog.outcome",
     "Outcome": "lakesink_catalog.outcome",

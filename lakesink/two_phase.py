@@ -58,6 +58,33 @@ class Prepared(Protocol):
         """JSON-able form that goes into the prepared record."""
 
 
+class PreparedLog(Protocol):
+    """Where the pre-commit of a batch survives a crash: one record for all participants."""
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """Payloads by participant that an earlier run put for exactly this batch; None if there is none to trust."""
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """Make the record durable in one step: a reader sees all of it or none."""
+
+    def landed(self, batch: Batch) -> None:
+        """The batch is committed: records of batches before it have served their purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPreparedLog:
+    """For sinks whose pre-commit dies with the process: every replay writes again."""
+
+    def find(self, batch: Batch) -> None:
+        """Nothing is ever found."""
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """Nothing is kept."""
+
+    def landed(self, batch: Batch) -> None:
+        """Nothing is there to tidy."""
+
+
 T = TypeVar("T", bound=Transaction)
 P = TypeVar("P", bound=Prepared)
 
@@ -71,6 +98,14 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
     name: str
     durability: Durability
+
+    @property
+    def prepared_log(self) -> PreparedLog:
+        """Where the pre-commit of a batch survives a crash, if this sink is the batch's first or only participant.
+
+        Asked for once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs none.
+        """
+        return NoPreparedLog()
 
     @abstractmethod
     def begin(self, batch: Batch) -> T | AlreadyCommitted:
@@ -119,19 +154,6 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
         Called at most once a run, and not at all when the process dies.
         """
-
-
-class PreparedLog(Protocol):
-    """Where the pre-commit of a batch survives a crash: one record for all participants."""
-
-    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """Payloads by participant that an earlier run put for exactly this batch; None if there is none to trust."""
-
-    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """Make the record durable in one step: a reader sees all of it or none."""
-
-    def landed(self, batch: Batch) -> None:
-        """The batch is committed: records of batches before it have served their purpose."""
 
 
 Write = Callable[[Mapping[str, TaskWriter]], Mapping[str, Sequence[bytes]]]

@@ -17,11 +17,9 @@ class SessionFacts:
     """What tasks must know of the Spark session.
 
     Attributes:
-        time_zone: Session time zone, in which zoned timestamps arrive.
         case_sensitive: How column names are matched.
     """
 
-    time_zone: str = "UTC"
     case_sensitive: bool = False
 
 
@@ -43,7 +41,6 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         partitioned_paths=effective.partitioned_paths,
         file_io=shareable_properties(table.io.properties),
         catalog_name=table.catalog.name,
-        session_time_zone=session.time_zone,
         case_sensitive=session.case_sensitive,
         target_file_size_bytes=effective.target_file_size_bytes,
         parquet=effective.parquet,

@@ -1,4 +1,7 @@
-"""What users call: `stream` for Structured Streaming, `append` for batch jobs and for a user's own `foreachBatch`."""
+"""What users call: `stream` for Structured Streaming, `append` for batch jobs and for a user's own `foreachBatch`.
+
+`stream_to` runs a stream into any other two-phase sink.
+"""
 
 import os
 import time
@@ -12,14 +15,14 @@ from lakesink.settings import Settings
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.failures import is_interruption
-from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
+from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import only_drops_rows
-from lakesink.two_phase import run_batch
+from lakesink.two_phase import TwoPhaseCommitSink, run_batch
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
 from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
@@ -48,20 +51,32 @@ def stream(
         CatalogError: The catalog cannot be used, or the table does not exist and is not to be created.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
-    _check_classic(df)
-    if not df.isStreaming:
-        raise _wrong_frame("lakesink.stream needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
+    _check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     catalog = _found_catalog(table, settings)
-    place = absolute_checkpoint(df.sparkSession, settings.checkpoint)
     key = SinkKey(settings.sink_id, settings.branch)
 
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
         return IcebergSink(table, key, catalog, settings, schema, session)
 
-    target = StreamTarget(Reporter(table, key.name), place, tuple(sources_of(df)), only_drops_rows(df), make_sink)
-    writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
-    return writer.foreachBatch(BatchFunction(df.sparkSession, target))
+    return _writer(df, settings.checkpoint, Reporter(table, key.name), make_sink)
+
+
+def stream_to(
+    df: DataFrame, sink: TwoPhaseCommitSink[Any, Any], *, checkpoint: str | os.PathLike[str]
+) -> DataStreamWriter:
+    """A writer of a streaming DataFrame into a sink of your own, by the same two-phase commit as `stream`.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        sink: Where the rows go; see `lakesink.two_phase.TwoPhaseCommitSink`.
+        checkpoint: Checkpoint folder of this one query: a path or a URI.
+
+    Raises:
+        QueryError: The DataFrame is not a streaming one of a classic session.
+    """
+    _check_streaming(df, "lakesink.stream_to")
+    return _writer(df, os.fspath(checkpoint), Reporter(sink.name, sink.name), lambda _schema, _session: sink)
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -> Outcome:
@@ -112,6 +127,19 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
         job.tuning.restore()
     reporter.finished(batch.batch_id, outcome, Timing(time.monotonic() - started))
     return outcome
+
+
+def _writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
+    place = absolute_checkpoint(df.sparkSession, checkpoint)
+    target = StreamTarget(reporter, place, tuple(sources_of(df)), only_drops_rows(df), make_sink)
+    writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
+    return writer.foreachBatch(BatchFunction(df.sparkSession, target))
+
+
+def _check_streaming(df: Any, function: str) -> None:
+    _check_classic(df)
+    if not df.isStreaming:
+        raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
 
 
 def _check_classic(df: Any) -> None:

@@ -21,14 +21,14 @@ from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, Source
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import most_rows
-from lakesink.two_phase import TaskWriter, run_batch
+from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
 from lakesink_catalog.errors import LakesinkError, WriteError
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.outcome import Outcome
 from lakesink_catalog.redact import describe, safe_cause
 
-MakeSink = Callable[[pa.Schema, SessionFacts], Any]
-"""Builds the sink of a run, with its `prepared_log`, from the schema of the rows and the facts of the session."""
+MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
+"""Builds the sink of a run from the schema of the rows and the facts of the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class StreamRun:
         run_id: Id that Spark gives to this run.
         query: The query.
         checkpoint: Its checkpoint.
-        sink: The participant, with its `prepared_log`.
+        sink: The participant.
         tuning: Settings of the run's own session.
         counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next.
@@ -68,7 +68,7 @@ class StreamRun:
     run_id: str
     query: RunningQuery
     checkpoint: Checkpoint
-    sink: Any
+    sink: TwoPhaseCommitSink[Any, Any]
     tuning: HopTuning
     counted: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None

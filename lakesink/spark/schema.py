@@ -41,7 +41,4 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
 
 def session_facts(session: SparkSession) -> SessionFacts:
     """What tasks must know of the session."""
-    return SessionFacts(
-        time_zone=str(session.conf.get("spark.sql.session.timeZone")),
-        case_sensitive=str(session.conf.get("spark.sql.caseSensitive")).lower() == "true",
-    )
+    return SessionFacts(case_sensitive=str(session.conf.get("spark.sql.caseSensitive")).lower() == "true")

@@ -56,7 +56,6 @@ class WritePlan:
         file_stem: Start of every file name: sink id and batch id, already safe as a path segment.
         file_io: Allow-listed, secret-free properties of the file system.
         catalog_name: Where executors look up secrets of the file system in their own PyIceberg configuration.
-        session_time_zone: Spark's session time zone, in which zoned timestamps arrive.
         case_sensitive: Spark's rule for matching column names.
         target_file_size_bytes: Roll to a new file at this size, as compressed.
         parquet: Encoding.
@@ -76,7 +75,6 @@ class WritePlan:
     partitioned_paths: bool = True
     file_io: Mapping[str, str] = field(default_factory=dict)
     catalog_name: str | None = None
-    session_time_zone: str = "UTC"
     case_sensitive: bool = False
     target_file_size_bytes: int = 512 * 1024 * 1024
     parquet: ParquetOptions = field(default_factory=ParquetOptions)
