@@ -63,6 +63,7 @@ class Receipt:
         rows: Rows that the task received.
         largest_arrow_batch_bytes: Size of the largest Arrow batch received, to bound the next ones.
         files: Closed files; empty if the task had no rows.
+        schema_id: Schema that the files were written under; None if the batch was skipped.
     """
 
     task: int
@@ -71,6 +72,7 @@ class Receipt:
     rows: int
     largest_arrow_batch_bytes: int
     files: tuple[DataFileReceipt, ...]
+    schema_id: int | None = None
 
 
 def encode(receipt: Receipt) -> bytes:
@@ -82,6 +84,7 @@ def encode(receipt: Receipt) -> bytes:
         "skipped": receipt.skipped,
         "rows": receipt.rows,
         "largest": receipt.largest_arrow_batch_bytes,
+        "schema": receipt.schema_id,
         "files": [_file_to_json(file) for file in receipt.files],
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
@@ -103,6 +106,7 @@ def decode(data: bytes) -> Receipt:
             rows=_count(document["rows"]),
             largest_arrow_batch_bytes=_count(document["largest"]),
             files=tuple(_file_from_json(file) for file in document["files"]),
+            schema_id=None if document["schema"] is None else _count(document["schema"]),
         )
     except ReceiptInvalid:
         raise

@@ -1,15 +1,10 @@
 """What the demo needs of the machine, asked before anything is started."""
 
-import os
-import re
-import shutil
-import subprocess
 from importlib.util import find_spec
-from pathlib import Path
 
+from lakesink.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
 from lakesink_catalog.errors import SettingsError
 
-OLDEST_JAVA = 17
 _NOTHING_STARTED = "Nothing was started."
 
 
@@ -27,26 +22,12 @@ def check_machine() -> None:
             data=_NOTHING_STARTED,
             action="pip install 'lakesink[demo]'",
         )
-    found = _java_version()
+    java = java_of_spark()
+    found = java.major if java else 0
     if found < OLDEST_JAVA:
         raise SettingsError(
             "JAVA_MISSING",
             f"Spark needs Java {OLDEST_JAVA} or newer; " + (f"this is Java {found}." if found else "none was found."),
             data=_NOTHING_STARTED,
-            action="Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME to where it"
-            " is.",
+            action=INSTALL_JAVA,
         )
-
-
-def _java_version() -> int:
-    """Major version of the Java that Spark would take; 0 if there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None:
-        return 0
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - Spark runs the same
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(found[1]) if found else 0

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink import __version__
@@ -129,14 +130,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Check every receipt and write the batch's manifests."""
         votes = [_vote(data) for data in receipts]
         for vote in votes:
-            self._check_vote(transaction, vote)
+            _check_vote(transaction.look.table, vote)
         files = [file for vote in votes for file in vote.files]
         if sorted(vote.task for vote in votes) != list(range(len(votes))):
             raise _rejected("there is not exactly one of every task")
         if len({file.path for file in files}) != len(files):
             raise _rejected("a data file is in the votes twice")
-        schema = transaction.look.table.schema()
-        return transaction.fence.prepare(transaction.look, files, schema=schema)
+        return transaction.fence.prepare(transaction.look, files, schema=_written_under(transaction.look.table, votes))
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """One atomic snapshot commit, by the fenced loop."""
@@ -194,18 +194,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         return FencedCommit(self._load, self.key, self._start_uuid, options, self.surroundings)
 
-    def _check_vote(self, transaction: IcebergTransaction, vote: Receipt) -> None:
-        if vote.skipped:
-            raise _rejected("a task skipped a batch that the ledger does not have")
-        if vote.lakesink_version != __version__:
-            raise _rejected(f"a task ran lakesink {vote.lakesink_version}, the driver runs {__version__}")
-        if vote.rows != sum(file.record_count for file in vote.files):
-            raise _rejected("a task received other rows than its files hold")
-        if not _all_under(transaction.plan.data_location, (file.path for file in vote.files)):
-            raise _rejected("a data file lies outside the table's data location")
-        if any(not _plausible(file, transaction.plan) for file in vote.files):
-            raise _rejected("a data file was written under another partition spec, or is empty")
-
     def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
         if unproven:
             logger.warning(
@@ -242,6 +230,31 @@ def _vote(data: bytes) -> Receipt:
         raise _rejected(str(error)) from None
 
 
+def _check_vote(table: Table, vote: Receipt) -> None:
+    if vote.skipped:
+        raise _rejected("a task skipped a batch that the ledger does not have")
+    if vote.lakesink_version != __version__:
+        raise _rejected(f"a task ran lakesink {vote.lakesink_version}, the driver runs {__version__}")
+    if vote.rows != sum(file.record_count for file in vote.files):
+        raise _rejected("a task received other rows than its files hold")
+    if not _all_under(data_location(table), (file.path for file in vote.files)):
+        raise _rejected("a data file lies outside the table's data location")
+    if any(not _plausible(file, table) for file in vote.files):
+        raise _rejected("a data file was written under a partition spec that the table does not have, or is empty")
+
+
+def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
+    """The one schema of all files. Tasks may have been planned by an earlier look than the one that counts their votes.
+
+    Whether the table still takes files of this schema is decided when they are committed.
+    """
+    schema_ids = {vote.schema_id for vote in votes} or {table.schema().schema_id}
+    known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
+    if not known:
+        raise _rejected("tasks wrote under different schemas, or under one that the table does not have")
+    return known[0]
+
+
 def _rejected(why: str) -> WriteError:
     return WriteError(
         "RECEIPT_REJECTED",
@@ -251,13 +264,10 @@ def _rejected(why: str) -> WriteError:
     )
 
 
-def _plausible(file: DataFileReceipt, plan: WritePlan) -> bool:
-    return (
-        file.spec_id == plan.spec_id
-        and len(file.partition) == len(plan.partition_fields)
-        and file.record_count > 0
-        and file.file_size_bytes > 0
-    )
+def _plausible(file: DataFileReceipt, table: Table) -> bool:
+    spec = table.specs().get(file.spec_id)
+    fits = spec is not None and len(file.partition) == len(spec.fields)
+    return fits and file.record_count > 0 and file.file_size_bytes > 0
 
 
 def _all_under(folder: str, paths: Iterable[str]) -> bool:

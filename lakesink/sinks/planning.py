@@ -30,6 +30,7 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
     return WritePlan(
         lakesink_version=__version__,
         schema_json=schema.model_dump_json(),
+        schema_id=schema.schema_id,
         spec_id=spec.spec_id,
         partition_fields=tuple(
             PartitionField(part.source_id, part.field_id, part.name, str(part.transform)) for part in spec.fields

@@ -47,6 +47,7 @@ class WritePlan:
     Attributes:
         lakesink_version: The driver's version; another one in the executor is an error.
         schema_json: The Iceberg schema to write, as in the table's metadata.
+        schema_id: Its id.
         spec_id: Partition spec to write under.
         partition_fields: Its fields, in order; empty for an unpartitioned table.
         batch_id: The batch, for failpoints.
@@ -66,6 +67,7 @@ class WritePlan:
 
     lakesink_version: str
     schema_json: str
+    schema_id: int
     spec_id: int
     partition_fields: tuple[PartitionField, ...]
     data_location: str

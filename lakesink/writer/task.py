@@ -107,4 +107,5 @@ def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Rece
         rows=rows.count,
         largest_arrow_batch_bytes=rows.largest_batch_bytes,
         files=files,
+        schema_id=rows.plan.schema_id,
     )

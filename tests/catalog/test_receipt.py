@@ -40,6 +40,7 @@ RECEIPT = st.builds(
     rows=COUNT,
     largest_arrow_batch_bytes=COUNT,
     files=st.lists(FILE, max_size=3).map(tuple),
+    schema_id=st.none() | COUNT,
 )
 WHOLE = Receipt(
     task=1,
@@ -106,7 +107,7 @@ def packed(value: Any) -> bytes:
 JUNK: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, -1, 1.5, math.inf, math.nan, 2**63, "x", "", [], [1], {}, {"a": 1}, "1", [[]]]
 )
-KEYS = ["v", "task", "lakesink", "skipped", "rows", "largest", "files"]
+KEYS = ["v", "task", "lakesink", "skipped", "rows", "largest", "schema", "files"]
 FILE_KEYS = ["path", "spec", "partition", "rows", "bytes", "sizes", "values", "nulls", "nans", "lower", "upper"]
 
 

@@ -63,6 +63,8 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "without its files": lambda vote: replace(vote, files=()),
     "with a file twice": lambda vote: replace(vote, rows=2 * vote.rows, files=vote.files * 2),
     "of a task that is another one": lambda vote: replace(vote, task=0),
+    "under a schema that the table does not have": lambda vote: replace(vote, schema_id=7),
+    "under no schema": lambda vote: replace(vote, schema_id=None),
     "of a task beyond the last": lambda vote: replace(vote, task=7),
 }
 

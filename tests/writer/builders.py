@@ -39,6 +39,7 @@ def plan_for(
     settings: dict[str, Any] = {
         "lakesink_version": lakesink.__version__,
         "schema_json": schema.model_dump_json(),
+        "schema_id": schema.schema_id,
         "spec_id": spec.spec_id,
         "partition_fields": fields,
         "data_location": str(folder),
