@@ -1,0 +1,1 @@
+"""Is everything here that a stream needs? The machine, Spark, the catalog, one table, one checkpoint."""

@@ -1,0 +1,89 @@
+"""Does Spark work here for lakesink? Run as ``python -m lakesink.spark.probe ANSWER_FILE``, in a process of its own.
+
+Starts a session as the user's own driver would, by the same environment and configuration, and runs two small jobs:
+one asks Spark's Python processes who they are, the other sends rows the way of a stream's batch, with its handshake.
+Nothing is written but the answer.
+"""
+
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from lakesink.spark import probe_tasks
+from lakesink.spark.failures import JAVA_ERRORS, job_error, whole_text
+from lakesink.spark.hop import HopTuning
+from lakesink.spark.job import RowsJob
+from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
+from lakesink.spark.probe_tasks import CountingWriter, worker_facts
+from lakesink.spark.schema import schema_json
+from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.redact import describe
+
+MOST_TASKS = 8
+ROWS_A_TASK = 1000
+
+
+def main(path: Path) -> None:
+    """Probe, and leave the answer in a file, however far it came."""
+    answer = SparkAnswer(pyspark=pyspark.__version__)
+    try:
+        session = SparkSession.builder.appName("lakesink-doctor").config("spark.ui.enabled", "false").getOrCreate()
+        probe(session, answer)
+    except LakesinkError as error:
+        answer.code, answer.what, answer.action = error.code, error.what, error.action
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+        answer.code, answer.what = "LAKESINK_UNEXPECTED", describe(error)
+    answer.write(path)
+
+
+def probe(session: SparkSession, answer: SparkAnswer) -> None:
+    """Look at a session and run the two jobs.
+
+    Args:
+        session: A classic session.
+        answer: Is filled step by step, so that it tells how far this came.
+
+    Raises:
+        LakesinkError: A job failed.
+    """
+    context = session.sparkContext
+    context.setLogLevel("ERROR")
+    jvm = context._jvm  # noqa: SLF001 - PySpark does not tell which Java it started
+    assert jvm is not None
+    system = jvm.java.lang.System
+    answer.spark, answer.master = session.version, str(context.master)
+    answer.java = f"{system.getProperty('java.version')} ({system.getProperty('java.home')})"
+    tasks = max(1, min(context.defaultParallelism, MOST_TASKS))
+    answer.step = Step.WORKERS
+    answer.workers = _workers(session, tasks)
+    if all(worker.lakesink and worker.pyarrow for worker in answer.workers):
+        answer.step = Step.ARROW
+        answer.rows = _rows_through_arrow(session, tasks)
+        answer.step = Step.DONE
+
+
+def _workers(session: SparkSession, tasks: int) -> tuple[WorkerFacts, ...]:
+    cloudpickle.register_pickle_by_value(probe_tasks)  # type: ignore[no-untyped-call] # a copy without types
+    try:
+        found = session.sparkContext.parallelize(range(tasks), tasks).map(worker_facts).collect()
+    except JAVA_ERRORS as error:
+        raise job_error(whole_text(error)) from None
+    finally:
+        cloudpickle.unregister_pickle_by_value(probe_tasks)  # type: ignore[no-untyped-call] # as above
+    return tuple(dict.fromkeys(WorkerFacts(**facts) for facts in found))
+
+
+def _rows_through_arrow(session: SparkSession, tasks: int) -> int:
+    rows = session.range(0, tasks * ROWS_A_TASK, 1, tasks)
+    job = RowsJob(rows, HopTuning(session.conf, schema_json(rows)), lambda _: False)
+    try:
+        return sum(int(vote) for vote in job.write({"probe": CountingWriter()})["probe"])
+    finally:
+        job.tuning.restore()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,34 @@
+"""What a probe runs in Spark's own Python processes."""
+
+import importlib
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def worker_facts(_: int) -> dict[str, str]:
+    """Who runs this task, as fields of `WorkerFacts`. Pickled by value: it runs where lakesink is not installed."""
+    found = {"lakesink": "", "pyarrow": ""}
+    trouble = ""
+    for name in found:
+        try:
+            found[name] = str(importlib.import_module(name).__version__)
+        except Exception as error:  # noqa: BLE001 - a broken package may raise anything
+            trouble = trouble or f"{type(error).__name__}: {error}"[:200]
+    return {
+        "host": socket.gethostname(),
+        "executable": sys.executable,
+        "python": platform.python_version(),
+        "trouble": trouble,
+        **found,
+    }
+
+
+class CountingWriter:
+    """A `TaskWriter` that writes nothing and votes with the number of its rows."""
+
+    def write(self, _task: int, batches: Iterator[Any]) -> bytes:
+        """Count one task's rows."""
+        return str(sum(batch.num_rows for batch in batches)).encode()
