@@ -31,6 +31,7 @@ class LazyCommand:
 
 COMMANDS = {
     "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
+    "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
     "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),
 }

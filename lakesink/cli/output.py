@@ -75,9 +75,14 @@ def reported(command: Callable[..., Report]) -> Callable[..., None]:
     return run
 
 
+def printable(text: str) -> str:
+    """Text that is safe on a terminal, on one line and whole."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
 def plain(text: str) -> str:
     """Text that is safe on a terminal and fits a cell."""
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    shown = printable(text)
     return shown if len(shown) <= WIDEST_CELL else f"{shown[: WIDEST_CELL - 1]}…"
 
 

@@ -145,7 +145,7 @@ def _described(worker: WorkerFacts) -> str:
 
 
 def _arrow(answer: SparkAnswer) -> Finding:
-    found = f"{answer.rows:,} rows by {len(answer.workers)} kind of worker to lakesink's writer and back"
+    found = f"{answer.rows:,} rows to lakesink's writer and back"
     return Finding(Part.SPARK, "arrow", Standing.OK, found)
 
 

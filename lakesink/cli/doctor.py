@@ -1,0 +1,88 @@
+"""The command ``doctor``: is everything here that a stream needs, and what to do about what is not?"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from lakesink.cli.output import NOT_WELL, OK, Report, printable, reporting
+
+if TYPE_CHECKING:
+    from lakesink.doctor.finding import Finding
+
+_CHECK_WIDTH = 16
+
+
+@click.command(
+    help="Check this machine, Spark, the catalog, and if named a table and a checkpoint, and say what to fix."
+)
+@click.argument("table", required=False)
+@click.option("--checkpoint", metavar="DIR", help="Checkpoint of a stream: would its next batch be taken?")
+@click.option("--spark/--no-spark", default=True, help="Start Spark and run a task in its Python.  [default: spark]")
+@click.option(
+    "--write-probe/--no-write-probe",
+    default=None,
+    help="Write scratch tables and objects, and remove them.  [default: in the embedded catalog only]",
+)
+@reporting
+def doctor(
+    table: str | None, catalog: str | None, checkpoint: str | None, *, spark: bool, write_probe: bool | None
+) -> Report:
+    """Exit code 1: something failed; warnings are no failure."""
+    from lakesink.doctor import java, machine  # noqa: PLC0415 - help must not wait for them
+
+    findings = [machine.check_python(), *machine.check_packages(), java.check_java()]
+    if not _failed(findings, "packages"):
+        from lakesink.doctor import examine  # noqa: PLC0415 - imports the packages that were just looked at
+
+        wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
+        with Console(stderr=True).status("") as status:  # moves on a terminal only
+            findings += examine.examine(wanted, status.update, java=not _failed(findings, "java"))
+    return _report(findings, table)
+
+
+def _failed(findings: "Sequence[Finding]", check: str) -> bool:
+    return any(finding.check == check and finding.standing.value == "failed" for finding in findings)
+
+
+def _report(findings: "Sequence[Finding]", table: str | None) -> Report:
+    counts = Counter(finding.standing.value for finding in findings)
+    summary = ", ".join(f"{counts[standing]} {standing}" for standing in ("ok", "warning", "failed", "skipped"))
+    return Report(
+        document={"well": not counts["failed"], "checks": [_document(finding) for finding in findings]},
+        title=f"lakesink doctor: {summary}",
+        hints=[*_lines(findings), "", _next_step(counts, table)],
+        exit_code=NOT_WELL if counts["failed"] else OK,
+    )
+
+
+def _document(finding: "Finding") -> dict[str, Any]:
+    return {
+        "part": finding.part.value,
+        "check": finding.check,
+        "standing": finding.standing.value,
+        "found": finding.found,
+        "fix": finding.fix,
+        "details": dict(finding.details),
+    }
+
+
+def _lines(findings: "Sequence[Finding]") -> Iterator[str]:
+    part = None
+    for finding in findings:
+        if finding.part is not part:
+            part = finding.part
+            yield f"\n{part.value}"
+        yield f"  {finding.standing.value:8} {finding.check:{_CHECK_WIDTH}} {printable(finding.found)}"
+        if finding.fix:
+            yield f"  {'':8} {'':{_CHECK_WIDTH}} do: {printable(finding.fix)}"
+
+
+def _next_step(counts: Counter[str], table: str | None) -> str:
+    if counts["failed"]:
+        return "Next: mend what failed, from the top, and run lakesink doctor again."
+    if table is not None:
+        return f"Next: lakesink status {printable(table)}"
+    return "Next: lakesink doctor TABLE --checkpoint DIR looks at a stream; lakesink demo shows one."

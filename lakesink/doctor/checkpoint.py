@@ -1,0 +1,152 @@
+"""One checkpoint: is it one, how far did its query come, and would the table take the batch that comes next?"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pyiceberg.table import Table
+
+from lakesink.doctor.finding import Finding, Part, Standing, attempt
+from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
+from lakesink_catalog.history import sinks
+from lakesink_catalog.identity import Batch, SinkKey, SinkKind, digest
+from lakesink_catalog.redact import describe, redact
+from lakesink_catalog.refusal import refusal
+from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, decide
+from lakesink_catalog.view import view_table
+
+_NOT_YET = "to be told by Spark"
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """What Spark will ask for when the query starts again.
+
+    Attributes:
+        batch: The batch; without its end, and so without its fingerprint, if Spark has not planned it yet.
+        planned: True if its offsets are in the checkpoint: Spark runs it as it is there.
+        done: Newest batch that Spark knows as done; None if there is none.
+    """
+
+    batch: Batch
+    planned: bool
+    done: int | None
+
+
+def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
+    """All that can be seen of a checkpoint, and of its next batch if there is a table.
+
+    Args:
+        root: Path or URI.
+        table: Where the query writes to; None to look at the checkpoint alone.
+    """
+    opened = _opened(root)
+    if isinstance(opened, Finding):
+        yield opened
+        return
+    coming = attempt(Part.CHECKPOINT, "readable", lambda: next_batch(opened))
+    if isinstance(coming, Finding):
+        yield coming
+        return
+    yield _readable(root, coming)
+    yield from _place(root, table)
+    if table is not None:
+        yield attempt(Part.CHECKPOINT, "next batch", lambda: next_verdict(coming, table))
+
+
+def next_batch(checkpoint: Checkpoint) -> NextBatch:
+    """What the query asks for next: its newest planned batch again, or the one after it if that is done.
+
+    Raises:
+        QueryError: The checkpoint lacks what Spark always writes, or the batch cannot be told from it.
+    """
+    query_id = checkpoint.query_id()
+    planned, done = (_newest(checkpoint, folder) for folder in ("offsets", "commits"))
+    if planned is None:
+        return NextBatch(Batch(0, query_id, _NOT_YET, start=None, end=""), planned=False, done=done)
+    end = checkpoint.offsets(planned)
+    if planned == done:
+        batch = Batch(planned + 1, query_id, _NOT_YET, start=digest(list(end)), end="")
+        return NextBatch(batch, planned=False, done=done)
+    return NextBatch(checkpoint.batch(query_id, planned, end), planned=True, done=done)
+
+
+def next_verdict(coming: NextBatch, table: Table) -> Finding:
+    """Whether the table would take the batch, by the very rules that decide in a stream.
+
+    Args:
+        coming: The batch.
+        table: As loaded.
+    """
+    keys = [SinkKey(state.sink, state.branch) for state in sinks(table) if state.kind == SinkKind.STREAM.value]
+    own = [key for key in keys if _query_of(table, key) == coming.batch.query_id]
+    if own:
+        return _of_sink(own[0], coming, table)
+    fresh = _situation(SinkKey("lakesink-doctor"), coming, table)
+    named = ", ".join(key.name for key in keys) or "none"
+    found = f"batch {coming.batch.batch_id}: this checkpoint's query has not written to the table (its sinks: {named})"
+    if isinstance(decide(fresh), Commit):
+        fix = "Right for a new stream with a sink id of its own. Else give the checkpoint that belongs to the table."
+        standing = Standing.WARNING if keys else Standing.OK
+        return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
+    fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
+    return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, f"{found} and every sink id would be refused", fix)
+
+
+def _opened(root: str) -> Checkpoint | Finding:
+    try:
+        return Checkpoint(FsspecFiles(root))
+    except (ImportError, ValueError) as error:
+        found = f"{redact(root)} cannot be read from here: {describe(error)}"
+        fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
+        return Finding(Part.CHECKPOINT, "readable", Standing.SKIPPED, found, fix)
+
+
+def _newest(checkpoint: Checkpoint, folder: str) -> int | None:
+    names = checkpoint.files.names(folder)
+    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=None)
+
+
+def _readable(root: str, coming: NextBatch) -> Finding:
+    done = "no batch done" if coming.done is None else f"batch {coming.done} done"
+    again = "comes again" if coming.planned else "comes next"
+    found = f"{redact(root)}: query {coming.batch.query_id}, {done}, batch {coming.batch.batch_id} {again}"
+    return Finding(Part.CHECKPOINT, "readable", Standing.OK, found)
+
+
+def _place(root: str, table: Table | None) -> Iterator[Finding]:
+    scheme = urlsplit(root).scheme
+    path = urlsplit(root).path if scheme == "file" else root
+    if scheme in ("", "file") and not os.access(path, os.W_OK):
+        found = f"{path} cannot be written by this user."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Run the stream as its owner.")
+    remote = table is not None and urlsplit(table.location()).scheme not in ("", "file")
+    if scheme in ("", "file") and remote:
+        found = "It lies on this machine while the table does not: a driver on another machine would not find it."
+        fix = "Keep the checkpoint on storage that every driver reaches, if drivers run on several machines."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, fix)
+
+
+def _of_sink(key: SinkKey, coming: NextBatch, table: Table) -> Finding:
+    situation = _situation(key, coming, table)
+    start = f"batch {coming.batch.batch_id} of sink {key.name}"
+    match decide(situation):
+        case Commit():
+            return Finding(Part.CHECKPOINT, "next batch", Standing.OK, f"{start} would be committed")
+        case Skip(snapshot_id=snapshot_id):
+            found = f"{start} would be skipped: snapshot {snapshot_id} holds it"
+            return Finding(Part.CHECKPOINT, "next batch", Standing.OK, found)
+        case Refuse(reason=reason):
+            error = refusal(reason, situation)
+            found = f"{start} would be refused. [{error.code}] {error.what}"
+            return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, redact(found), redact(error.action))
+
+
+def _situation(key: SinkKey, coming: NextBatch, table: Table) -> Situation:
+    return Situation(view_table(table, key), key, coming.batch, str(table.metadata.table_uuid))
+
+
+def _query_of(table: Table, key: SinkKey) -> str | None:
+    entry = view_table(table, key).entry
+    return entry.query_id if entry else None
