@@ -1,8 +1,10 @@
 """A REST catalog on the loopback: Iceberg's protocol over a SQL catalog, with faults before or after a commit lands."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -59,7 +61,7 @@ class RestService:
             case ["namespaces"]:
                 return self._namespaces(request)
             case ["namespaces", namespace]:
-                return self._namespace(_split(namespace))
+                return self._namespace(_split(namespace), request)
             case ["namespaces", namespace, "tables"]:
                 return self._tables(_split(namespace), request)
             case ["namespaces", namespace, "tables", name]:
@@ -82,9 +84,20 @@ class RestService:
     def _table(self, identifier: tuple[str, ...], request: Request) -> Answer:
         if request.method == "POST":
             return self._commit(identifier, request.body)
+        if request.method == "DELETE":
+            return self._drop(self.backing.load_table(identifier))
         return 200, _loaded(self.backing.load_table(identifier))
 
-    def _namespace(self, namespace: tuple[str, ...]) -> Answer:
+    def _drop(self, table: Table) -> Answer:
+        """As a service does that is asked to purge; the table is the only one of its namespace."""
+        self.backing.drop_table(table.name())
+        shutil.rmtree(Path(table.location().removeprefix("file://")).parent)
+        return 204, b""
+
+    def _namespace(self, namespace: tuple[str, ...], request: Request) -> Answer:
+        if request.method == "DELETE":
+            self.backing.drop_namespace(namespace)
+            return 204, b""
         if not self.backing.namespace_exists(namespace):
             raise NoSuchNamespaceError(".".join(namespace))
         return 200, {"namespace": list(namespace), "properties": {}}

@@ -54,7 +54,7 @@ def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
             if self.command != "HEAD":
                 self.wfile.write(payload)
 
-        do_GET = do_POST = do_HEAD = _handle  # noqa: N815 - the names are http.server's
+        do_GET = do_POST = do_HEAD = do_DELETE = _handle  # noqa: N815 - the names are http.server's
 
         def log_message(self, *_: Any) -> None:
             pass
