@@ -20,7 +20,7 @@ from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.merging import MergePolicy
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.redact import redact
-from lakesink_catalog.request import RetryPolicy
+from lakesink_catalog.retry import RetryPolicy
 
 _HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max")
 _PREFIXES = ("write.", "commit.")

@@ -308,7 +308,7 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
 def test_defaults_of_the_parts_and_of_the_table_agree() -> None:
     from lakesink.writer.plan import ParquetOptions  # noqa: PLC0415 - compared here alone
     from lakesink_catalog.merging import MergePolicy  # noqa: PLC0415 - the same
-    from lakesink_catalog.request import RetryPolicy  # noqa: PLC0415 - the same
+    from lakesink_catalog.retry import RetryPolicy  # noqa: PLC0415 - the same
 
     effective = parse().effective({})
     assert effective.parquet == ParquetOptions()

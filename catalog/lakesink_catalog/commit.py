@@ -8,7 +8,7 @@ attempt looks. Nothing is ever deleted here.
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -28,6 +28,7 @@ from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.redact import redact
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import Change, CommitOptions, build_request
+from lakesink_catalog.retry import attempts
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
 from lakesink_catalog.view import view_metadata, view_table
 
@@ -132,7 +133,7 @@ class FencedCommit:
         trouble: Exception | None = None
         sent = False
         attempt = 0
-        for attempt in self._attempts():
+        for attempt in attempts(self.options.retry, self.surroundings):
             try:
                 look = self.look(batch)
                 if not isinstance(look.verdict, Commit):
@@ -154,18 +155,6 @@ class FencedCommit:
                 return _committed(prepared, attempt)
             logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
         return self._last_look(batch, prepared, attempt, trouble)
-
-    def _attempts(self) -> Iterator[int]:
-        """Numbers from 1, waiting before each but the first: the only retry in lakesink."""
-        policy, clock = self.options.retry, self.surroundings
-        deadline = clock.monotonic_ms() + policy.total_timeout_ms
-        for attempt in range(1, policy.num_retries + 2):
-            if attempt > 1:
-                wait = min(policy.max_wait_ms, policy.min_wait_ms * 2 ** min(attempt - 2, 30))
-                clock.sleep_ms(wait * (0.5 + clock.jitter() / 2))
-                if clock.monotonic_ms() > deadline:
-                    return
-            yield attempt
 
     def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
         match look.verdict:

@@ -22,29 +22,13 @@ from lakesink_catalog.ledger import LedgerEntry, Mark, next_entry, next_mark
 from lakesink_catalog.manifests import manifests_under, write_list
 from lakesink_catalog.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.prepared import PreparedBatch
+from lakesink_catalog.retry import RetryPolicy
 from lakesink_catalog.summary import append_summary
 from lakesink_catalog.verdict import Accept, Commit, Situation
 
 logger = logging.getLogger("lakesink")
 
 CLOCK_TOLERANCE_MS = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Bounds of the commit loop; the names are Iceberg's ``commit.retry.*``.
-
-    Attributes:
-        num_retries: Attempts after the first.
-        min_wait_ms: First wait; it doubles with every attempt.
-        max_wait_ms: Longest wait.
-        total_timeout_ms: No attempt starts after this time.
-    """
-
-    num_retries: int = 20
-    min_wait_ms: int = 100
-    max_wait_ms: int = 10_000
-    total_timeout_ms: int = 1_800_000
 
 
 @dataclass(frozen=True, slots=True)

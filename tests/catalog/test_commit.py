@@ -23,7 +23,8 @@ from lakesink_catalog.identity import Batch, SinkKey, stream_batch
 from lakesink_catalog.ledger import mark_of, parse_entry
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.prepared import SNAPSHOT_IDS
-from lakesink_catalog.request import CommitOptions, RetryPolicy
+from lakesink_catalog.request import CommitOptions
+from lakesink_catalog.retry import RetryPolicy
 from lakesink_catalog.verdict import Commit
 from tests.builders import START_MS, Chance, Lake
 from tests.faults.answers import ERRORS, lands_but_says, refuses_with

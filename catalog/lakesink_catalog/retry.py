@@ -1,0 +1,50 @@
+"""The only retry in lakesink: bounded attempts with growing, jittered waits. Pure: clock and sleep are given."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounds of the commit loop; the names are Iceberg's ``commit.retry.*``.
+
+    Attributes:
+        num_retries: Attempts after the first.
+        min_wait_ms: First wait; it doubles with every attempt.
+        max_wait_ms: Longest wait.
+        total_timeout_ms: No attempt starts after this time.
+    """
+
+    num_retries: int = 20
+    min_wait_ms: int = 100
+    max_wait_ms: int = 10_000
+    total_timeout_ms: int = 1_800_000
+
+
+class Waiting(Protocol):
+    """What attempts need of their surroundings."""
+
+    @property
+    def monotonic_ms(self) -> Callable[[], int]:
+        """Clock for time-outs."""
+
+    @property
+    def sleep_ms(self) -> Callable[[float], None]:
+        """Waits."""
+
+    @property
+    def jitter(self) -> Callable[[], float]:
+        """A number in [0, 1)."""
+
+
+def attempts(policy: RetryPolicy, waiting: Waiting) -> Iterator[int]:
+    """Numbers from 1, waiting before each but the first."""
+    deadline = waiting.monotonic_ms() + policy.total_timeout_ms
+    for attempt in range(1, policy.num_retries + 2):
+        if attempt > 1:
+            wait = min(policy.max_wait_ms, policy.min_wait_ms * 2 ** min(attempt - 2, 30))
+            waiting.sleep_ms(wait * (0.5 + waiting.jitter() / 2))
+            if waiting.monotonic_ms() > deadline:
+                return
+        yield attempt
