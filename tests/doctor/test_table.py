@@ -1,0 +1,156 @@
+"""What is seen of one table: settings with their origin, places, sinks, and nothing of a secret."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate
+
+from lakesink.doctor.finding import Finding, Part, Standing
+from lakesink.doctor.storage import check_storage
+from lakesink.doctor.table import check_table
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import create_table, load_table
+from tests.catalog.batches import Writer
+
+CANARY = "c4n4ry-Sw0rdfish"
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return connect("lake", {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"})
+
+
+def events(catalog: Catalog, *, partition_by: str | None = None, **properties: str) -> Table:
+    return create_table(catalog, "demo.events", SCHEMA, partition_by, properties)
+
+
+def looked(catalog: Catalog) -> dict[str, Finding]:
+    findings = check_table("demo.events", load_table(catalog, "demo.events"))
+    return {finding.check: finding for finding in findings}
+
+
+def test_a_table_that_nobody_wrote_to_is_well(catalog: Catalog) -> None:
+    events(catalog, partition_by="month(at)")
+    findings = looked(catalog)
+    assert {finding.standing for finding in findings.values()} == {Standing.OK}
+    assert findings["partitions"].found == "month(at)"
+    assert findings["sinks"].found == "no lakesink stream has written to it yet"
+
+
+def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
+    events(catalog, **{"write.parquet.compression-codec": "snappy"})
+    finding = looked(catalog)["settings"]
+    assert finding.standing is Standing.OK
+    assert finding.found == "by table property: write.parquet.compression-codec=snappy; all others are defaults"
+    settings = {setting["name"]: setting for setting in finding.details["settings"]}
+    assert settings["write.parquet.compression-codec"] == {
+        "name": "write.parquet.compression-codec",
+        "value": "snappy",
+        "origin": "table property",
+        "option": "compression_codec",
+    }
+    assert settings["commit.retry.num-retries"]["origin"] == "default"
+    assert settings["prepared_max_age"] == {
+        "name": "prepared_max_age",
+        "value": "20 hours",
+        "origin": "option default",
+        "option": "prepared_max_age",
+    }
+
+
+def test_properties_that_change_nothing_are_named(catalog: Catalog) -> None:
+    events(catalog, **{"write.distribution-mode": "hash"})
+    finding = looked(catalog)["settings"]
+    assert finding.standing is Standing.WARNING
+    assert "not honoured: write.distribution-mode" in finding.found
+
+
+def test_a_malformed_property_fails_with_its_name(catalog: Catalog) -> None:
+    events(catalog, **{"commit.retry.num-retries": "often"})
+    finding = looked(catalog)["settings"]
+    assert finding.standing is Standing.FAILED
+    assert "commit.retry.num-retries" in finding.found
+
+
+@pytest.mark.parametrize("may_write", [False, True])
+def test_a_place_outside_the_table_fails_before_it_is_written_to(
+    catalog: Catalog,
+    tmp_path: Path,
+    may_write: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    table = events(catalog, **{"write.data.path": f"file://{tmp_path}/elsewhere"})
+    findings = {found.check: found for found in check_storage(Part.TABLE, table, [], may_write=may_write)}
+    assert findings["data files"].standing is Standing.FAILED
+    assert "LAKESINK_LOCATION_REFUSED" in findings["data files"].found
+    assert findings["metadata files"].standing is (Standing.OK if may_write else Standing.SKIPPED)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_scratch_objects_leave_no_file_and_no_folder(catalog: Catalog, tmp_path: Path) -> None:
+    table = events(catalog)
+    before = set((tmp_path / "w").rglob("*"))
+    sightings: list[Any] = []
+    findings = check_storage(Part.TABLE, table, sightings, may_write=True)
+    assert [found.standing for found in findings] == [Standing.OK, Standing.OK]
+    assert [sighting.whose for sighting in sightings] == ["the storage of data files"]
+    assert set((tmp_path / "w").rglob("*")) == before
+
+
+def test_a_folder_that_takes_no_file_fails(catalog: Catalog, tmp_path: Path) -> None:
+    table = events(catalog)
+    (tmp_path / "w" / "demo" / "events" / "data").write_text("not a folder")
+    findings = {found.check: found for found in check_storage(Part.TABLE, table, [], may_write=True)}
+    assert findings["data files"].standing is Standing.FAILED
+    assert findings["metadata files"].standing is Standing.OK
+
+
+def test_each_sink_is_told_by_its_ledger(catalog: Catalog) -> None:
+    events(catalog)
+    writer = Writer(catalog)
+    writer.commit(0)
+    writer.commit(1)
+    finding = looked(catalog)["sinks"]
+    assert finding.standing is Standing.OK
+    assert finding.found.startswith("events into main: last batch 1, snapshot ")
+    assert "tags" not in looked(catalog)
+
+
+def test_a_sink_that_would_be_refused_fails_with_its_code(catalog: Catalog) -> None:
+    events(catalog)
+    writer = Writer(catalog)
+    writer.commit(0)
+    catalog.commit_table(writer.load(), (), (RemovePropertiesUpdate(removals=[writer.key.ledger_property]),))
+    finding = looked(catalog)["sinks"]
+    assert finding.standing is Standing.FAILED
+    assert "would be refused: LedgerLost" in finding.found
+    assert "LAKESINK_LEDGER_LOST" in finding.fix
+
+
+def test_a_sink_without_its_tag_warns(catalog: Catalog) -> None:
+    events(catalog)
+    writer = Writer(catalog)
+    writer.commit(0)
+    catalog.commit_table(writer.load(), (), (RemoveSnapshotRefUpdate(ref_name=writer.key.ledger_tag),))
+    finding = looked(catalog)["tags"]
+    assert finding.standing is Standing.WARNING
+    assert "ledger tag is not there" in finding.found
+
+
+def test_a_manifest_list_that_cannot_be_read_fails(catalog: Catalog) -> None:
+    events(catalog)
+    writer = Writer(catalog)
+    writer.commit(0)
+    head = writer.load().metadata.current_snapshot()
+    assert head is not None
+    Path(head.manifest_list.removeprefix("file://")).unlink()
+    assert looked(catalog)["readable"].standing is Standing.FAILED
+
+
+def test_no_property_shows_a_secret(catalog: Catalog) -> None:
+    events(catalog, **{"write.data.path": f"s3://me:{CANARY}@bucket/data", f"write.password={CANARY}": "1"})
+    assert CANARY not in str(looked(catalog))

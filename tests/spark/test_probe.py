@@ -1,0 +1,146 @@
+"""Doctor's look at Spark: with real sessions, with a Python that lacks lakesink, and by what a probe may answer."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from lakesink import __version__
+from lakesink.doctor.finding import Finding, Standing
+from lakesink.doctor.spark import Probed, check_spark, findings_of
+from lakesink.spark.probe import ROWS_A_TASK, probe
+from lakesink.spark.probe_answer import SparkAnswer, Step
+
+CANARY = "c4n4ry-Sw0rdfish"
+
+
+@pytest.fixture(scope="module")
+def answer(spark: SparkSession) -> SparkAnswer:
+    """What a probe says of the tests' own session, all of which is well."""
+    found = SparkAnswer(pyspark=pyspark.__version__)
+    probe(spark, found)
+    return found
+
+
+def checked(probed: Probed) -> dict[str, Finding]:
+    return {finding.check: finding for finding in findings_of(probed)}
+
+
+def test_a_probe_runs_a_task_in_spark_s_python_and_sends_rows_through_arrow(answer: SparkAnswer) -> None:
+    assert (answer.step, answer.code) == (Step.DONE, "")
+    assert (answer.spark, answer.master, answer.rows) == (pyspark.__version__, "local[2]", 2 * ROWS_A_TASK)
+    [worker] = answer.workers
+    assert (worker.executable, worker.lakesink, worker.trouble) == (sys.executable, __version__, "")
+    findings = checked(Probed(answer, ""))
+    assert {check: finding.standing for check, finding in findings.items()} == dict.fromkeys(
+        ("session", "workers", "arrow"), Standing.OK
+    )
+
+
+def test_an_answer_survives_the_way_between_two_processes(answer: SparkAnswer, tmp_path: Path) -> None:
+    assert SparkAnswer.read(tmp_path / "answer") is None
+    answer.write(tmp_path / "answer")
+    assert SparkAnswer.read(tmp_path / "answer") == answer
+
+
+def test_a_python_of_spark_that_lacks_lakesink_is_named_with_the_line_that_mends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bin" / "python"
+    bare.parent.mkdir()
+    bare.symlink_to(os.path.realpath(sys.executable))  # outside the environment: its packages are not there
+    monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:1")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    findings = {finding.check: finding for finding in check_spark()}
+    assert findings["connect"].standing is Standing.FAILED
+    assert findings["connect"].fix == "unset SPARK_REMOTE"
+    assert findings["session"].standing is Standing.OK
+    assert findings["workers"].standing is Standing.FAILED
+    assert str(bare) in findings["workers"].found
+    assert "No module named 'lakesink'" in findings["workers"].found
+    assert findings["workers"].fix.startswith(f"export PYSPARK_PYTHON={sys.executable}")
+    assert findings["arrow"].standing is Standing.SKIPPED
+    assert list(tmp_path.iterdir()) == [bare.parent]
+
+
+def test_a_spark_that_does_not_come_up_is_ended_in_time() -> None:
+    [finding] = check_spark(longest_seconds=0.5)
+    assert (finding.check, finding.standing) == ("session", Standing.FAILED)
+    assert "within 0.5 s" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("last_words", "reason", "fix"),
+    [
+        (
+            "java.lang.module.FindException: Module jdk.incubator.vector not found",
+            "Module jdk.incubator.vector not found",
+            "Spark needs a full Java 17",
+        ),
+        (
+            'WARNING: Using incubator modules\nException in thread "main" java.lang.UnsupportedClassVersionError: x',
+            "UnsupportedClassVersionError",
+            "Spark needs Java 17",
+        ),
+        ("JAVA_HOME is not set", "JAVA_HOME is not set", "Spark needs Java 17"),
+        ("java.net.UnknownHostException: box: Name or service not known", "box", "export SPARK_LOCAL_IP=127.0.0.1"),
+        ("Error: Could not find or load main class org.apache.spark.X", "main class", "unset SPARK_HOME"),
+        (f"java.io.IOError: password={CANARY}", "java.io.IOError", "-m lakesink.spark.probe"),
+        ("", "no reason given", "-m lakesink.spark.probe"),
+    ],
+)
+def test_why_spark_does_not_start_is_taken_from_its_last_words(last_words: str, reason: str, fix: str) -> None:
+    [finding] = findings_of(Probed(None, last_words))
+    assert finding.standing is Standing.FAILED
+    assert reason in finding.found
+    assert fix in finding.fix
+    assert CANARY not in finding.found
+
+
+def test_another_spark_than_the_package_s_fails(answer: SparkAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark-3.5")
+    finding = checked(Probed(replace(answer, spark="3.5.6"), ""))["session"]
+    assert (finding.standing, finding.fix) == (Standing.FAILED, "unset SPARK_HOME")
+    assert "Spark 3.5.6" in finding.found
+    assert f"pyspark {pyspark.__version__}" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "standing"),
+    [
+        ("lakesink", "0.0.1", Standing.FAILED),
+        ("pyarrow", "19.0.0", Standing.WARNING),
+        ("python", "3.11.0", Standing.WARNING),
+    ],
+)
+def test_workers_that_differ_from_the_driver_are_told(
+    answer: SparkAnswer, fact: str, value: str, standing: Standing
+) -> None:
+    other = replace(answer.workers[0], **{fact: value})
+    finding = checked(Probed(replace(answer, workers=(answer.workers[0], other)), ""))["workers"]
+    assert finding.standing is standing
+    assert value in finding.found
+    assert finding.fix.startswith("export PYSPARK_PYTHON=")
+
+
+@pytest.mark.parametrize(
+    ("step", "failed", "others"),
+    [
+        (Step.WORKERS, "workers", {"session": Standing.OK, "arrow": Standing.SKIPPED}),
+        (Step.ARROW, "arrow", {"session": Standing.OK, "workers": Standing.OK}),
+    ],
+)
+def test_a_job_that_fails_is_told_with_what_it_was_for(
+    answer: SparkAnswer, step: Step, failed: str, others: dict[str, Standing]
+) -> None:
+    wrong = replace(answer, step=step, code="LAKESINK_EXECUTOR_PYTHON", what="It is not there.", action="Install it.")
+    findings = checked(Probed(wrong, ""))
+    assert findings[failed].standing is Standing.FAILED
+    assert findings[failed].found == f"[LAKESINK_EXECUTOR_PYTHON] While {step.value}: It is not there."
+    assert {check: finding.standing for check, finding in findings.items() if check != failed} == others
