@@ -43,6 +43,8 @@ SHAREABLE = frozenset(
 _S3_SECRETS = ("access-key-id", "secret-access-key", "session-token")
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 _EXTRAS: Mapping[str, str] = {
+    "s3": "s3",
+    "s3a": "s3",
     "gs": "gcs",
     "gcs": "gcs",
     "abfs": "adls",
@@ -90,10 +92,10 @@ def open_filesystem(location: str, file_io: Mapping[str, str], catalog_name: str
     """
     scheme = scheme_of(location)
     if scheme == "file":
-        return LocalFileSystem(), _local_path
+        return LocalFileSystem(), local_path
     if scheme in _S3_SCHEMES:
         return _s3(location, file_io, catalog_name), _without_scheme
-    return _fsspec(location, scheme, file_io)
+    return open_by_fsspec(location, file_io)
 
 
 def scheme_of(location: str) -> str:
@@ -102,7 +104,8 @@ def scheme_of(location: str) -> str:
     return scheme.lower() if colon and "/" not in scheme else "file"
 
 
-def _local_path(location: str) -> str:
+def local_path(location: str) -> str:
+    """The path of a local location: a bare path, or ``file:`` in any spelling."""
     if scheme_of(location) != "file" or not location.lower().startswith("file:"):
         return location
     path = location[len("file:") :]
@@ -163,22 +166,38 @@ def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
     return {f"s3.{key}": str(value) for key, value in found.items() if value}
 
 
-def _fsspec(location: str, scheme: str, file_io: Mapping[str, str]) -> tuple[FileSystem, PathOf]:
-    from fsspec.core import strip_protocol, url_to_fs  # noqa: PLC0415 - costs an import that few tables need
+def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -> Any:
+    """An fsspec file system for a location, made for this process alone and without a cache of listings.
 
+    Args:
+        location: Any location in it, scheme included.
+        file_io: What `shareable_properties` let through.
+
+    Raises:
+        WriteError: fsspec does not know the scheme, or its package is missing.
+    """
+    from fsspec.core import url_to_fs  # noqa: PLC0415 - costs an import that few tables need
+
+    scheme = scheme_of(location)
     extra = _EXTRAS.get(scheme)
-    known = _FSSPEC_OPTIONS.get(extra or "", {})
-    options = {option: file_io[key] for key, option in known.items() if key in file_io}
+    known, properties = _FSSPEC_OPTIONS.get(extra or "", {}), file_io or {}
+    options = {option: properties[key] for key, option in known.items() if key in properties}
     try:
-        filesystem, _ = url_to_fs(location, use_listings_cache=False, skip_instance_cache=True, **options)
+        return url_to_fs(location, use_listings_cache=False, skip_instance_cache=True, **options)[0]
     except (ImportError, ValueError) as error:
         package = f"Run `pip install lakesink[{extra}]`" if extra else f"Install fsspec's package for {scheme}://"
         raise unsupported_storage(
             location,
             describe(error),
-            action=f"{package} in the executors' Python, or keep the table's data on file:, s3://, gs:// or abfs://.",
+            action=f"{package} in the Python of driver and executors, or use file:, s3://, gs:// or abfs://.",
         ) from error
-    return PyFileSystem(FSSpecHandler(filesystem)), strip_protocol
+
+
+def open_by_fsspec(location: str, file_io: Mapping[str, str] | None = None) -> tuple[FileSystem, PathOf]:
+    """An fsspec file system for a location as Arrow takes it, see `fsspec_filesystem`."""
+    from fsspec.core import strip_protocol  # noqa: PLC0415 - as above
+
+    return PyFileSystem(FSSpecHandler(fsspec_filesystem(location, file_io))), strip_protocol
 
 
 def _seconds(text: str | None) -> float | None:

@@ -1,0 +1,55 @@
+"""Prepared records in any folder: the prepared log of the file sink, and of sinks of one's own."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from lakesink.sinks.storage import Storage, open_storage
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.record import PreparedRecords, batch_identity
+
+MAX_AGE = timedelta(hours=20)
+"""Below the 24 hours after which orphan cleaners take what nothing references."""
+
+
+@dataclass(slots=True)
+class PreparedDirectory(PreparedRecords):
+    """A `lakesink.two_phase.PreparedLog` of small files: one a batch, whole or absent, tidied by exact name.
+
+    Attributes:
+        folder: Where the records lie, a path or a URI of fsspec; give each sink its own.
+        max_age: A record that is older is not used: somebody's cleaner may have taken what it speaks of.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+
+    folder: str
+    max_age: timedelta = MAX_AGE
+    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    _storage: Storage | None = None
+    _last_landed: str | None = None
+
+    @property
+    def max_age_ms(self) -> int:  # type: ignore[override] # computed, read-only
+        """`max_age` in milliseconds."""
+        return int(self.max_age.total_seconds() * 1000)
+
+    @property
+    def storage(self) -> Storage:
+        """Where the folder is; opened with first use."""
+        if self._storage is None:
+            self._storage = open_storage(self.folder)
+        return self._storage
+
+    def _identity(self, batch: Batch) -> dict[str, Any]:
+        return batch_identity(batch)
+
+    def _read(self, path: str) -> bytes | None:
+        return self.storage.read(path)
+
+    def _write(self, path: str, data: bytes) -> None:
+        self.storage.replace(path, data)
+
+    def _remove(self, path: str) -> None:
+        self.storage.remove(path)

@@ -1,0 +1,264 @@
+"""Small whole files in a folder, local or remote: what a sink needs of storage beside the rows.
+
+The one thing that storages do differently is to create a file *exclusively and all at once*: of two processes that
+create one name, one learns that it exists, and nobody ever reads a part of it. Local file systems do it by a hard link,
+object stores by a conditional put, WebHDFS by a rename, which its NameNode refuses where something is. Where neither
+is known to hold, `Storage.create` refuses; what is known of a client is proved on the store by `prove_exclusive`.
+"""
+
+import errno
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from lakesink.writer.filesystem import fsspec_filesystem, local_path, scheme_of
+from lakesink.writer.refusals import unsupported_storage
+from lakesink_catalog.errors import WriteError
+
+CONDITIONAL_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Schemes whose fsspec client sends a true precondition; others' look first and write then."""
+
+EXCLUSIVE_RENAME = frozenset({"webhdfs"})
+AT_ONCE = 16
+_ALTERNATIVES = "Use a local or mounted folder, s3://, gs://, abfs:// or webhdfs://."
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+class Storage(ABC):
+    """Files by their full location. Missing folders are made; errors are the storage's own, mostly `OSError`."""
+
+    @abstractmethod
+    def read(self, location: str) -> bytes | None:
+        """A whole file; None if it is not there."""
+
+    @abstractmethod
+    def size(self, location: str) -> int | None:
+        """Size of a file in bytes; None if it is not there."""
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """Last segments of what is in a folder, in any order; empty if the folder is not there."""
+
+    @abstractmethod
+    def replace(self, location: str, data: bytes) -> None:
+        """Create a file, or put another in its place."""
+
+    @abstractmethod
+    def create(self, location: str, data: bytes) -> None:
+        """Create a file that must not be there, all at once.
+
+        Raises:
+            FileExistsError: It is there. Any other error says nothing of whether it was created.
+            WriteError: This storage cannot promise that.
+        """
+
+    @abstractmethod
+    def remove(self, location: str) -> None:
+        """Remove one file."""
+
+    def read_all(self, locations: Sequence[str]) -> list[bytes | None]:
+        """Several files at once, in the given order."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self.read, locations))
+
+    def sizes(self, locations: Sequence[str]) -> list[int | None]:
+        """Sizes of several files at once, in the given order."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self.size, locations))
+
+
+class LocalStorage(Storage):
+    """A file system of this machine, or one that is mounted here."""
+
+    def read(self, location: str) -> bytes | None:
+        """See `Storage.read`."""
+        try:
+            return Path(local_path(location)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def size(self, location: str) -> int | None:
+        """See `Storage.size`."""
+        try:
+            return Path(local_path(location)).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        try:
+            return os.listdir(local_path(folder))  # noqa: PTH208 - names only: half the time in a long history
+        except FileNotFoundError:
+            return []
+
+    def replace(self, location: str, data: bytes) -> None:
+        """See `Storage.replace`."""
+        with _draft(Path(local_path(location)), data) as draft:
+            draft.replace(local_path(location))
+
+    def create(self, location: str, data: bytes) -> None:
+        """See `Storage.create`: a hard link to a file that is complete fails where something is."""
+        with _draft(Path(local_path(location)), data) as draft:
+            try:
+                Path(local_path(location)).hardlink_to(draft)
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise _not_exclusive(location, "the file system has no hard links.") from error
+                raise
+        _sync_folder(Path(local_path(location)).parent)
+
+    def remove(self, location: str) -> None:
+        """See `Storage.remove`."""
+        Path(local_path(location)).unlink()
+
+
+class ObjectStorage(Storage):
+    """An fsspec file system.
+
+    Args:
+        filesystem: The file system.
+    """
+
+    def __init__(self, filesystem: Any) -> None:
+        self._files = filesystem
+
+    def read(self, location: str) -> bytes | None:
+        """See `Storage.read`."""
+        try:
+            return bytes(self._files.cat_file(location))
+        except FileNotFoundError:
+            return None
+
+    def size(self, location: str) -> int | None:
+        """See `Storage.size`."""
+        try:
+            return int(self._files.size(location))
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        try:
+            found = self._files.ls(folder, detail=False)
+        except FileNotFoundError:
+            return []
+        return [str(name).rstrip("/").rpartition("/")[2] for name in found]
+
+    def replace(self, location: str, data: bytes) -> None:
+        """See `Storage.replace`."""
+        self._files.pipe_file(location, data)
+
+    def create(self, location: str, data: bytes) -> None:
+        """See `Storage.create`: a put with the condition that nothing is there."""
+        self._files.pipe_file(location, data, mode="create")
+
+    def remove(self, location: str) -> None:
+        """See `Storage.remove`."""
+        self._files.rm_file(location)
+
+
+class RenamingStorage(ObjectStorage):
+    """A file system whose rename leaves what it finds, and says so to nobody: fsspec drops WebHDFS's answer."""
+
+    def replace(self, location: str, data: bytes) -> None:
+        """See `Storage.replace`."""
+        self._make_folder_of(location)
+        super().replace(location, data)
+
+    def create(self, location: str, data: bytes) -> None:
+        """See `Storage.create`: what lies there afterwards tells whose rename came first."""
+        self._make_folder_of(location)
+        draft = _draft_name(location)
+        self._files.pipe_file(draft, data)
+        self._files.mv(draft, location)
+        if self.read(location) != data:
+            with suppress(OSError):
+                self._files.rm_file(draft)
+            raise FileExistsError(errno.EEXIST, "something is there", location)
+
+    def _make_folder_of(self, location: str) -> None:
+        self._files.makedirs(location.rpartition("/")[0], exist_ok=True)
+
+
+class UnfencedStorage(ObjectStorage):
+    """An fsspec file system of which no exclusive creation is known."""
+
+    def create(self, location: str, data: bytes) -> None:  # noqa: ARG002 - it is refused whatever it is
+        """Refuse."""
+        scheme = scheme_of(location)
+        why = "Arrow's HDFS client replaces what a rename finds." if scheme == "hdfs" else "that is not known of it."
+        raise _not_exclusive(location, why)
+
+
+def open_storage(location: str) -> Storage:
+    """The storage that a location lies in; connects when it is first used.
+
+    Raises:
+        WriteError: The scheme is not known, or its package is missing.
+    """
+    scheme = scheme_of(location)
+    if scheme == "file":
+        return LocalStorage()
+    filesystem = fsspec_filesystem(location)
+    if scheme in CONDITIONAL_PUT:
+        return ObjectStorage(filesystem)
+    return (RenamingStorage if scheme in EXCLUSIVE_RENAME else UnfencedStorage)(filesystem)
+
+
+def prove_exclusive(storage: Storage, folder: str) -> None:
+    """Create one file twice, and see that the first one stays; servers are known that ignore the condition.
+
+    Raises:
+        WriteError: The storage does not create exclusively.
+    """
+    location = f"{folder}/probe-{uuid.uuid4()}"
+    first = uuid.uuid4().bytes
+    storage.create(location, first)
+    refused = False
+    try:
+        storage.create(location, uuid.uuid4().bytes)
+    except OSError:  # some clients do not know the store's word for "it exists"
+        refused = True
+    kept = storage.read(location) == first
+    with suppress(OSError):
+        storage.remove(location)
+    if not (refused and kept):
+        raise _not_exclusive(location, "of two that created one file, both were told that they had.")
+
+
+@contextmanager
+def _draft(target: Path, data: bytes) -> Iterator[Path]:
+    """A whole file beside its target, on its way there, durable before it gets there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(_draft_name(str(target)))
+    try:
+        with draft.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The name that was linked there outlives a power failure, as what it names does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _draft_name(location: str) -> str:
+    folder, _, name = location.rpartition("/")
+    return f"{folder}/.{name}.{uuid.uuid4()}"
+
+
+def _not_exclusive(location: str, why: str) -> WriteError:
+    return unsupported_storage(location, f"it does not create files exclusively: {why}", action=_ALTERNATIVES)
