@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from lakesink.doctor.clock import Sighting
 from lakesink.doctor.finding import Finding, Part, Standing, attempt
 from lakesink.options import OPTIONS
-from lakesink.table_settings import PROPERTIES, Effective, Origin
+from lakesink.table_settings import Effective, Origin
 from lakesink_catalog.catalog_kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.history import SinkState, sinks
 from lakesink_catalog.identity import SinkKey, SinkKind
@@ -82,24 +82,19 @@ def _settings(table: Table) -> Finding:
     return Finding(Part.TABLE, "settings", Standing.OK, found, details=details)
 
 
-def _all_settings(effective: Effective) -> list[dict[str, Any]]:
-    """Every setting in force with its origin, and the option of a stream that goes above it."""
+def _all_settings(effective: Effective) -> dict[str, dict[str, Any]]:
+    """Every setting in force by its name: value, origin, and the option of a stream that goes above it."""
     options = {option.table_property: option.name for option in OPTIONS if option.table_property}
-    honoured = [
-        {
-            "name": known.name,
-            "value": _plain(effective.values[known.name].value),
-            "origin": effective.values[known.name].origin.value,
-            "option": options.get(known.name),
-        }
-        for known in PROPERTIES
-    ]
-    by_option = [
-        {"name": option.name, "value": option.default, "origin": "option default", "option": option.name}
+    honoured = {
+        name: {"value": chosen.value, "origin": chosen.origin.value, "option": options.get(name)}
+        for name, chosen in effective.values.items()
+    }
+    by_option = {
+        option.name: {"value": option.default, "origin": "option default", "option": option.name}
         for option in OPTIONS
         if not option.table_property and option.default not in ("required", "none")
-    ]
-    return [*honoured, *by_option]
+    }
+    return honoured | by_option
 
 
 def _property_limit(table: Table) -> Iterator[Finding]:
@@ -149,10 +144,6 @@ def _key(state: SinkState) -> SinkKey:
 def _named(state: SinkState) -> str:
     kind = "" if state.kind == SinkKind.STREAM.value else " (txn)"
     return f"{state.sink}{kind} into {_short(state.branch)}"
-
-
-def _plain(value: Any) -> Any:
-    return redact(value) if isinstance(value, str) else value
 
 
 def _short(value: Any) -> str:

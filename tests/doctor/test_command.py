@@ -178,6 +178,20 @@ def test_no_secret_of_the_catalog_is_shown(run: Run, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
+def test_a_secret_of_the_catalog_is_masked_wherever_a_table_repeats_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    local = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
+    repeating = {f"write.{CANARY}": "1", "write.data.path": f"{tmp_path}/w/{CANARY}"}
+    create_table(connect("prod", local), "demo.events", pa.schema([("id", pa.int64())]), None, repeating)
+    for key, value in (local | {"token": CANARY}).items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{key.upper()}", value)
+    result = run("demo.events", "--catalog", "prod", "--output", output)
+    assert "not honoured: write.***" in result.output
+    assert CANARY not in result.output
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
 def test_nothing_in_a_table_reaches_the_terminal_as_markup_or_control_code(run: Run, home: Path, output: str) -> None:
     evil = "write.[red]x[/red]\x1b[31m\u202e\x07"
     create_table(connect(), "demo.events", pa.schema([("id", pa.int64())]), None, {evil: "1"})
