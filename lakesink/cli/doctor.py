@@ -1,7 +1,8 @@
 """The command ``doctor``: is everything here that a stream needs, and what to do about what is not?"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,13 +35,26 @@ def doctor(
     from lakesink.doctor import java, machine  # noqa: PLC0415 - help must not wait for them
 
     findings = [machine.check_python(), *machine.check_packages(), java.check_java()]
-    if not _failed(findings, "packages"):
+    if _failed(findings, "packages"):
+        findings += machine.not_looked_at()
+    else:
         from lakesink.doctor import examine  # noqa: PLC0415 - imports the packages that were just looked at
 
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
-        with Console(stderr=True).status("") as status:  # moves on a terminal only
-            findings += examine.examine(wanted, status.update, java=not _failed(findings, "java"))
+        with _progress() as say:
+            findings += examine.examine(wanted, say, java=not _failed(findings, "java"))
     return _report(findings, table)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Tells a person at a terminal what takes its time."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
 
 
 def _failed(findings: "Sequence[Finding]", check: str) -> bool:

@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 from lakesink.doctor.catalog import CatalogLook, look_at_catalog
 from lakesink.doctor.checkpoint import check_checkpoint
 from lakesink.doctor.clock import Sighting, check_clock
-from lakesink.doctor.finding import Finding, Part, Standing, attempt
-from lakesink.doctor.scratch import prove_catalog, prove_place, skipped_proofs
+from lakesink.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink.doctor.spark import check_spark
 from lakesink.doctor.storage import check_storage
 from lakesink.doctor.table import check_table, last_change
@@ -61,7 +61,7 @@ def _spark(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
         yield Finding(Part.SPARK, "session", Standing.SKIPPED, "not started: Java is to be mended first")
     else:
         say("starting Spark and running two small jobs; this takes some seconds")
-        yield from check_spark()
+        yield from attempt_all(Part.SPARK, "session", check_spark)
 
 
 def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
@@ -76,7 +76,8 @@ def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
         yield from _table(wanted.table, table, may_write=may_write)
     if wanted.checkpoint is not None:
         say("looking at the checkpoint")
-        yield from check_checkpoint(wanted.checkpoint, table if isinstance(table, Table) else None)
+        root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
+        yield from attempt_all(Part.CHECKPOINT, "readable", lambda: check_checkpoint(root, beside))
 
 
 def _may_write(wanted: Wanted, look: CatalogLook) -> bool:
@@ -89,10 +90,11 @@ def _proofs(look: CatalogLook, *, may_write: bool) -> list[Finding]:
         return skipped_proofs("not tried: the catalog is to be mended first", "")
     if not may_write:
         return skipped_proofs("not tried: only the embedded catalog is written to without being asked")
-    if look.opened is not None:
-        return prove_catalog(look.found, look.opened)
-    if look.found.home is not None:
-        return prove_place(look.found)
+    found, opened = look.found, look.opened
+    if opened is not None:
+        return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))
+    if found.home is not None:
+        return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
     return skipped_proofs("not tried: the catalog is not there yet", "")
 
 

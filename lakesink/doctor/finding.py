@@ -1,6 +1,6 @@
 """What a check found, in one form for all of them, and the one place where a check's own failure becomes a finding."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -58,6 +58,12 @@ class Finding:
         """
         details = redact(self.details, known)
         return replace(self, found=redact(self.found, known), fix=redact(self.fix, known), details=details)
+
+
+def attempt_all(part: Part, check: str, call: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """As `attempt`, for several checks in one: their findings, or the one that ended them."""
+    found = attempt(part, check, lambda: list(call()))
+    return [found] if isinstance(found, Finding) else found
 
 
 def attempt(part: Part, check: str, call: Callable[[], T], known: Mapping[str, Any] | None = None) -> T | Finding:

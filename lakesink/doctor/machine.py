@@ -68,6 +68,12 @@ def check_packages() -> list[Finding]:
     return [Finding(Part.MACHINE, "packages", Standing.OK, found, details=versions)]
 
 
+def not_looked_at() -> list[Finding]:
+    """What needs packages that are to be mended first."""
+    why = "not looked at: packages are to be mended first"
+    return [Finding(part, "all", Standing.SKIPPED, why) for part in (Part.SPARK, Part.CATALOG)]
+
+
 def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Finding]:
     name = requirement.name
     try:

@@ -59,7 +59,7 @@ def prove_place(found: FoundCatalog) -> list[Finding]:
 
 @contextmanager
 def _beside(home: Path) -> Iterator[Path]:
-    parent = next(folder for folder in home.parents if folder.is_dir())
+    parent = next(place for place in home.parents if place.exists())
     with TemporaryDirectory(prefix=".lakesink-doctor-", dir=parent) as folder:
         yield Path(folder)
 

@@ -7,7 +7,7 @@ from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from lakesink.doctor.clock import Sighting
-from lakesink.doctor.finding import Finding, Part, Standing, attempt
+from lakesink.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink.options import OPTIONS
 from lakesink.table_settings import Effective, Origin
 from lakesink_catalog.catalog_kinds import CODE_PROPERTY, kind_of
@@ -29,10 +29,10 @@ def check_table(identifier: str, table: Table) -> Iterator[Finding]:
     """
     yield _loads(identifier, table)
     yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
-    yield _partitions(table)
+    yield attempt(Part.TABLE, "partitions", lambda: _partitions(table))
     yield attempt(Part.TABLE, "settings", lambda: _settings(table))
-    yield from _property_limit(table)
-    yield from _sinks(identifier, table)
+    yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
+    yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table))
 
 
 def last_change(table: Table, now_ms: int) -> Sighting:

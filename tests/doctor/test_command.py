@@ -60,7 +60,7 @@ def test_a_newcomer_s_machine_is_well_and_nothing_is_left_on_it(run: Run, home: 
 def test_the_text_has_a_line_for_each_check_and_ends_by_what_to_do_next(run: Run) -> None:
     result = run()
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0
+    assert (result.exit_code, result.stderr) == (0, "")
     assert lines[0] == "lakesink doctor: 9 ok, 0 warning, 0 failed, 1 skipped"
     assert [line for line in lines if line in ("machine", "spark", "catalog")] == ["machine", "spark", "catalog"]
     assert any(line.split()[:3] == ["ok", "java", "Java"] for line in lines)
@@ -118,6 +118,27 @@ def test_a_checkpoint_is_judged_beside_its_table(run: Run, writer: Writer, tmp_p
     (root / "metadata").write_text(json.dumps({"id": writer.query}))
     found = checks(run("demo.events", "--checkpoint", str(root), "--output", "json"))
     assert found["checkpoint", "next batch"]["found"] == "batch 1 of sink events would be committed"
+
+
+def test_a_place_where_no_catalog_can_be_made_fails_before_a_stream_does(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write_text("a file")
+    monkeypatch.setenv("LAKESINK_HOME", str(home / "lake"))
+    assert checks(run("--output", "json"), 1)["catalog", "compare-and-swap"]["standing"] == "failed"
+
+
+def test_a_package_out_of_range_ends_what_needs_it_and_is_told(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "older" / "pyiceberg-0.1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: pyiceberg\nVersion: 0.1.0\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    assert not home.exists()
+    found = checks(CliRunner().invoke(main, ["doctor", "--output", "json"], catch_exceptions=False), 1)
+    assert "pyiceberg 0.1.0 is installed" in found["machine", "packages"]["found"]
+    assert (found["spark", "all"]["standing"], found["catalog", "all"]["standing"]) == ("skipped", "skipped")
 
 
 def test_without_java_spark_is_not_started_and_the_rest_is_looked_at(
