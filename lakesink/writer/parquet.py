@@ -76,7 +76,8 @@ class OpenFile:
             self._sink = filesystem.open_output_stream(self._path, compression=None)
         self._writer: Any = None
         try:
-            self._writer = _parquet_writer(self._sink, file_format)
+            self._writer = parquet_writer(self._sink, file_format.schema, file_format.options)
+            self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.schema_json})
         except BaseException:
             self.abandon()
             raise
@@ -145,14 +146,14 @@ class OpenFile:
         )
 
 
-def _parquet_writer(sink: Any, file_format: FileFormat) -> pq.ParquetWriter:
-    options = file_format.options
+def parquet_writer(sink: Any, schema: pa.Schema, options: ParquetOptions) -> pq.ParquetWriter:
+    """Arrow's writer of one Parquet file into an open stream, encoded as asked for."""
     codec = "none" if options.compression_codec == "uncompressed" else options.compression_codec
     level = ZSTD_LEVEL if codec == "zstd" and options.compression_level is None else options.compression_level
     level = level if codec in CODECS_WITH_LEVELS else None
-    writer = pq.ParquetWriter(
+    return pq.ParquetWriter(
         sink,
-        file_format.schema,
+        schema,
         compression=codec,
         compression_level=level,
         data_page_size=options.page_size_bytes,
@@ -160,5 +161,3 @@ def _parquet_writer(sink: Any, file_format: FileFormat) -> pq.ParquetWriter:
         store_decimal_as_integer=True,
         store_schema=False,
     )
-    writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.schema_json})
-    return writer

@@ -47,6 +47,16 @@ def lossy_value(column: str, incoming: str, target: str, error: Exception) -> Wr
     )
 
 
+def unwritable_value(format_name: str, error: Exception) -> WriteError:
+    """A value has no place in the format of the file."""
+    return WriteError(
+        "LOSSY_VALUE",
+        f"A value cannot be written to a {format_name} file: {describe(error)[:DESCRIBED]}",
+        data=NOT_COMMITTED,
+        action="Filter such values in the query, or cast their column to a type that holds them as they are.",
+    )
+
+
 def version_mismatch(driver: str, executor: str) -> WriteError:
     """The executor's Python holds another lakesink than the driver's."""
     return WriteError(
