@@ -1,6 +1,7 @@
 """What others do to a table: append, roll back, expire as two libraries do it, rewrite, replace."""
 
 import json
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -111,7 +112,8 @@ def edit_metadata(lake: Lake, edit: Callable[[dict[str, Any]], object]) -> None:
     entry = {"metadata-file": before, "timestamp-ms": metadata["last-updated-ms"]}
     metadata["metadata-log"] = [*metadata.get("metadata-log", []), entry][-kept:]
     edit(metadata)
-    after = f"{before.removesuffix('.metadata.json')}-edited.metadata.json"
+    folder, _, name = before.rpartition("/")
+    after = f"{folder}/{name.partition('-')[0]}-{uuid.uuid4()}.metadata.json"
     Path(urlsplit(after).path).write_text(json.dumps(metadata))
     with lake.catalog.engine.begin() as connection:
         connection.execute(
