@@ -11,6 +11,7 @@ from lakesink.doctor.finding import Finding, Part, Standing, attempt
 from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
 from lakesink_catalog.history import sinks
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind, digest
+from lakesink_catalog.locations import is_under
 from lakesink_catalog.redact import describe, redact
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, decide
@@ -121,6 +122,9 @@ def _place(root: str, table: Table | None) -> Iterator[Finding]:
     if scheme in ("", "file") and not os.access(path, os.W_OK):
         found = f"{path} cannot be written by this user."
         yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Run the stream as its owner.")
+    if table is not None and is_under(root if scheme else os.path.abspath(root), table.location()):  # noqa: PTH100 - links
+        found = "It lies in the table's own folder, where orphan cleaners delete what no snapshot references."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Move it elsewhere while the stream is down.")
     remote = table is not None and urlsplit(table.location()).scheme not in ("", "file")
     if scheme in ("", "file") and remote:
         found = "It lies on this machine while the table does not: a driver on another machine would not find it."

@@ -89,7 +89,7 @@ def _proofs(look: CatalogLook, *, may_write: bool) -> list[Finding]:
     if look.found is None or look.failed:
         return skipped_proofs("not tried: the catalog is to be mended first", "")
     if not may_write:
-        return skipped_proofs("not tried: only the embedded catalog is written to without being asked")
+        return skipped_proofs("not tried: it takes a scratch table")
     found, opened = look.found, look.opened
     if opened is not None:
         return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))

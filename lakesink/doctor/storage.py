@@ -21,7 +21,7 @@ from lakesink_catalog.locations import data_location, metadata_location
 from lakesink_catalog.redact import redact
 
 _CONTENT = b"written by lakesink doctor; to be removed at once"
-_SKIPPED = "not written to: only the embedded catalog's places are without being asked"
+_SKIPPED = "not tried: it takes a scratch object"
 _ASK = "Add --write-probe to write a scratch object and remove it."
 
 
@@ -41,7 +41,7 @@ def check_storage(part: Part, table: Table, sightings: list[Sighting], *, may_wr
         if isinstance(location, Finding):
             findings.append(location)
         elif not may_write:
-            findings.append(Finding(part, check, Standing.SKIPPED, f"{redact(location)} {_SKIPPED}", _ASK))
+            findings.append(Finding(part, check, Standing.SKIPPED, f"{redact(location)}: {_SKIPPED}", _ASK))
         else:
             findings.append(_written(part, check, location, partial(round_trip, table, location, sightings)))
     return findings

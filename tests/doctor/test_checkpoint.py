@@ -99,6 +99,13 @@ def test_a_checkpoint_on_storage_without_a_package_is_skipped(writer: Writer) ->
     assert "cannot be read from here" in finding.found
 
 
+def test_a_checkpoint_in_the_table_s_folder_warns(writer: Writer) -> None:
+    folder = Path(writer.load().location().removeprefix("file://"))
+    finding = looked(checkpoint(folder, planned=2, done=2), writer.load())["place"]
+    assert finding.standing is Standing.WARNING
+    assert "orphan cleaners" in finding.found
+
+
 def test_a_folder_that_this_user_cannot_write_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = checkpoint(tmp_path, planned=0, done=0)
     monkeypatch.setattr("os.access", lambda *_: False)  # whoever runs the tests may be root, who may write anywhere
