@@ -30,7 +30,7 @@ from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import Change, CommitOptions, build_request
 from lakesink_catalog.retry import attempts
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
-from lakesink_catalog.view import view_metadata, view_table
+from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 
 logger = logging.getLogger("lakesink")
 
@@ -93,6 +93,8 @@ class FencedCommit:
 
     def decide_on(self, table: Table, batch: Batch) -> Look:
         """Decide on the batch by a table just loaded."""
+        if self.options.ledger_tag:
+            check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
         return Look(table, situation, decide(situation, self.options.accept))
 

@@ -5,7 +5,7 @@ and may overrule for one batch with `Accept`.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lakesink_catalog.errors import Reason
@@ -166,7 +166,7 @@ class Situation:
     def marked_elsewhere(self) -> bool:
         """The walk bears marks of this sink under another branch: this branch was forked off while it wrote there."""
         return any(
-            mark is not None and mark.key.name == self.key.name and mark.key.branch != self.key.branch
+            mark is not None and mark.key != self.key and replace(mark.key, branch=self.key.branch) == self.key
             for mark in (mark_of(snapshot.summary) for snapshot in self.view.walk())
         )
 

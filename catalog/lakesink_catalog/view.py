@@ -7,7 +7,9 @@ from pyiceberg.manifest import read_manifest_list
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 
+from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
 from lakesink_catalog.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
 
@@ -21,6 +23,8 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
     """What one version of a table's metadata says about a sink."""
     entry, damage = _read_entry(metadata.properties.get(key.ledger_property))
     branch, tag = metadata.refs.get(key.branch), metadata.refs.get(key.ledger_tag)
+    if branch is not None and branch.snapshot_ref_type is not SnapshotRefType.BRANCH:
+        branch = None  # writing it would turn somebody's tag into a branch and move it
     head = branch.snapshot_id if branch else None
     return TableView(
         table_uuid=str(metadata.table_uuid),
@@ -33,6 +37,23 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
         tag_snapshot_id=tag.snapshot_id if tag else None,
         last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
         branch_contains=_evidence(metadata, io, head),
+    )
+
+
+def check_tag_name(table: Table, key: SinkKey) -> None:
+    """Setting the ledger tag would turn a branch of its name into a tag: refuse, the branch is somebody's data.
+
+    Raises:
+        CatalogError: There is such a branch.
+    """
+    there = table.metadata.refs.get(key.ledger_tag)
+    if there is None or there.snapshot_ref_type is SnapshotRefType.TAG:
+        return
+    raise CatalogError(
+        "TAG_NAME_TAKEN",
+        f"The table has a branch of the name of the ledger tag of {key.name!r}.",
+        data="Nothing of this batch was committed; the branch was left as it is.",
+        action=f"Rename the branch {key.ledger_tag!r}, or switch the tag off: ledger_tag=False.",
     )
 
 
