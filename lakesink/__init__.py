@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakesink.audit.history import history
+    from lakesink.sinks.files.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
     from lakesink_catalog.errors import (
         BatchRefused,
@@ -38,6 +39,7 @@ __all__ = [
     "WriteError",
     "__version__",
     "append",
+    "committed_files",
     "history",
     "stream",
     "stream_to",
@@ -45,6 +47,7 @@ __all__ = [
 
 _HOMES = {
     "append": "lakesink.spark.api",
+    "committed_files": "lakesink.sinks.files.reader",
     "history": "lakesink.audit.history",
     "stream": "lakesink.spark.api",
     "stream_to": "lakesink.spark.api",

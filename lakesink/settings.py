@@ -85,6 +85,15 @@ class Settings:
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
 
 
+def read_option(name: str, value: Any) -> Any:
+    """The value of one option of `OPTIONS` as the user gave it, parsed.
+
+    Raises:
+        SettingsError: It is malformed.
+    """
+    return _read(_BY_NAME[name], value)
+
+
 def _check_known(name: str, kind: SinkKind) -> None:
     usable = [option.name for option in OPTIONS if kind is SinkKind.STREAM or not option.stream_only]
     if name in usable:

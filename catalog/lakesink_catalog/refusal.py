@@ -1,5 +1,7 @@
 """Words for a refusal: what happened, that nothing was committed, and what to do. Pure."""
 
+from collections.abc import Mapping
+
 from lakesink_catalog.errors import BatchRefused, Reason
 from lakesink_catalog.ledger import LedgerEntry, Mark
 from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
@@ -7,9 +9,19 @@ from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
 MAX_SHOWN = 60
 
 
-def refusal(reason: Reason, situation: Situation) -> BatchRefused:
-    """The error for a refused batch."""
-    words = _WORDS[reason]
+Words = Mapping[Reason, tuple[str, str]]
+"""What happened and what to do, by reason, with the names of facts in braces."""
+
+
+def refusal(reason: Reason, situation: Situation, own_words: Words | None = None) -> BatchRefused:
+    """The error for a refused batch.
+
+    Args:
+        reason: Why.
+        situation: The facts.
+        own_words: Where a target that is no table has words of its own.
+    """
+    words = {**_WORDS, **(own_words or {})}[reason]
     facts = _facts(situation)
     action = words[1].format(**facts)
     if reason not in NEVER_OVERRULED:
@@ -23,7 +35,7 @@ def refusal(reason: Reason, situation: Situation) -> BatchRefused:
     )
 
 
-_WORDS: dict[Reason, tuple[str, str]] = {
+_WORDS: Words = {
     Reason.UNSUPPORTED: (
         "The table has format version {format_version}; lakesink writes version 2.",
         "Stream into a version 2 table.",

@@ -22,12 +22,13 @@ class PreparedDirectory(PreparedRecords):
         folder: Where the records lie, a path or a URI of fsspec; give each sink its own.
         max_age: A record that is older is not used: somebody's cleaner may have taken what it speaks of.
         now_ms: Wall clock, milliseconds since the epoch.
+        storage: What holds the folder; None opens it by the folder's scheme when it is first needed.
     """
 
     folder: str
     max_age: timedelta = MAX_AGE
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
-    _storage: Storage | None = None
+    storage: Storage | None = None
     _last_landed: str | None = None
 
     @property
@@ -35,21 +36,19 @@ class PreparedDirectory(PreparedRecords):
         """`max_age` in milliseconds."""
         return int(self.max_age.total_seconds() * 1000)
 
-    @property
-    def storage(self) -> Storage:
-        """Where the folder is; opened with first use."""
-        if self._storage is None:
-            self._storage = open_storage(self.folder)
-        return self._storage
-
     def _identity(self, batch: Batch) -> dict[str, Any]:
         return batch_identity(batch)
 
     def _read(self, path: str) -> bytes | None:
-        return self.storage.read(path)
+        return self._opened().read(path)
 
     def _write(self, path: str, data: bytes) -> None:
-        self.storage.replace(path, data)
+        self._opened().replace(path, data)
 
     def _remove(self, path: str) -> None:
-        self.storage.remove(path)
+        self._opened().remove(path)
+
+    def _opened(self) -> Storage:
+        if self.storage is None:
+            self.storage = open_storage(self.folder)
+        return self.storage

@@ -57,6 +57,16 @@ def unwritable_value(format_name: str, error: Exception) -> WriteError:
     )
 
 
+def receipt_rejected(why: str) -> WriteError:
+    """A task's vote is not to be believed."""
+    return WriteError(
+        "RECEIPT_REJECTED",
+        f"A task's receipt was rejected: {why}.",
+        data=NOT_COMMITTED,
+        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
+    )
+
+
 def version_mismatch(driver: str, executor: str) -> WriteError:
     """The executor's Python holds another lakesink than the driver's."""
     return WriteError(

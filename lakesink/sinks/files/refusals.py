@@ -1,0 +1,95 @@
+"""Errors of the file sink in one place: refusals in its own words, and what ails its directory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
+from lakesink_catalog.redact import describe, redact
+from lakesink_catalog.refusal import Words, refusal
+from lakesink_catalog.verdict import Situation
+
+NOTHING_WRITTEN = "Nothing of this batch was written."
+READ_ONLY = "Nothing was changed."
+
+_WORDS: Words = {
+    Reason.TABLE_REPLACED: (
+        "The directory holds other commits of sink {sink} than those that this run has seen.",
+        "If it was emptied or replaced on purpose, start a new checkpoint and a new sink id.",
+    ),
+    Reason.LEDGER_DAMAGED: (
+        "The commits of sink {sink} cannot be trusted: {damage}.",
+        (
+            "Put the files of its folder commits back as they were, one for each number from 0; update lakesink if a"
+            " newer version wrote them."
+        ),
+    ),
+    Reason.UNKNOWN_HISTORY: (
+        "Batch {n} of sink {sink} comes to a directory that knows none of the batches before it.",
+        "Check directory and sink id. If earlier batches went elsewhere on purpose, accept, or start a new checkpoint.",
+    ),
+    Reason.BATCH_CHANGED: (
+        "Batch {changed} of sink {sink} came back with other data than the directory holds.",
+        (
+            "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
+            " checkpoint that belongs to the directory."
+        ),
+    ),
+    Reason.REWOUND: (
+        "Batch {n} of sink {sink} is older than batch {last}, and the directory does not hold it.",
+        "The checkpoint is older than the directory. Restore the newest one; the sink ended at {end}.",
+    ),
+    Reason.GAP: (
+        "Batch {n} of sink {sink} does not follow the directory's batch {last}: batches are missing.",
+        "The checkpoint is newer than the directory, or two queries share this sink id. Replay from batch {next}.",
+    ),
+}
+
+
+def refused(reason: Reason, situation: Situation) -> BatchRefused:
+    """The error for a refused batch."""
+    return refusal(reason, situation, _WORDS)
+
+
+def format_changed(directory: str, before: str, now: str) -> SettingsError:
+    """The sink wrote another format before."""
+    return SettingsError(
+        "FORMAT_CHANGED",
+        f"This sink has written {before} files until now, and the stream asks for {now}.",
+        data=NOTHING_WRITTEN,
+        action=f"Go on with format={before!r}, or give the stream a new sink id and a new checkpoint. The directory is"
+        f" {directory!r}.",
+    )
+
+
+@contextmanager
+def directory_failures(directory: str, *, data: str = NOTHING_WRITTEN) -> Iterator[None]:
+    """Turn what a storage raises inside the block into a `CatalogError` about the directory."""
+    try:
+        yield
+    except LakesinkError:
+        raise
+    except (NotADirectoryError, FileExistsError) as error:
+        raise _invalid(directory, "is a file, or lies in one", data) from error
+    except PermissionError as error:
+        raise CatalogError(
+            "DIRECTORY_UNWRITABLE",
+            f"The directory cannot be used: {describe(error)[:140]}",
+            data=data,
+            action=f"Let this user read and write it, or correct its credentials: {redact(directory)!r}.",
+        ) from error
+    except Exception as error:  # clients of object stores have exceptions of their own
+        raise CatalogError(
+            "DIRECTORY_FAILED",
+            f"The directory cannot be used: {describe(error)[:140]}",
+            data=data,
+            action=f"Check that it can be reached, and its free space, then start again: {redact(directory)!r}.",
+        ) from error
+
+
+def _invalid(directory: str, why: str, data: str) -> CatalogError:
+    return CatalogError(
+        "DIRECTORY_INVALID",
+        f"The directory {why}."[:180],
+        data=data,
+        action=f"Give a directory, or a name that is not taken: {redact(directory)!r}.",
+    )

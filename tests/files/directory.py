@@ -1,0 +1,148 @@
+"""A real directory, a storage that can be made to fail, and streams that write real files. No Spark.
+
+Every row tells what its batch reads, its position in it, and which run wrote it: a reader can count each row.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+import lakesink
+from lakesink.sinks.files.sink import FileSink
+from lakesink.sinks.storage import LocalStorage
+from lakesink.two_phase import TaskWriter, Write, run_batch
+from lakesink_catalog.identity import Batch, stream_batch
+from lakesink_catalog.outcome import Outcome
+from tests.builders import ROWS, Chance
+
+Apply = Callable[[], None]
+Fault = Callable[[Apply], None]
+
+
+class FaultyStorage(LocalStorage):
+    """A local directory; the next markers meet the next faults.
+
+    Attributes:
+        faults: Taken from the front, one for each marker that is created; without one it simply is.
+        late: Creations that `arrives_late` held back.
+        reads: How many files were read, and folders listed.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.late: list[Apply] = []
+        self.reads: list[str] = []
+
+    def create(self, location: str, data: bytes) -> None:
+        def apply() -> None:
+            super(FaultyStorage, self).create(location, data)
+
+        return self.faults.pop(0)(apply) if self.faults and "/commits/" in location else apply()
+
+    def read(self, location: str) -> bytes | None:
+        self.reads.append(location)
+        return super().read(location)
+
+    def names(self, folder: str) -> list[str]:
+        self.reads.append(folder)
+        return super().names(folder)
+
+    def arrives_late(self, apply: Apply) -> None:
+        """A fault: accepted, never answered, and carried out whenever the test says."""
+        self.late.append(apply)
+        raise TimeoutError("no answer")
+
+
+def lost_answer(apply: Apply) -> None:
+    """A fault: done, but nobody hears of it."""
+    apply()
+    raise TimeoutError("no answer")
+
+
+def lost_request(_: Apply) -> None:
+    """A fault: never done."""
+    raise ConnectionError("nobody there")
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream into a directory. Each `run` is a new driver process: it remembers nothing."""
+
+    directory: Path
+    sink_id: str = "clicks"
+    query: str = "query-1"
+    options: dict[str, Any] = field(default_factory=dict)
+    storage: FaultyStorage = field(default_factory=FaultyStorage)
+    chance: Chance = field(default_factory=Chance)
+    writes: int = 0
+
+    def sink(self, **options: Any) -> FileSink:
+        """A fresh driver's sink."""
+        chosen = {**self.options, **options}
+        return FileSink(
+            self.directory, self.sink_id, storage=self.storage, surroundings=self.chance.surroundings(), **chosen
+        )
+
+    def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:
+        """Batch n reads offsets n to n+1, unless told otherwise."""
+        start = batch_id if start is None else start
+        return stream_batch(batch_id, self.query, start=[start], end=[start + 1 if end is None else end])
+
+    def run(self, batch: Batch | int, rows: int = 3, tasks: int = 1, **options: Any) -> Outcome:
+        """One batch, by a driver that has just started."""
+        return self.run_with(self.sink(**options), batch, rows, tasks)
+
+    def run_with(self, sink: FileSink, batch: Batch | int, rows: int = 3, tasks: int = 1) -> Outcome:
+        batch = self.batch(batch) if isinstance(batch, int) else batch
+        return run_batch(batch, [sink], sink.prepared_log, self.write(batch, rows, tasks))[sink.name]
+
+    def write(self, batch: Batch, rows: int = 3, tasks: int = 1) -> Write:
+        """The job: real files by the real writer, `rows` in each task."""
+
+        def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+            self.writes += 1
+            told = int(json.loads(batch.offsets)[0]) - 1
+            parts = [self._rows(told, range(task * rows, (task + 1) * rows)) for task in range(tasks)]
+            return {
+                name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
+                for name, writer in writers.items()
+            }
+
+        return job
+
+    def _rows(self, told: int, positions: range) -> list[pa.RecordBatch]:
+        columns = [[told] * len(positions), list(positions), [self.writes] * len(positions)]
+        return [pa.record_batch([pa.array(values, pa.int64()) for values in columns], schema=ROWS)] if positions else []
+
+    @property
+    def root(self) -> Path:
+        """The sink's own folder."""
+        return self.directory / "_lakesink" / self.sink_id
+
+    def marker_path(self, number: int) -> Path:
+        return self.root / "commits" / f"{number:020d}.json"
+
+    def markers(self) -> list[dict[str, Any]]:
+        """All markers, as JSON, in the order of their names."""
+        return [json.loads(path.read_bytes()) for path in sorted((self.root / "commits").glob("*.json"))]
+
+    def batches(self) -> list[int]:
+        return [marker["batch_id"] for marker in self.markers()]
+
+    def part_files(self) -> list[Path]:
+        return sorted((self.root / "parts").glob("*"))
+
+    def counted(self) -> Counter[tuple[int, int]]:
+        """How often each row of each batch is committed, read by DuckDB from the listed files."""
+        paths = lakesink.committed_files(self.directory, sink_id=self.sink_id)
+        assert len(paths) == len(set(paths))
+        if not paths:
+            return Counter()
+        read = duckdb.read_json(paths) if paths[0].endswith(".jsonl") else duckdb.read_parquet(paths)
+        return Counter(read.project("batch, position").fetchall())
