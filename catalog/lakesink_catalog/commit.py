@@ -8,9 +8,9 @@ attempt looks. Nothing is ever deleted here.
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any, assert_never
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -25,7 +25,7 @@ from lakesink_catalog.merging import ManifestMerger
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.receipt import DataFileReceipt
-from lakesink_catalog.redact import redact
+from lakesink_catalog.redact import describe
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import Change, CommitOptions, build_request
 from lakesink_catalog.retry import attempts
@@ -34,6 +34,7 @@ from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 
 logger = logging.getLogger("lakesink")
 
+NOT_SHOWN = "the catalog's answer did not show it"
 PASSING = frozenset(
     f"LAKESINK_{code}" for code in ("CATALOG_UNREACHABLE", "CATALOG_REJECTED", "CATALOG_FAILED", "WAREHOUSE_UNWRITABLE")
 )
@@ -132,27 +133,30 @@ class FencedCommit:
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
         merger = ManifestMerger(self.options.merge, prepared.snapshot_id)
-        trouble: Exception | None = None
+        trouble = NOT_SHOWN
+        known: Mapping[str, Any] = {}
         sent = False
         attempt = 0
         for attempt in attempts(self.options.retry, self.surroundings):
             try:
                 look = self.look(batch)
+                known = look.table.catalog.properties
                 if not isinstance(look.verdict, Commit):
                     return self._found(look, prepared, attempt)
                 if not still_usable(look, prepared):
                     return None
                 sent = True
                 metadata = self._send(look, batch, prepared, merger)
+                landed = self._shows(metadata, look, batch, prepared)
             except BatchRefused:
                 raise
             except Exception as error:  # whatever a catalog or a store raises is neither yes nor no
                 if not sent and _is_final(error):
                     raise
-                trouble = error
-                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, _short(error))
+                trouble = describe(error, known)
+                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, trouble)
                 continue
-            if self._shows(metadata, look, batch, prepared):
+            if landed:
                 delete_old_metadata(look.table, metadata)
                 return _committed(prepared, attempt)
             logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
@@ -172,12 +176,12 @@ class FencedCommit:
                 assert_never(look.verdict)
 
     def _last_look(
-        self, batch: Batch, prepared: PreparedBatch, attempt: int, trouble: Exception | None
+        self, batch: Batch, prepared: PreparedBatch, attempt: int, trouble: str
     ) -> Committed | AlreadyCommitted:
         try:
             look = self.look(batch)
         except Exception as error:  # noqa: BLE001 # as in the loop: it proves nothing
-            trouble = trouble or error
+            trouble = trouble if trouble != NOT_SHOWN else describe(error)
         else:
             if not isinstance(look.verdict, Commit):
                 return self._found(look, prepared, attempt)
@@ -185,7 +189,7 @@ class FencedCommit:
             "COMMIT_UNRESOLVED",
             f"Batch {batch.batch_id} of sink {self.key.name!r} was not seen in the table after {attempt} attempts.",
             data="The batch is prepared; it is not in the table, unless a request of ours is still under way."
-            f" Nothing was deleted. The last trouble: {_short(trouble)}.",
+            f" Nothing was deleted. The last trouble: {trouble}.",
             action="Make the catalog reachable and start the query again: the replay finds the prepared batch, looks at"
             " the table, and commits it at most once.",
         ) from None
@@ -248,9 +252,3 @@ def _required(schema: Schema) -> set[int]:
 def _is_final(error: Exception) -> bool:
     """Our own word on a table or its configuration; what ails a service may pass."""
     return isinstance(error, CatalogError) and error.code not in PASSING
-
-
-def _short(error: Exception | None) -> str:
-    if error is None:
-        return "the catalog's answer did not show it"
-    return redact(f"{type(error).__name__}: {error}".splitlines()[0])[:200]

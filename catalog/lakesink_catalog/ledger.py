@@ -223,10 +223,15 @@ class TableView:
     branch_contains: Callable[[int], bool]
 
     def walk(self) -> Iterator[SnapshotLike]:
-        """The branch's snapshots from the head to the first missing parent."""
+        """The branch's snapshots from the head to the first missing parent, or to one that was passed before."""
+        passed: set[int] = set()
         snapshot_id = self.head
-        while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)) is not None:
+        while snapshot_id is not None and snapshot_id not in passed:
+            snapshot = self.snapshots.get(snapshot_id)
+            if snapshot is None:
+                return
             yield snapshot
+            passed.add(snapshot_id)
             snapshot_id = snapshot.parent_snapshot_id
 
 

@@ -39,12 +39,15 @@ class Waiting(Protocol):
 
 
 def attempts(policy: RetryPolicy, waiting: Waiting) -> Iterator[int]:
-    """Numbers from 1, waiting before each but the first."""
+    """Numbers from 1, waiting before each but the first; nobody waits for an attempt that would start too late."""
     deadline = waiting.monotonic_ms() + policy.total_timeout_ms
     for attempt in range(1, policy.num_retries + 2):
         if attempt > 1:
-            wait = min(policy.max_wait_ms, policy.min_wait_ms * 2 ** min(attempt - 2, 30))
-            waiting.sleep_ms(wait * (0.5 + waiting.jitter() / 2))
+            longest = min(policy.max_wait_ms, policy.min_wait_ms * 2 ** min(attempt - 2, 30))
+            wait = longest * (0.5 + waiting.jitter() / 2)
+            if waiting.monotonic_ms() + wait > deadline:
+                return
+            waiting.sleep_ms(wait)
             if waiting.monotonic_ms() > deadline:
                 return
         yield attempt

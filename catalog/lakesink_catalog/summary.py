@@ -1,5 +1,6 @@
 """Snapshot summary of an append, in Iceberg's own words. Pure."""
 
+import re
 from typing import Any
 
 from lakesink_catalog.prepared import PreparedBatch
@@ -9,6 +10,7 @@ _TOTALS = (
     ("total-records", "added-records"),
     ("total-files-size", "added-files-size"),
 )
+_NUMBER = re.compile(r"[0-9]{1,19}")
 _CARRIED = ("total-delete-files", "total-position-deletes", "total-equality-deletes")
 
 
@@ -44,4 +46,4 @@ def _count(parent: Any, name: str) -> int | None:
     if parent is None:
         return 0
     text = str(parent.get(name) or "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if _NUMBER.fullmatch(text) else None

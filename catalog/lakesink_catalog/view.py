@@ -108,6 +108,8 @@ def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_
 
 def _reaches(parents: dict[int, int], start: int, goal: int) -> bool:
     seen: int | None = start
-    while seen is not None and seen != goal:
+    passed: set[int] = set()
+    while seen is not None and seen != goal and seen not in passed:
+        passed.add(seen)
         seen = parents.get(seen)
     return seen == goal

@@ -134,3 +134,11 @@ def test_the_walk_ends_at_the_first_missing_parent() -> None:
     assert [snap.snapshot_id for snap in view(cut, elsewhere=whole).walk()] == [108, 107]
     assert list(view((), elsewhere=whole).walk()) == []
     assert list(view((), head=999).walk()) == []
+
+
+@pytest.mark.parametrize("back_to", [0, 1, 2])
+def test_a_walk_in_a_circle_ends(back_to: int) -> None:
+    """Nothing keeps a foreign writer from naming a child as the parent."""
+    first, *rest = chain(batch(0), FOREIGN, batch(1))
+    circle = [replace(first, parent_snapshot_id=[first, *rest][back_to].snapshot_id), *rest]
+    assert [snap.snapshot_id for snap in view(circle).walk()] == [103, 102, 101]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,7 +25,7 @@ from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.request import CommitOptions
 from tests.builders import Chance, Lake, Stream, contents, counted, expected
 from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with
-from tests.faults.maintenance import append_foreign, expire, rewrite, set_property
+from tests.faults.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property
 
 Added = tuple[int | None, int | None, int | None]
 BY_BATCH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "batch"))
@@ -321,6 +322,21 @@ def test_totals_add_up_over_every_kind_of_commit(lake: Lake) -> None:
         assert snapshot.summary["total-records"] == str(scan.to_arrow().num_rows)
         assert snapshot.summary["total-data-files"] == str(len(files))
         assert snapshot.summary["total-files-size"] == str(sum(file.file_size_in_bytes for file in files))
+
+
+@pytest.mark.parametrize("total", ["", "many", "-1", "9" * 5000, "1.5", "\u0664"])
+def test_a_total_that_is_no_number_is_left_out_and_costs_nothing(lake: Lake, total: str) -> None:
+    append_foreign(lake)
+
+    def forge(metadata: dict[str, Any]) -> None:
+        metadata["snapshots"][-1]["summary"]["total-records"] = total
+
+    edit_metadata(lake, forge)
+    assert isinstance(Stream(lake).run(0), Committed)
+    summary = lake.head().summary
+    assert summary is not None
+    assert summary["total-records"] is None
+    assert summary["total-data-files"] == "2"
 
 
 def test_a_commit_says_what_it_added(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whatever a catalog answers, and whatever it did: the batch is in the table once, and no file is deleted."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import CommitTableResponse
 
 from lakesink_catalog.errors import CatalogError, CommitUnresolved
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from tests.builders import TABLE, Fault, Lake, Stream, contents, counted, expected, parquet_files
+from tests.builders import TABLE, Apply, Fault, Lake, Stream, contents, counted, expected, parquet_files
 from tests.faults.answers import (
     ERRORS,
     first,
@@ -257,3 +260,38 @@ def test_the_look_of_the_next_attempt_decides_and_not_the_answer(
     assert isinstance(outcome, Committed | AlreadyCommitted)
     assert outcome.snapshot_id == stream.snapshot_of(1)
     assert counted(lake) == expected(0, 1)
+
+
+def test_an_answer_that_cannot_be_read_to_the_end_is_unknown_and_not_a_failed_commit(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is carried out; the answer shows another head, and the evidence that this asks for cannot be read."""
+
+    def no_storage(*_: object) -> None:
+        monkeypatch.undo()
+        raise OSError("the store is away")
+
+    def fault(apply: Apply) -> CommitTableResponse:
+        answer = apply()
+        shown = answer.metadata
+        newest = shown.snapshots[-1].model_copy(update={"snapshot_id": 1, "parent_snapshot_id": 2})
+        ref = shown.refs["main"].model_copy(update={"snapshot_id": 1})
+        metadata = shown.model_copy(
+            update={"snapshots": [*shown.snapshots, newest], "refs": {**shown.refs, "main": ref}}
+        )
+        monkeypatch.setattr(PyArrowFileIO, "new_input", no_storage)
+        return CommitTableResponse(metadata=metadata, metadata_location=answer.metadata_location)
+
+    lake.catalog.faults = [fault]
+    landed_once(lake, stream, stream.run(1), attempts=2)
+
+
+def test_no_secret_of_the_catalog_is_told_whatever_the_catalog_says(
+    lake: Lake, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake.catalog.properties["s3.secret-access-key"] = "canary-in-the-mine"
+    lake.catalog.faults = [refuses_with(OSError("the signature by canary-in-the-mine does not match"))] * 9
+    with caplog.at_level(logging.DEBUG), pytest.raises(CommitUnresolved) as unresolved:
+        stream.run(1)
+    assert "signature" in str(unresolved.value)
+    assert "canary" not in str(unresolved.value) + caplog.text
