@@ -21,6 +21,8 @@ from lakesink.writer.single_value import Raw, as_decimal
 
 _SPELLING = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _INT = Primitive("int")
+_MICROS_A_DAY = 86_400_000_000
+_DAYS_IN_400_YEARS = 146_097
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PERIODS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
     "year": core.year,
@@ -63,7 +65,7 @@ class Transform:
             case "void":
                 return pa.nulls(len(values), values.type)
             case period:
-                return _PERIODS[period](values)
+                return _with_far_periods(period, values, _PERIODS[period](values))
 
     def human(self, raw: Raw | None) -> str:
         """A value as Iceberg puts it into a path, before escaping."""
@@ -96,6 +98,25 @@ def distinguishable(values: pa.Array) -> pa.Array:
     if pa.types.is_float32(values.type):
         return values.view(pa.int32())
     return values.view(pa.int64()) if pa.types.is_float64(values.type) else values
+
+
+def _with_far_periods(period: str, values: pa.Array, found: pa.Array) -> pa.Array:
+    """`pyiceberg_core` gives NULL for a year or month beyond its calendar, which ends before the types do."""
+    if found.null_count == values.null_count:
+        return found
+    days = values.cast(pa.int32()) if pa.types.is_date32(values.type) else None
+    raw = (values.view(pa.int64()) if days is None else days).to_pylist()
+    length = _MICROS_A_DAY if days is None else 1
+    periods = [None if value is None else _far_period(period, value // length) for value in raw]
+    return pa.array(periods, found.type)
+
+
+def _far_period(period: str, days: int) -> int:
+    """Years or months since 1970; the calendar repeats every 400 years."""
+    cycles, rest = divmod(days, _DAYS_IN_400_YEARS)
+    day = date(1970, 1, 1) + timedelta(days=rest)
+    years = day.year - 1970 + 400 * cycles
+    return years if period == "year" else years * 12 + day.month - 1
 
 
 def _one_nan(values: pa.Array) -> pa.Array:

@@ -77,6 +77,33 @@ def test_partition_values_are_those_of_pyicebergs_own_transforms(
         assert part.partition == (single_value(transform, kind, value),)
 
 
+LAST_MICROS, LAST_DAYS = 2**63 - 1, 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "arrow", "value", "period"),
+    [
+        ("year", pa.timestamp("us"), LAST_MICROS, 294_247 - 1970),
+        ("month", pa.timestamp("us"), LAST_MICROS, (294_247 - 1970) * 12),
+        ("year", pa.timestamp("us", "UTC"), -LAST_MICROS - 1, -290_308 - 1970),
+        ("month", pa.timestamp("us", "UTC"), -LAST_MICROS - 1, (-290_308 - 1970) * 12 + 11),
+        ("year", pa.date32(), LAST_DAYS, 5_881_580 - 1970),
+        ("month", pa.date32(), LAST_DAYS, (5_881_580 - 1970) * 12 + 6),
+        ("year", pa.date32(), -LAST_DAYS - 1, -5_877_641 - 1970),
+        ("month", pa.date32(), -LAST_DAYS - 1, (-5_877_641 - 1970) * 12 + 5),
+    ],
+)
+def test_the_last_moments_of_a_type_have_a_year_and_a_month(
+    transform: str, arrow: pa.DataType, value: int, period: int
+) -> None:
+    """As Java's calendar has them. A reader passes over a partition NULL when it looks for what is far off."""
+    stored = pa.int32() if arrow == pa.date32() else pa.int64()
+    kind = DateType() if arrow == pa.date32() else TimestamptzType() if arrow.tz else TimestampType()
+    rows = pa.table({"c": pa.array([value, None, 0], stored).view(arrow)})
+    found = [part.partition for part in group(rows, sources_of(column(kind), spec_of(transform))).groups]
+    assert found == [(struct.pack("<i", period),), (None,), (struct.pack("<i", 0),)]
+
+
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_value_of_any_type_gets_pyicebergs_partition_value(data: st.DataObject) -> None:
