@@ -14,7 +14,10 @@ from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 
 LEDGER_VERSION = 1
 MAX_ENTRY_BYTES = 1024
+LONGEST_READ = 16 * MAX_ENTRY_BYTES
+"""With room for what a later lakesink may write, whose version is to be told."""
 MAX_MARK_OFFSETS_BYTES = 4096
+LARGEST_NUMBER = 2**63 - 1
 
 
 class EntryUnreadable(ValueError):
@@ -57,8 +60,10 @@ def parse_entry(text: str) -> LedgerEntry:
     """The entry in a table property.
 
     Raises:
-        EntryUnreadable: Malformed, or written by a newer version.
+        EntryUnreadable: Malformed, longer than an entry is, or written by a newer version.
     """
+    if len(text) > LONGEST_READ:
+        raise EntryUnreadable(f"{len(text)} characters, an entry has at most {MAX_ENTRY_BYTES}")
     try:
         document = json.loads(text)
         version = document.pop("version")
@@ -81,7 +86,7 @@ def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
     entry = LedgerEntry(**document)
     numbers = (entry.batch_id, entry.snapshot_id, entry.sequence_number)
     texts = (entry.query_id, entry.fingerprint, entry.end, entry.table_uuid, entry.offsets)
-    if not all(type(number) is int and number >= 0 for number in numbers) or not all(
+    if not all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers) or not all(
         isinstance(value, str) for value in texts
     ):
         raise EntryUnreadable("a field has the wrong type")

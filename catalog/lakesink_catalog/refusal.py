@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from lakesink_catalog.errors import BatchRefused, Reason
-from lakesink_catalog.ledger import LedgerEntry, Mark
+from lakesink_catalog.ledger import MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
 from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
 
 MAX_SHOWN = 60
@@ -111,8 +111,8 @@ def _facts(situation: Situation) -> dict[str, str]:
         "table_uuid": view.table_uuid,
         "known_uuid": situation.start_uuid
         if situation.start_uuid != view.table_uuid or not entry
-        else entry.table_uuid,
-        "damage": view.entry_damage[:MAX_SHOWN] or "it contradicts its own snapshot",
+        else _shown(entry.table_uuid, MAX_SHOWN),
+        "damage": _shown(view.entry_damage, MAX_SHOWN) or "it contradicts its own snapshot",
         "last": str(last) if entry else "none",
         "next": str(last + 1),
         "changed": str(min(n, last)),
@@ -124,4 +124,11 @@ def _facts(situation: Situation) -> dict[str, str]:
 
 
 def _end(written: LedgerEntry | Mark | None) -> str:
-    return (written.offsets or f"digest {written.end}") if written else "unknown"
+    if written is None:
+        return "unknown"
+    return _shown(written.offsets, MAX_MARK_OFFSETS_BYTES) or f"digest {_shown(written.end, MAX_SHOWN)}"
+
+
+def _shown(text: str, longest: int) -> str:
+    """Text from a table, which anybody may have written: bounded, and nothing in it that moves a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text[:longest])

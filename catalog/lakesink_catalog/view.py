@@ -102,7 +102,7 @@ def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_
             return False
         try:
             known = FromInputFile.table_metadata(io.new_input(versions.pop(0)))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # gone, or no metadata any more: whatever it showed is not shown now
             return False
 
 

@@ -52,7 +52,7 @@ ENTRY_DOCUMENT: dict[str, Any] = {
     "version": 1,
     **asdict(next_entry(batch(5), snapshot_id=7, sequence_number=8, table_uuid=UUID)),
 }
-JUNK: st.SearchStrategy[Any] = st.sampled_from([None, True, -1, 1.5, "x", [], {}, float("inf"), [1]])
+JUNK: st.SearchStrategy[Any] = st.sampled_from([None, True, -1, 1.5, "x", [], {}, float("inf"), [1], 2**63, 10**4000])
 
 
 def test_the_document_that_is_spoilt_below_is_an_entry() -> None:
@@ -82,6 +82,11 @@ def test_a_newer_version_is_refused_and_never_ignored(version: Any) -> None:
     with pytest.raises(EntryUnreadable, match="ledger version") as refused:
         parse_entry(json.dumps(ENTRY_DOCUMENT | {"version": version, "a field of the future": 1}))
     assert len(str(refused.value)) < 100
+
+
+def test_an_entry_that_nobody_can_have_written_is_unreadable() -> None:
+    with pytest.raises(EntryUnreadable, match="characters"):
+        parse_entry(json.dumps(ENTRY_DOCUMENT | {"offsets": "x" * 100_000}))
 
 
 def test_a_field_that_this_version_does_not_know_is_refused() -> None:

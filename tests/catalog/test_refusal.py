@@ -61,3 +61,21 @@ def test_a_rollback_is_answered_with_the_newest_batch_left_and_what_to_delete() 
 def test_a_new_checkpoint_is_answered_with_where_the_sink_ended() -> None:
     error = refusal(Reason.NEW_CHECKPOINT, CASES["new checkpoint from the beginning"].situation)
     assert "[3]" in error.action
+
+
+HOSTILE = "\x1b[2J\ud800" + "y" * 100_000
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_others_wrote_into_the_table_is_bounded_and_moves_no_terminal(name: str) -> None:
+    case = REFUSED[name]
+    assert isinstance(case.verdict, Refuse)
+    ledger = case.view.entry and replace(case.view.entry, offsets=HOSTILE, end=HOSTILE, table_uuid=HOSTILE)
+    seen = replace(case.view, entry=ledger, entry_damage=HOSTILE)
+    snaps = [snap for snap in seen.snapshots.values() if isinstance(snap, Snap)]
+    hostile = {snap.snapshot_id: replace(snap, summary=_lengthened(snap.summary, HOSTILE)) for snap in snaps}
+    seen = replace(seen, snapshots=hostile)
+    text = str(refusal(case.verdict.reason, Situation(seen, KEY, case.batch, case.start_uuid)))
+    assert len(text) < 10_000
+    assert len(text.partition("\n")[0]) < 200
+    assert all(char.isprintable() or char == "\n" for char in text)

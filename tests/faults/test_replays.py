@@ -197,6 +197,19 @@ def test_with_neither_links_nor_content_nor_metadata_the_batch_is_refused_and_on
     assert counted(lake) == expected(*range(BATCHES + 2)) + foreign
 
 
+def test_older_metadata_that_cannot_be_read_is_no_evidence_and_no_crash(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    stream = Stream(lake)
+    for batch_id in range(BATCHES):
+        stream.run(batch_id)
+    happens(lake, stream, (rewritten, expiry, others))
+    for entry in lake.table().metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).write_text('{"format-vers')
+    with pytest.raises(BatchRefused) as refused:
+        stream.run(BATCHES)
+    assert refused.value.reason is Reason.ROLLED_BACK
+
+
 def test_ordinary_commits_never_look_for_evidence(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
     stream = Stream(lake)
