@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.serializers import FromInputFile
@@ -102,7 +103,11 @@ def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_
             return False
         try:
             known = FromInputFile.table_metadata(io.new_input(versions.pop(0)))
-        except (FileNotFoundError, ValueError):  # gone, or no metadata any more: whatever it showed is not shown now
+        except (
+            FileNotFoundError,
+            ValueError,
+            ValidationError,
+        ):  # gone, or no metadata any more: whatever it showed is not shown now
             return False
 
 
