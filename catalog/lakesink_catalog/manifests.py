@@ -20,7 +20,6 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     PartitionFieldSummary,
-    construct_partition_summaries,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
     read_manifest_list,
@@ -34,6 +33,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, PrimitiveType, StructType
 
 from lakesink_catalog.locations import metadata_location
+from lakesink_catalog.partition_bounds import partition_summaries
 from lakesink_catalog.receipt import DataFileReceipt
 
 ENTRIES_PER_BLOCK = 1000
@@ -166,7 +166,7 @@ def _write_batch_manifest(
     ]
     output = new_metadata_file(table, f"{snapshot_id}-{uuid.uuid4()}-m{spec.spec_id}.avro")
     length = write_entries(output, spec, schema, entries, codec_of(table))
-    summaries = construct_partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
+    summaries = partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
     return ManifestRecord(
         path=output.location,
         length_bytes=length,

@@ -16,12 +16,12 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    construct_partition_summaries,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file, write_entries
+from lakesink_catalog.partition_bounds import partition_summaries
 
 logger = logging.getLogger("lakesink")
 
@@ -129,7 +129,7 @@ def _write_merged(table: Table, group: Sequence[ManifestFile], snapshot_id: int)
         added_rows_count=0,
         existing_rows_count=sum(entry.data_file.record_count for entry in entries),
         deleted_rows_count=0,
-        partitions=construct_partition_summaries(spec, table.schema(), partitions),
+        partitions=partition_summaries(spec, table.schema(), partitions),
         key_metadata=None,
     )
 

@@ -1,6 +1,7 @@
 """Manifests: one a spec, many entries a block, merged without changing what any snapshot shows; and the totals."""
 
 import random
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -12,15 +13,19 @@ import pytest
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from lakesink.sinks.iceberg import IcebergTransaction
 from lakesink_catalog.commit import FencedCommit
 from lakesink_catalog.manifests import ENTRIES_PER_BLOCK, write_batch_manifests
 from lakesink_catalog.merging import MergePolicy, choose
 from lakesink_catalog.outcome import Committed
+from lakesink_catalog.partition_bounds import partition_summaries
 from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.request import CommitOptions
 from tests.builders import Chance, Lake, Stream, contents, counted, expected
@@ -365,3 +370,18 @@ def test_entries_of_a_batch_are_added_by_its_own_snapshot(lake: Lake) -> None:
         head.snapshot_id,
         head.snapshot_id,
     )
+
+
+@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0), (0.0,), (-0.0,)])
+@pytest.mark.parametrize(("kind", "code"), [(FloatType(), "f"), (DoubleType(), "d")])
+def test_bounds_of_float_partitions_hold_both_zeros_in_the_order_that_readers_have(
+    kind: FloatType | DoubleType, code: str, zeros: tuple[float, ...]
+) -> None:
+    """Java orders -0.0 below 0.0: a bound of the wrong sign would let it pass over a manifest with matching rows."""
+    schema = Schema(NestedField(1, "value", kind))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "value"))
+    for values, low, high in [(zeros, -0.0, 0.0), ((*zeros, 7.0), -0.0, 7.0), ((*zeros, -7.0, None), -7.0, 0.0)]:
+        [found] = partition_summaries(spec, schema, [Record(value) for value in values])
+        assert (found.lower_bound, found.upper_bound) == (struct.pack(f"<{code}", low), struct.pack(f"<{code}", high))
+    [none] = partition_summaries(spec, schema, [Record(None)])
+    assert (none.lower_bound, none.upper_bound) == (None, None)
