@@ -21,7 +21,7 @@ def _signed(summary: PartitionFieldSummary, kind: IcebergType) -> PartitionField
     if not isinstance(kind, FloatType | DoubleType):
         return summary
     bounds = [
-        to_bytes(kind, zero) if bound is not None and from_bytes(kind, bound) == 0 else bound
+        to_bytes(kind, zero) if bound is not None and float(from_bytes(kind, bound)) == 0 else bound
         for bound, zero in ((summary.lower_bound, -0.0), (summary.upper_bound, 0.0))
     ]
     return PartitionFieldSummary(summary.contains_null, summary.contains_nan, *bounds)
