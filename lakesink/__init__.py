@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from lakesink.audit.history import history
     from lakesink.sinks.files.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
+    from lakesink.spark.data_source import register
+    from lakesink.spark.files import stream_files
     from lakesink_catalog.errors import (
         BatchRefused,
         CatalogError,
@@ -41,7 +43,9 @@ __all__ = [
     "append",
     "committed_files",
     "history",
+    "register",
     "stream",
+    "stream_files",
     "stream_to",
 ]
 
@@ -49,7 +53,9 @@ _HOMES = {
     "append": "lakesink.spark.api",
     "committed_files": "lakesink.sinks.files.reader",
     "history": "lakesink.audit.history",
+    "register": "lakesink.spark.data_source",
     "stream": "lakesink.spark.api",
+    "stream_files": "lakesink.spark.files",
     "stream_to": "lakesink.spark.api",
     "AlreadyCommitted": "lakesink_catalog.outcome",
     "Committed": "lakesink_catalog.outcome",

@@ -208,6 +208,21 @@ def run_batch(
     return outcomes
 
 
+def writers_for(
+    batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log: PreparedLog
+) -> dict[str, TaskWriter]:
+    """What the tasks of a batch would have to run, where another process counts their votes by `run_batch`.
+
+    Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
+
+    Raises:
+        BatchRefused: Some participant refuses the batch.
+    """
+    begun = [(sink, sink.begin(batch)) for sink in sinks]
+    pending = [_Open(sink, found) for sink, found in begun if not isinstance(found, AlreadyCommitted)]
+    return {} if _recover(batch, pending, log) is not None else _writers(pending)
+
+
 def _prepare_all(
     batch: Batch,
     sinks: Sequence[TwoPhaseCommitSink[Any, Any]],
@@ -236,7 +251,7 @@ def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Wr
     recovered = _recover(batch, pending, log)
     if recovered is not None:
         return recovered
-    writers = {entry.sink.name: entry.transaction.writer for entry in pending if entry.transaction.writer is not None}
+    writers = _writers(pending)
     receipts = write(writers) if writers else {}
     prepared = {
         entry.sink.name: entry.sink.pre_commit(entry.transaction, receipts.get(entry.sink.name, ()))
@@ -246,9 +261,14 @@ def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Wr
     return prepared
 
 
+def _writers(pending: Sequence[_Open]) -> dict[str, TaskWriter]:
+    found = {entry.sink.name: entry.transaction.writer for entry in pending}
+    return {name: writer for name, writer in found.items() if writer is not None}
+
+
 def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[str, Any] | None:
     """What an earlier run prepared, if every pending participant can still use its part: half a record is none."""
-    if any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
+    if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
         return None
     payloads = log.find(batch)
     if payloads is None:

@@ -24,6 +24,7 @@ from lakesink_catalog.errors import CatalogError, LakesinkError
 from lakesink_catalog.redact import describe, safe_cause
 
 NOTHING_CHANGED = "Nothing was written."
+NOT_IN_TABLE = "Nothing of this batch is in the table."
 
 
 _FOR_THE_CALLER = (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, NamespaceAlreadyExistsError)
@@ -50,10 +51,26 @@ def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T
     raise catalog_error(failure, where, known) from safe_cause(failure, known)
 
 
-def catalog_error(error: Exception, where: str, known: Mapping[str, Any]) -> CatalogError:
+def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Use the table's storage for a batch, and turn the system's errors into a `CatalogError`.
+
+    Args:
+        known: The storage's properties, whose secrets must not show.
+        call: What to do.
+    """
+    try:
+        return call()
+    except OSError as error:
+        failure = error
+    raise catalog_error(failure, "The table's storage", known, data=NOT_IN_TABLE) from safe_cause(failure, known)
+
+
+def catalog_error(
+    error: Exception, where: str, known: Mapping[str, Any], *, data: str = NOTHING_CHANGED
+) -> CatalogError:
     """The error to raise for somebody else's exception."""
     code, happened, action = _words(error)
-    return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=NOTHING_CHANGED, action=action)
+    return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=data, action=action)
 
 
 _Words = tuple[str, str, str]

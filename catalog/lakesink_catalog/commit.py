@@ -10,12 +10,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, assert_never
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey
@@ -106,9 +108,13 @@ class FencedCommit:
             look: The look that allowed the batch; its ledger entry is the one the batch follows.
             files: The batch's data files, closed.
             schema: Schema that they were written under.
+
+        Raises:
+            CatalogError: The storage failed.
         """
         assert isinstance(look.verdict, Commit)
         snapshot_id = self.surroundings.new_snapshot_id()
+        write = partial(write_batch_manifests, look.table, files, schema=schema, snapshot_id=snapshot_id)
         return PreparedBatch(
             table_uuid=look.situation.view.table_uuid,
             branch=self.key.branch,
@@ -116,7 +122,7 @@ class FencedCommit:
             schema_id=schema.schema_id,
             follows=look.situation.entry,
             accepted=look.verdict.accepted,
-            manifests=write_batch_manifests(look.table, files, schema=schema, snapshot_id=snapshot_id),
+            manifests=stored(look.table.io.properties, write),
             files=tuple((file.path, file.file_size_bytes) for file in files),
             rows=sum(file.record_count for file in files),
             partitions=len({(file.spec_id, file.partition) for file in files}),

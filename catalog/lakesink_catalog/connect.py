@@ -121,13 +121,18 @@ def _settled(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
-    home = _embedded_home()
+    home = embedded_home()
     uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
     own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
     return FoundCatalog(EMBEDDED_NAME, settled(EMBEDDED_NAME, "sql", own | dict(properties)), home)
 
 
-def _embedded_home() -> Path:
+def embedded_home() -> Path:
+    """Folder of the embedded catalog as this process sees it, absolute.
+
+    Raises:
+        SettingsError: `HOME_VARIABLE` is no path of a local folder.
+    """
     text = os.environ.get(HOME_VARIABLE) or EMBEDDED_NAME
     if "://" in text or any(char in "?#;" or not char.isprintable() for char in text):
         raise SettingsError(

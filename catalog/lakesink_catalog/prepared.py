@@ -10,6 +10,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 
+from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, typed_entry
 from lakesink_catalog.manifests import ManifestRecord
@@ -115,15 +116,21 @@ class PreparedFiles(PreparedRecords):
         return {"sink": key.name, "kind": key.kind.value, "branch": key.branch, **batch_identity(batch)}
 
     def _read(self, path: str) -> bytes | None:
-        try:
-            with self.io.new_input(path).open() as stream:
-                return stream.read(MAX_RECORD_BYTES)
-        except FileNotFoundError:
-            return None
+        def read() -> bytes | None:
+            try:
+                with self.io.new_input(path).open() as stream:
+                    return stream.read(MAX_RECORD_BYTES)
+            except FileNotFoundError:
+                return None
+
+        return stored(self.io.properties, read)
 
     def _write(self, path: str, data: bytes) -> None:
-        with self.io.new_output(path).create(overwrite=True) as stream:
-            stream.write(data)
+        def write() -> None:
+            with self.io.new_output(path).create(overwrite=True) as stream:
+                stream.write(data)
+
+        stored(self.io.properties, write)
 
     def _remove(self, path: str) -> None:
         self.io.delete(path)

@@ -70,6 +70,7 @@ def next_batch(checkpoint: Checkpoint) -> NextBatch:
     if planned == done:
         batch = Batch(planned + 1, query_id, _NOT_YET, start=digest(list(end)), end="")
         return NextBatch(batch, planned=False, done=done)
+    checkpoint.check_folders(end)
     return NextBatch(checkpoint.batch(query_id, planned, end), planned=True, done=done)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -19,8 +20,8 @@ from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink.writer.columns import check_columns
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usable
-from lakesink_catalog.connect import FoundCatalog
 from lakesink_catalog.errors import CatalogError, Reason, WriteError
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.locations import data_location, is_under, metadata_location
@@ -35,6 +36,13 @@ from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip
 logger = logging.getLogger("lakesink")
 
 EXISTENCE_CHECKS_AT_ONCE = 16
+
+
+class OpensCatalog(Protocol):
+    """Where the table is: a catalog that has been found, see `lakesink_catalog.connect.FoundCatalog`."""
+
+    def open(self) -> Catalog:
+        """Connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     table: str
     key: SinkKey
-    catalog: FoundCatalog
+    catalog: OpensCatalog
     settings: Settings
     schema: pa.Schema
     session: SessionFacts
@@ -296,7 +304,8 @@ def _trouble(look: Look, prepared: PreparedBatch) -> str | None:
     )
     if not inside:
         return "a path lies outside the table's locations"
-    if not _all_there(look.table.io, [*manifests, *prepared.files]):
+    io = look.table.io
+    if not stored(io.properties, lambda: _all_there(io, [*manifests, *prepared.files])):
         return "a file is missing or has another size"
     return None
 

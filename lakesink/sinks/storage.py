@@ -175,11 +175,14 @@ class RenamingStorage(ObjectStorage):
         self._make_folder_of(location)
         draft = _draft_name(location)
         self._files.pipe_file(draft, data)
-        self._files.mv(draft, location)
+        self._files.mv(self._path(draft), self._path(location))
         if self.read(location) != data:
             with suppress(OSError):
                 self._files.rm_file(draft)
             raise FileExistsError(errno.EEXIST, "something is there", location)
+
+    def _path(self, location: str) -> str:
+        return str(self._files._strip_protocol(location))  # noqa: SLF001 - a rename takes paths, not URIs
 
     def _make_folder_of(self, location: str) -> None:
         self._files.makedirs(location.rpartition("/")[0], exist_ok=True)
@@ -190,7 +193,17 @@ class UnfencedStorage(ObjectStorage):
 
     def create(self, location: str, data: bytes) -> None:  # noqa: ARG002 - it is refused whatever it is
         """Refuse."""
-        scheme = scheme_of(location)
+        check_exclusive(location)
+
+
+def check_exclusive(location: str) -> None:
+    """Refuse a location where files cannot be created exclusively, by its scheme alone.
+
+    Raises:
+        WriteError: It is so.
+    """
+    scheme = scheme_of(location)
+    if scheme != "file" and scheme not in CONDITIONAL_PUT | EXCLUSIVE_RENAME:
         why = "Arrow's HDFS client replaces what a rename finds." if scheme == "hdfs" else "that is not known of it."
         raise _not_exclusive(location, why)
 

@@ -109,7 +109,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    sink = IcebergSink(table, key, catalog, settings, arrow_schema(df), session_facts(session))
+    sink = IcebergSink(table, key, catalog, settings, arrow_schema(df.schema), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, schema_json(df))
     job = RowsJob(df, tuning, lambda error: in_query and is_interruption(error))

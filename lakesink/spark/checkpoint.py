@@ -13,6 +13,7 @@ import fsspec
 from py4j.protocol import Py4JJavaError
 
 from lakesink.spark.offsets import (
+    NOTHING_WRITTEN,
     log_offset,
     parse_initial_offset,
     parse_offset_log,
@@ -21,6 +22,7 @@ from lakesink.spark.offsets import (
     source_log_tail,
     unreadable,
 )
+from lakesink_catalog.errors import QueryError
 from lakesink_catalog.identity import Batch, stream_batch
 
 Offsets = tuple[Any, ...]
@@ -175,6 +177,35 @@ class Checkpoint:
         if content is None:
             raise unreadable(f"offsets/{batch_id} is missing")
         return parse_offset_log(content.decode())
+
+    def newest_batch(self) -> int:
+        """Id of the newest batch that has offsets: Spark logs them before the batch runs, and runs no older one.
+
+        Raises:
+            QueryError: The checkpoint has none.
+        """
+        batches = [int(name) for name in self.files.names("offsets") if name.isdecimal()]
+        if not batches:
+            raise unreadable("it has no offsets; give it as an absolute path or a full URI")
+        return max(batches)
+
+    def check_folders(self, end: Offsets) -> None:
+        """Check that every file source has a folder of its own number, as is assumed where `folders` is not known.
+
+        Args:
+            end: End offsets of a batch.
+
+        Raises:
+            QueryError: Some source is read twice; only the running query can tell which.
+        """
+        numbers = [source for source, value in enumerate(end) if log_offset(value) is not None]
+        if numbers and not set(map(str, numbers)) <= set(self.files.names("sources")):
+            raise QueryError(
+                "SOURCE_READ_TWICE",
+                "The query reads a source twice, and its checkpoint does not tell which.",
+                data=NOTHING_WRITTEN,
+                action="Use lakesink.stream for this query, which can ask the query itself.",
+            )
 
     def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """What Spark asks for with `batch_id`, with its fingerprint.

@@ -6,13 +6,14 @@ text with a recursive pattern, which can overflow the stream's stack and kill th
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from lakesink_catalog.errors import CatalogError, LakesinkError, QueryError, SettingsError, WriteError
-from lakesink_catalog.redact import redact
+from lakesink_catalog.redact import describe, redact, safe_cause
 
 JAVA_ERRORS = (Py4JError, PySparkException)
 """What PySpark raises for something that happened in the JVM."""
@@ -75,6 +76,29 @@ def executor_python(fact: str) -> WriteError:
         action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
         "lakesink and PyArrow as the driver.",
     )
+
+
+def without_secrets(error: Exception) -> Exception:
+    """The error itself if no message in its chain shows a secret, else another that tells as much as it may."""
+    if safe_cause(error) is error:
+        return error
+    return WriteError(
+        "UNEXPECTED",
+        f"Something failed whose message shows a secret; without it: {describe(error)}",
+        data="If the batch is in the table, the restart sees it and does not write it again.",
+        action="Correct what the message says and start the query again.",
+    )
+
+
+@contextmanager
+def presentable() -> Iterator[None]:
+    """Errors leave as they may be shown, without the trace of how they came about if they are lakesink's own."""
+    try:
+        yield
+    except LakesinkError as error:
+        raise error.with_traceback(None) from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, no secret may leave with it
+        raise without_secrets(error) from None
 
 
 def is_interruption(error: BaseException) -> bool:

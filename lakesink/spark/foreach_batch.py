@@ -14,7 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.checkpoint import Checkpoint, HadoopFiles, Offsets, source_folders
-from lakesink.spark.failures import JAVA_ERRORS, QueryStopped, is_interruption, job_error, whole_text
+from lakesink.spark.failures import (
+    JAVA_ERRORS,
+    QueryStopped,
+    is_interruption,
+    job_error,
+    whole_text,
+    without_secrets,
+)
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, Source
@@ -22,10 +29,9 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import most_rows
 from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
-from lakesink_catalog.errors import LakesinkError, WriteError
+from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.outcome import Outcome
-from lakesink_catalog.redact import describe, safe_cause
 
 MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
 """Builds the sink of a run from the schema of the rows and the facts of the session."""
@@ -150,7 +156,7 @@ class BatchFunction:
         """Nothing is written before the query is known to be the one that was asked for."""
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
-        sink = self._target.make_sink(arrow_schema(rows), session_facts(rows.sparkSession))
+        sink = self._target.make_sink(arrow_schema(rows.schema), session_facts(rows.sparkSession))
         tuning = HopTuning(rows.sparkSession.conf, schema_json(rows))
         counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
         return StreamRun(run_id, query, checkpoint, sink, tuning, counted)
@@ -160,18 +166,9 @@ class BatchFunction:
         if isinstance(error, (LakesinkError, QueryStopped)):
             return error.with_traceback(None)
         if not isinstance(error, JAVA_ERRORS):
-            return error if safe_cause(error) is error else _unexpected(error)
+            return without_secrets(error)
         stopped = is_interruption(error) if self._run is None else self._run.was_stopped(error)
         return QueryStopped() if stopped else job_error(whole_text(error))
 
     def _timing(self, started: float) -> Timing:
         return Timing(time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds)
-
-
-def _unexpected(error: Exception) -> LakesinkError:
-    return WriteError(
-        "UNEXPECTED",
-        f"Something failed whose message shows a secret; without it: {describe(error)}",
-        data="If the batch is in the table, the restart sees it and does not write it again.",
-        action="Correct what the message says and start the query again.",
-    )

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from lakesink.sinks.planning import SessionFacts
 from lakesink_catalog.errors import WriteError
@@ -19,8 +20,8 @@ def schema_json(rows: DataFrame) -> dict[str, Any]:
     return parsed
 
 
-def arrow_schema(rows: DataFrame) -> pa.Schema:
-    """Schema of a DataFrame as it arrives in Arrow; zoned timestamps in UTC.
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Schema of a DataFrame as its rows arrive in Arrow; zoned timestamps in UTC.
 
     Raises:
         WriteError: A column has a type that Spark does not hand to Arrow.
@@ -29,7 +30,7 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )  # 4.3 wants it
     try:
-        return to_arrow_schema(rows.schema, **zoned)
+        return to_arrow_schema(schema, **zoned)
     except PySparkException as error:
         raise WriteError(
             "TYPE_UNSUPPORTED",

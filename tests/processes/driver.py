@@ -10,8 +10,9 @@ import sys
 import time
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
 
@@ -26,17 +27,25 @@ def main(config: dict[str, Any]) -> None:
     rows = spark.readStream.schema(config["schema"]).option("maxFilesPerTrigger", 1).json(config["source"])
     for condition in config["where"]:
         rows = rows.where(condition)
-    writer = lakesink.stream(
-        rows,
-        config["table"],
-        sink_id=config["sink_id"],
-        checkpoint=config["checkpoint"],
-        **config["options"],
-    )
-    query = writer.trigger(**config["trigger"]).start()
+    query = WRITERS[config["adapter"]](rows, config).trigger(**config["trigger"]).start()
     for batch in config["heap_after"]:
         report_heap(spark, query, batch)
     query.awaitTermination()
+
+
+def by_foreach_batch(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
+    names = {name: config[name] for name in ("sink_id", "checkpoint")}
+    return lakesink.stream(rows, config["table"], **names, **config["options"])
+
+
+def by_format(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
+    lakesink.register(rows.sparkSession)
+    options = {name.replace("_", "-"): str(value) for name, value in config["options"].items()}
+    names = {"table": config["table"], "sink-id": config["sink_id"], "checkpointLocation": config["checkpoint"]}
+    return rows.writeStream.format("lakesink").options(**names, **options)
+
+
+WRITERS = {"stream": by_foreach_batch, "format": by_format}
 
 
 def report_heap(spark: SparkSession, query: StreamingQuery, batch: int) -> None:

@@ -45,6 +45,7 @@ class Stream:
     where: tuple[str, ...] = ()
     trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
     conf: Mapping[str, str] = field(default_factory=lambda: CONF)
+    adapter: str = "stream"
     heap_after: tuple[int, ...] = ()
 
     @property
@@ -71,6 +72,7 @@ class Stream:
             "master": "local[2]",
             "conf": dict(self.conf),
             "heap_after": list(self.heap_after),
+            "adapter": self.adapter,
             "schema": "file long, row long",
             "source": str(self.root / "source"),
             "checkpoint": str(self.checkpoint),
@@ -99,7 +101,7 @@ class Stream:
             try:
                 yield process
             finally:
-                kill_group(process)
+                kill_all(process)
 
     def run(self, failpoints: str = "") -> int:
         """Run a driver to its end, or its death, and return its exit code (-9 if it was killed)."""
@@ -162,12 +164,26 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = PATIEN
         time.sleep(0.02)
 
 
-def signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """To the driver, its JVM and its Python workers."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+def signal_all(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """To the driver, its JVM and its Python workers, which are in a process group of their own."""
+    for pid in (process.pid, *descendants(process.pid)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
-def kill_group(process: subprocess.Popen[str]) -> None:
-    signal_group(process, signal.SIGKILL)
+def kill_all(process: subprocess.Popen[str]) -> None:
+    signal_all(process, signal.SIGKILL)
     process.wait(PATIENCE_SECONDS)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and those that they have."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
+    children: dict[int, list[int]] = {}
+    for line in listed.splitlines():
+        child, parent = map(int, line.split())
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for parent in found:
+        found.extend(children.get(parent, []))
+    return found[1:]

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ from tests.processes.harness import (
     Stream,
     added_files,
     expected,
-    kill_group,
+    kill_all,
     own_snapshots,
-    signal_group,
+    signal_all,
     wait_for,
 )
 
-KILLED = -9
+ADAPTERS = ["stream", "format"]
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,20 @@ WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "c
 
 
 @pytest.mark.parametrize(
-    ("branch", "kills", "empty"),
+    ("adapter", "branch", "kills", "empty"),
     [
-        pytest.param("main", EVERY_POINT, (), id="every-point-on-main"),
-        pytest.param("audit", WORST_POINTS, (), id="worst-points-on-a-branch"),
-        pytest.param("main", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches"),
+        pytest.param("stream", "main", EVERY_POINT, (), id="every-point-on-main"),
+        pytest.param("stream", "audit", WORST_POINTS, (), id="worst-points-on-a-branch"),
+        pytest.param("stream", "main", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches"),
+        pytest.param("format", "main", EVERY_POINT, (), id="every-point-by-format"),
+        pytest.param("format", "audit", WORST_POINTS, (0, 1, 3), id="empty-batches-on-a-branch-by-format"),
     ],
 )
 def test_driver_killed_again_and_again_leaves_every_row_once(
-    tmp_path: Path, branch: str, kills: tuple[Kill, ...], empty: tuple[int, ...]
+    tmp_path: Path, adapter: str, branch: str, kills: tuple[Kill, ...], empty: tuple[int, ...]
 ) -> None:
     first = 0
-    stream = Stream(tmp_path, where=(f"file not in ({', '.join(map(str, empty))})",) if empty else ())
+    stream = Stream(tmp_path, adapter=adapter, where=(f"file not in ({', '.join(map(str, empty))})",) if empty else ())
     if branch != "main":
         stream, first = forked(stream, branch), 1
     batches = max(len(kills) + 1, 4)
@@ -69,9 +71,17 @@ def test_driver_killed_again_and_again_leaves_every_row_once(
     for kill, record in zip(kills, prepared, strict=True):
         outcome, snapshot = marks[kill.batch]
         assert outcome == kill.outcome, kill
+        assert f"lakesink.batch.{told(kill, empty)} table=demo.numbers sink={stream.sink_id} " in stream.log()
         if outcome == "recovered":
             assert added_files(table, snapshot) == record.paths
             assert record.paths <= record.on_disk
+
+
+def told(kill: Kill, empty: tuple[int, ...]) -> str:
+    """What the next driver's one line says of the batch."""
+    if kill.failpoint in ("after-call", "after-commit"):
+        return "already-committed"
+    return "empty" if kill.outcome == "committed" and kill.batch in empty else kill.outcome
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,12 @@ class Left:
 
 
 def killed_at(stream: Stream, kill: Kill) -> Left:
-    assert stream.run(f"{kill.failpoint}@{kill.batch}=kill") == KILLED, stream.log()
+    """The driver dies with all its processes, whichever of them has come to the point."""
+    window = stream.root / "killed-here"
+    with stream.driver(f"{kill.failpoint}@{kill.batch}=pause:{window}") as driver:
+        wait_for(window, driver)
+        kill_all(driver)
+    window.unlink()
     on_disk = {f"file://{path}" for path in stream.home.rglob("*.parquet")}
     return Left(prepared_paths(stream, kill.batch) if kill.outcome == "recovered" else set(), on_disk)
 
@@ -109,17 +124,18 @@ def forked(stream: Stream, branch: str) -> Stream:
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, branch).commit()
     (stream.root / "source" / "000000.json").unlink()
-    return Stream(stream.root, options={"branch": branch}, sink_id="numbers-audit", checkpoint_name="checkpoint-audit")
+    return replace(stream, options={"branch": branch}, sink_id="numbers-audit", checkpoint_name="checkpoint-audit")
 
 
-def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path) -> None:
-    stream = Stream(tmp_path)
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path, adapter: str) -> None:
+    stream = Stream(tmp_path, adapter=adapter)
     stream.add_files(0, 3)
     window = tmp_path / "writing"
 
     with stream.driver(f"while-writing@1=pause:{window}") as driver:
         wait_for(window, driver)
-        kill_group(driver)
+        kill_all(driver)
     window.unlink()
     assert prepared_record(stream, 1) is None
     assert stream.run() == 0, stream.log()
@@ -127,18 +143,19 @@ def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path)
     assert stream.rows() == expected(range(3))
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("paused_at", ["before-call", "after-call"])
-def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path, paused_at: str) -> None:
-    stream = Stream(tmp_path)
+def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path, adapter: str, paused_at: str) -> None:
+    stream = Stream(tmp_path, adapter=adapter)
     stream.add_files(0, 4)
     window = tmp_path / "paused"
 
     with stream.driver(f"{paused_at}@2=pause:{window}") as zombie:
         wait_for(window, zombie)
-        signal_group(zombie, signal.SIGSTOP)
+        signal_all(zombie, signal.SIGSTOP)
         assert stream.run() == 0, stream.log()
         window.unlink()
-        signal_group(zombie, signal.SIGCONT)
+        signal_all(zombie, signal.SIGCONT)
         zombie.wait(120)
 
     assert stream.rows() == expected(range(4))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import CONF, Stream, kill_group
+from tests.processes.harness import CONF, Stream, kill_all
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -30,7 +30,7 @@ def test_memory_after_batch_500_is_that_after_batch_100(tmp_path: Path, monkeypa
     with stream.driver() as driver:
         early = mib_after(stream, EARLY, driver)
         late = mib_after(stream, LATE, driver)
-        kill_group(driver)
+        kill_all(driver)
 
     growth = {who: round(late[who] - early[who], 1) for who in early}
     print(f"MiB after batch {EARLY}: {early}, after batch {LATE}: {late}, growth: {growth}")

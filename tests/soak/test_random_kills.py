@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakesink_catalog.errors import CatalogError
-from tests.processes.harness import PATIENCE_SECONDS, Stream, expected, kill_group, own_snapshots
+from tests.processes.harness import PATIENCE_SECONDS, Stream, expected, kill_all, own_snapshots
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
@@ -57,7 +57,7 @@ def kill_at_work(stream: Stream, seconds: float) -> None:
             time.sleep(0.02)
         with pytest.raises(subprocess.TimeoutExpired):
             driver.wait(seconds)
-        kill_group(driver)
+        kill_all(driver)
 
 
 def runs(stream: Stream) -> int:

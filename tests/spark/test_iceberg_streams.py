@@ -1,6 +1,7 @@
 import logging
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import lakesink
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import load_table
+from tests.spark.adapters import ADAPTERS, Adapter
 from tests.spark.streams import (
     FIRST_FILE_TIME,
     LOST_METADATA,
@@ -33,8 +35,14 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def _writer(rows: Any, **options: Any) -> DataStreamWriter:
-    return lakesink.stream(rows, TABLE, **(DEFAULTS | options))
+@pytest.fixture(params=ADAPTERS)
+def into(request: pytest.FixtureRequest) -> Adapter:
+    """A stream into the table, by each of the two adapters."""
+    return partial(_into, ADAPTERS[request.param])
+
+
+def _into(adapter: Adapter, rows: Any, **options: Any) -> DataStreamWriter:
+    return adapter(rows, TABLE, **(DEFAULTS | options))
 
 
 def _table() -> Any:
@@ -51,55 +59,55 @@ def _outcomes() -> list[tuple[int, int, str]]:
     return [(record.batch_id, record.rows, record.outcome) for record in lakesink.history(TABLE)]
 
 
-def test_a_stream_of_files_becomes_a_table_one_snapshot_a_batch(spark: Any, source: Path) -> None:
-    run(_writer(file_stream(spark, source)))
+def test_a_stream_of_files_becomes_a_table_one_snapshot_a_batch(spark: Any, into: Adapter, source: Path) -> None:
+    run(into(file_stream(spark, source)))
     assert _ids() == list(range(30))
     assert _outcomes() == [(0, 10, "committed"), (1, 10, "committed"), (2, 10, "committed")]
     assert [record.offsets for record in lakesink.history(TABLE)] == [f'[{{"logOffset":{n}}}]' for n in range(3)]
 
 
-def test_a_relative_checkpoint_lies_in_pythons_folder(spark: Any, source: Path, tmp_path: Path) -> None:
-    run(_writer(file_stream(spark, source), checkpoint="deep/ck"))
+def test_a_relative_checkpoint_lies_in_pythons_folder(spark: Any, into: Adapter, source: Path, tmp_path: Path) -> None:
+    run(into(file_stream(spark, source), checkpoint="deep/ck"))
     assert (tmp_path / "deep" / "ck" / "metadata").exists()
 
 
-def test_a_replayed_batch_adds_neither_snapshot_nor_file(spark: Any, source: Path, home: Path) -> None:
-    run(_writer(file_stream(spark, source)))
+def test_a_replayed_batch_adds_neither_snapshot_nor_file(spark: Any, into: Adapter, source: Path, home: Path) -> None:
+    run(into(file_stream(spark, source)))
     files = sorted(home.rglob("*.parquet"))
     forget_commits(Path("ck"), 1)
-    run(_writer(file_stream(spark, source)))
+    run(into(file_stream(spark, source)))
     assert len(_outcomes()) == 3
     assert sorted(home.rglob("*.parquet")) == files
 
 
-def test_a_stream_goes_on_where_it_was(spark: Any, source: Path) -> None:
-    run(_writer(file_stream(spark, source)))
+def test_a_stream_goes_on_where_it_was(spark: Any, into: Adapter, source: Path) -> None:
+    run(into(file_stream(spark, source)))
     write_files(source, 2, first=3)
-    run(_writer(file_stream(spark, source)))
+    run(into(file_stream(spark, source)))
     assert _ids() == list(range(50))
     assert [batch for batch, _, _ in _outcomes()] == [0, 1, 2, 3, 4]
 
 
-def test_a_partitioned_table_gets_files_by_partition(spark: Any, source: Path) -> None:
-    run(_writer(file_stream(spark, source), partition_by="bucket(4, text), id"))
+def test_a_partitioned_table_gets_files_by_partition(spark: Any, into: Adapter, source: Path) -> None:
+    run(into(file_stream(spark, source), partition_by="bucket(4, text), id"))
     assert _ids() == list(range(30))
     assert {len(task.file.partition) for task in _table().scan().plan_files()} == {2}
 
 
-def test_empty_batches_are_snapshots_without_rows(spark: Any, source: Path) -> None:
-    run(_writer(file_stream(spark, source).where("id between 10 and 19")))
+def test_empty_batches_are_snapshots_without_rows(spark: Any, into: Adapter, source: Path) -> None:
+    run(into(file_stream(spark, source).where("id between 10 and 19")))
     assert _ids() == list(range(10, 20))
     assert [rows for _, rows, _ in _outcomes()] == [0, 10, 0]
 
 
 @pytest.mark.parametrize("failpoint", ["batch-start", "after-prepared", "after-commit"])
 def test_a_batch_that_failed_anywhere_is_completed_by_the_next_run(
-    spark: Any, source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
+    spark: Any, into: Adapter, source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
 ) -> None:
     monkeypatch.setenv("LAKESINK_FAILPOINTS", f"{failpoint}@1=raise")
-    assert "FailpointReached" in failure(_writer(file_stream(spark, source)))
+    assert "FailpointReached" in failure(into(file_stream(spark, source)))
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
-    run(_writer(file_stream(spark, source)))
+    run(into(file_stream(spark, source)))
     assert _ids() == list(range(30))
     recovered = "recovered" if failpoint == "after-prepared" else "committed"
     assert _outcomes() == [(0, 10, "committed"), (1, 10, recovered), (2, 10, "committed")]
@@ -107,11 +115,11 @@ def test_a_batch_that_failed_anywhere_is_completed_by_the_next_run(
 
 @pytest.mark.parametrize("failpoint", ["after-prepared", "after-call"])
 def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is_exact(
-    spark: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
+    spark: Any, into: Adapter, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
 ) -> None:
     paused = tmp_path / "paused"
     monkeypatch.setenv("LAKESINK_FAILPOINTS", f"{failpoint}@1=pause:{paused}")
-    query = _writer(file_stream(spark, source)).start()
+    query = into(file_stream(spark, source)).start()
     while not paused.exists():
         assert query.isActive, query.exception()
         time.sleep(0.02)
@@ -123,41 +131,43 @@ def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is
     assert query.exception() is None
     assert [batch for batch, _, _ in _outcomes()] == [0, 1]
     monkeypatch.delenv("LAKESINK_FAILPOINTS")
-    run(_writer(file_stream(spark, source)))
+    run(into(file_stream(spark, source)))
     assert _ids() == list(range(30))
     assert _outcomes() == [(0, 10, "committed"), (1, 10, "committed"), (2, 10, "committed")]
 
 
-def test_a_lost_checkpoint_is_noticed(spark: Any, source: Path) -> None:
-    run(_writer(file_stream(spark, source)))
-    assert "[LAKESINK_NEW_CHECKPOINT]" in failure(_writer(file_stream(spark, source), checkpoint="other"))
+def test_a_lost_checkpoint_is_noticed(spark: Any, into: Adapter, source: Path) -> None:
+    run(into(file_stream(spark, source)))
+    assert "[LAKESINK_NEW_CHECKPOINT]" in failure(into(file_stream(spark, source), checkpoint="other"))
     assert _ids() == list(range(30))
 
 
-def test_lost_metadata_of_a_checkpoint_is_noticed(spark: Any, source: Path) -> None:
-    run(_writer(file_stream(spark, source)))
+def test_lost_metadata_of_a_checkpoint_is_noticed(spark: Any, into: Adapter, source: Path) -> None:
+    run(into(file_stream(spark, source)))
     write_files(source, 1, first=3)
     for name in ("metadata", ".metadata.crc"):
         (Path("ck") / name).unlink()
-    text = failure(_writer(file_stream(spark, source)))
+    text = failure(into(file_stream(spark, source)))
     assert any(told in text for told in LOST_METADATA)
     assert _ids() == list(range(30))
 
 
-def test_two_sinks_share_a_table(spark: Any, source: Path, tmp_path: Path) -> None:
+def test_two_sinks_share_a_table(spark: Any, into: Adapter, source: Path, tmp_path: Path) -> None:
     write_files(tmp_path / "more", 2, first=100)
-    run(_writer(file_stream(spark, source)))
-    run(_writer(file_stream(spark, tmp_path / "more"), sink_id="more", checkpoint="ck-more"))
+    run(into(file_stream(spark, source)))
+    run(into(file_stream(spark, tmp_path / "more"), sink_id="more", checkpoint="ck-more"))
     assert _ids() == [*range(30), *range(1000, 1020)]
     assert [record.batch_id for record in lakesink.history(TABLE, sink="more")] == [0, 1]
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC"])
-def test_timestamps_are_the_same_instants_in_any_session_time_zone(spark: Any, source: Path, zone: str) -> None:
+def test_timestamps_are_the_same_instants_in_any_session_time_zone(
+    spark: Any, into: Adapter, source: Path, zone: str
+) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        run(_writer(file_stream(spark, source).selectExpr("id", "timestamp_seconds(1700000000 + id * 3600) as at")))
+        run(into(file_stream(spark, source).selectExpr("id", "timestamp_seconds(1700000000 + id * 3600) as at")))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     rows = _table().scan().to_arrow()
@@ -167,11 +177,11 @@ def test_timestamps_are_the_same_instants_in_any_session_time_zone(spark: Any, s
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
-def test_rows_written_by_the_driver_are_as_those_written_by_executors(spark: Any, zone: str) -> None:
+def test_rows_written_by_the_driver_are_as_those_written_by_executors(spark: Any, into: Adapter, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        run_batches(_writer(counter_stream(spark)), 2)
+        run_batches(into(counter_stream(spark)), 2)
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     rows = _table().scan().to_arrow()
@@ -182,12 +192,12 @@ def test_rows_written_by_the_driver_are_as_those_written_by_executors(spark: Any
 
 
 def test_a_column_that_does_not_fit_the_table_is_refused_before_any_row_is_read(
-    spark: Any, source: Path, home: Path
+    spark: Any, into: Adapter, source: Path, home: Path
 ) -> None:
-    run(_writer(file_stream(spark, source)))
+    run(into(file_stream(spark, source)))
     files = sorted(home.rglob("*.parquet"))
     write_files(source, 1, first=3)
-    text = failure(_writer(file_stream(spark, source).selectExpr("id", "text as txet")))
+    text = failure(into(file_stream(spark, source).selectExpr("id", "text as txet")))
     assert "LAKESINK_" in text
     assert "txet" in text
     assert sorted(home.rglob("*.parquet")) == files
@@ -197,7 +207,7 @@ def test_each_batch_leaves_one_line_with_its_numbers(
     spark: Any, source: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "lakesink")
-    run(_writer(file_stream(spark, source)))
+    run(lakesink.stream(file_stream(spark, source), TABLE, **DEFAULTS))
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("lakesink.batch.")]
     assert [line.split(" rows=")[1].split(" bytes=")[0] for line in lines] == ["10 files=1"] * 3
     assert all("table=demo.events sink=events batch=" in line for line in lines)

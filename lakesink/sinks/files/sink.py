@@ -15,7 +15,7 @@ from lakesink.sinks.files.prepared import PreparedParts, parse_prepared, still_u
 from lakesink.sinks.files.refusals import directory_failures, format_changed, refused
 from lakesink.sinks.files.settings import FileSettings
 from lakesink.sinks.records import PreparedDirectory
-from lakesink.sinks.storage import Storage, open_storage, prove_exclusive
+from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink.writer.part_receipt import PartsReceipt, decode_parts, part_stem
 from lakesink.writer.parts import PartsPlan, PartsWriter
@@ -62,6 +62,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     Raises:
         SettingsError: Something is malformed.
+        WriteError: Files cannot be created exclusively where the directory is.
     """
 
     durability = Durability.PREPARED_SURVIVES
@@ -92,7 +93,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         self._records = PreparedDirectory(
             self.layout.prepared, self.settings.prepared_max_age, self._surroundings.now_ms, storage
         )
-        self._given_storage = storage
+        if storage is None:
+            check_exclusive(self.layout.directory)
         self._publisher: Publisher | None = None
         self._proved = False
 
@@ -171,8 +173,9 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
     @property
     def _publish(self) -> Publisher:
         if self._publisher is None:
-            storage = self._given_storage or open_storage(self.layout.directory)
-            ledger = MarkerLedger(storage, self.layout)
+            if self._records.storage is None:
+                self._records.storage = open_storage(self.layout.directory)
+            ledger = MarkerLedger(self._records.storage, self.layout)
             self._publisher = Publisher(ledger, self.settings.accept, self._surroundings)
         return self._publisher
 

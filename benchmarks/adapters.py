@@ -1,0 +1,101 @@
+"""Milliseconds of one small batch by each way in, interleaved in one run: `lakesink.stream`, ``format("lakesink")``.
+
+Beside them Spark's own ways of doing nothing with a batch: `foreachBatch` without a body, and ``format("noop")``.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import lakesink
+from benchmarks.throughput import session
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import load_table
+
+TABLE = "bench.numbers"
+ROWS = 100
+WARM_UP = 5
+
+
+def source(spark: SparkSession, files: Path, count: int) -> DataFrame:
+    """So many files of `ROWS` rows, one a batch; executors write them, for files do not say how many rows they hold."""
+    if not files.exists():
+        spark.range(count * ROWS).repartitionByRange(count, "id").write.parquet(str(files))
+    return spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(files))
+
+
+def properties(place: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{place / 'catalog.db'}", "warehouse": f"file://{place / 'wh'}"}
+
+
+def by_stream(rows: DataFrame, place: Path) -> DataStreamWriter:
+    names = {"sink_id": "bench", "checkpoint": str(place / "ck"), "create_table": True}
+    return lakesink.stream(rows, TABLE, catalog="bench", catalog_properties=properties(place), **names)
+
+
+def by_format(rows: DataFrame, place: Path) -> DataStreamWriter:
+    options = {f"catalog.{name}": value for name, value in properties(place).items()}
+    names = {"table": TABLE, "sink-id": "bench", "checkpointLocation": str(place / "ck"), "create-table": "true"}
+    return rows.writeStream.format("lakesink").option("catalog", "bench").options(**names, **options)
+
+
+def by_nothing(rows: DataFrame, place: Path) -> DataStreamWriter:
+    return rows.writeStream.option("checkpointLocation", str(place / "ck")).foreachBatch(lambda _rows, _batch: None)
+
+
+def by_noop(rows: DataFrame, place: Path) -> DataStreamWriter:
+    return rows.writeStream.option("checkpointLocation", str(place / "ck")).format("noop")
+
+
+WAYS: dict[str, Callable[[DataFrame, Path], DataStreamWriter]] = {
+    "empty foreachBatch": by_nothing,
+    "format noop": by_noop,
+    "lakesink.stream": by_stream,
+    "format lakesink": by_format,
+}
+
+
+def run(writer: DataStreamWriter) -> list[int]:
+    """Milliseconds of every batch after the first few, as Spark measured them."""
+    query = writer.trigger(availableNow=True).start()
+    times: dict[int, int] = {}
+    while query.isActive:
+        times |= {report["batchId"]: report["durationMs"]["triggerExecution"] for report in query.recentProgress}
+        time.sleep(0.2)
+    query.awaitTermination()
+    times |= {report["batchId"]: report["durationMs"]["triggerExecution"] for report in query.recentProgress}
+    return [milliseconds for batch, milliseconds in sorted(times.items()) if batch >= WARM_UP]
+
+
+@click.command()
+@click.option("--batches", default=40, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def main(batches: int, rounds: int) -> None:
+    """Interleave the ways in and print the median batch of each."""
+    spark = session()
+    lakesink.register(spark)
+    found: dict[str, list[int]] = {name: [] for name in WAYS}
+    with tempfile.TemporaryDirectory() as folder:
+        rows = source(spark, Path(folder, "in"), batches)
+        for number in range(rounds):
+            for name, way in WAYS.items():
+                place = Path(folder, f"{name.replace(' ', '-')}-{number}")
+                place.mkdir()
+                found[name] += run(way(rows, place))
+                if "lakesink" in name:
+                    table = load_table(connect("bench", properties(place)), TABLE)
+                    assert table.scan().to_arrow().num_rows == batches * ROWS
+    for name, times in found.items():
+        low, high = statistics.quantiles(times, n=20)[0], statistics.quantiles(times, n=20)[-1]
+        print(f"{name:20} median {statistics.median(times):5.0f} ms, 5 % {low:5.0f}, 95 % {high:5.0f}")
+    print("Next: make bench-quick compares throughput.")
+
+
+if __name__ == "__main__":
+    main()

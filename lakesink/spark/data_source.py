@@ -1,0 +1,269 @@
+"""``format("lakesink")``: the way in for queries that cannot use `foreachBatch`. The same core in other processes.
+
+Spark plans a batch in one Python process, writes in the executors', and commits in a third; none has a Spark session,
+and nothing is remembered between them but what the table and the checkpoint say. So the planner finds the batch in the
+checkpoint and ships what the tasks need; the committer finds it again, counts the votes and runs the same two-phase
+commit as `lakesink.stream`.
+"""
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lakesink.sinks.iceberg import IcebergSink
+from lakesink.sinks.planning import SessionFacts
+from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
+from lakesink.spark.failures import NOT_IN_TABLE, presentable
+from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.schema import arrow_schema
+from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
+from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Vote, shipped
+from lakesink.two_phase import TaskWriter, run_batch, writers_for
+from lakesink_catalog.connect import HOME_VARIABLE, CatalogConfig, embedded_home
+from lakesink_catalog.errors import QueryError, WriteError
+from lakesink_catalog.failpoints import reached
+from lakesink_catalog.identity import Batch
+
+NAME = "lakesink"
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("lakesink")`` known to a session, for streams and batch writes.
+
+    Where the embedded catalog lies is taken from this process, now: Spark's planners have the environment and the
+    folder that the JVM was started with.
+
+    Args:
+        spark: A classic session.
+    """
+    environment = spark.sparkContext.environment
+    before = environment.get(HOME_VARIABLE)
+    environment[HOME_VARIABLE] = str(embedded_home())
+    try:
+        spark.dataSource.register(LakesinkDataSource)
+    finally:
+        environment.pop(HOME_VARIABLE)
+        if before is not None:
+            environment[HOME_VARIABLE] = before
+
+
+class LakesinkDataSource(DataSource):
+    """What Spark makes of the options of one query; made anew in every process and for every batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Asked for by a read, which there is none.
+
+        Raises:
+            QueryError: Always.
+        """
+        raise QueryError(
+            "READ_UNSUPPORTED",
+            'format("lakesink") only writes.',
+            data="Nothing was read or written.",
+            action="Read the table with Iceberg's own Spark catalog, Trino, DuckDB or PyIceberg.",
+        )
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: FBT001, N802 - PySpark's
+        """The writer of one batch.
+
+        Raises:
+            SettingsError: The options cannot be used.
+            QueryError: The query does not run in output mode append.
+        """
+        with presentable():
+            _check_appends(overwrite=overwrite)
+            return StreamWriter(stream_destination(self.options), arrow_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchTask:  # noqa: FBT001 - PySpark's
+        """The writer of a batch write, planned.
+
+        Raises:
+            LakesinkError: The options cannot be used, or the table's ledger does not allow this version.
+        """
+        with presentable():
+            _check_appends(overwrite=overwrite)
+            destination, batch = transaction_destination(self.options)
+            columns = arrow_schema(schema)
+            committer = partial(commit_batch, destination, columns, batch)
+            writer = _writer_for(_sink(destination, columns), batch)
+            return BatchTask(shipped(writer, None), pickle.dumps(committer))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One batch of a stream, in the planner's or in the committer's process.
+
+    Args:
+        destination: Where it goes.
+        schema: Schema of the rows.
+    """
+
+    def __init__(self, destination: Destination, schema: pa.Schema) -> None:
+        self._destination = destination
+        self._schema = schema
+        self._planned: PlannedTask | None = None
+
+    def __reduce__(self) -> tuple[Callable[[PlannedTask], StreamTask], tuple[PlannedTask]]:
+        """Only the planner pickles a writer: to ship it. What tasks get is planned now, and has no option in it."""
+        if self._planned is None:
+            with presentable():
+                self._planned = self._plan()
+        return StreamTask, (self._planned,)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Vote:  # noqa: ARG002 - PySpark's
+        """Never called: tasks run the `StreamTask` that was shipped."""
+        raise AssertionError("a task runs what was shipped to it")
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - PySpark's
+        """Count the votes of a batch and commit it; called in the committer's process.
+
+        Raises:
+            LakesinkError: The batch was refused, or could not be committed; the restart replays it.
+        """
+        with presentable():
+            batch = self._batch(batchId)
+        commit_batch(self._destination, self._schema, batch, messages)
+
+    def _plan(self) -> PlannedTask:
+        batch_id = self._checkpoint().newest_batch()
+        reached("batch-start", batch_id)
+        return shipped(_writer_for(_sink(self._destination, self._schema), self._batch(batch_id)), batch_id)
+
+    def _batch(self, batch_id: int) -> Batch:
+        checkpoint = self._checkpoint()
+        end = checkpoint.offsets(batch_id)
+        checkpoint.check_folders(end)
+        return checkpoint.batch(checkpoint.query_id(), batch_id, end)
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(FsspecFiles(self._destination.settings.checkpoint))
+
+
+@dataclass(slots=True)
+class WrittenBefore:
+    """The job over a batch's rows, which has run by the time that the batch is committed: it cannot run again.
+
+    Attributes:
+        receipts: Every task's receipt.
+    """
+
+    receipts: Sequence[bytes] = field(repr=False)
+    used: bool = False
+
+    def __call__(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        """The receipts, once.
+
+        Raises:
+            WriteError: The batch must be written again.
+        """
+        if self.used:
+            raise _vote_again("the table's history or schema moved on since it was written")
+        self.used = True
+        return dict.fromkeys(writers, self.receipts)
+
+
+def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
+    """Count the votes of a batch that executors have written, and commit it.
+
+    Args:
+        destination: Where it goes.
+        schema: Schema of the rows.
+        batch: Which one it is.
+        messages: What the tasks sent; None where one sent nothing.
+
+    Raises:
+        LakesinkError: The batch was refused, or could not be committed.
+    """
+    _speak()
+    reporter = Reporter(destination.table, destination.key.name)
+    started = time.monotonic()
+    try:
+        with presentable():
+            sink = _sink(destination, schema)
+            outcome = run_batch(batch, [sink], sink.prepared_log, WrittenBefore(_receipts(messages)))[sink.name]
+    except Exception as error:
+        _opened.cache_clear()
+        reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
+        raise
+    reporter.finished(batch.batch_id, outcome, Timing(time.monotonic() - started))
+
+
+def _writer_for(sink: IcebergSink, batch: Batch) -> TaskWriter | None:
+    return writers_for(batch, [sink], sink.prepared_log).get(sink.name)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOpen:
+    """A catalog that stays open from batch to batch: Spark uses its Python processes again, opening takes a second.
+
+    Attributes:
+        name: See `CatalogConfig`.
+        properties: Its properties, none of them a secret.
+    """
+
+    name: str | None
+    properties: tuple[tuple[str, Any], ...]
+
+    def open(self) -> Catalog:
+        """Connect, or take the connection of an earlier batch; a failed batch leaves none behind."""
+        return _opened(self)
+
+
+@lru_cache(maxsize=8)
+def _opened(catalog: KeptOpen) -> Catalog:
+    return CatalogConfig(catalog.name, dict(catalog.properties)).open()
+
+
+def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
+    settings = destination.settings
+    catalog = KeptOpen(settings.catalog, tuple(settings.catalog_properties.items()))
+    return IcebergSink(destination.table, destination.key, catalog, settings, schema, SessionFacts())
+
+
+def _receipts(messages: Messages) -> list[bytes]:
+    votes = [message.receipt for message in messages if isinstance(message, Vote)]
+    if len(votes) != len(messages):
+        raise _vote_again(f"{len(messages) - len(votes)} of {len(messages)} tasks sent no receipt")
+    return votes
+
+
+def _vote_again(why: str) -> WriteError:
+    return WriteError(
+        "VOTES_INCOMPLETE",
+        f"The batch must be written again: {why}.",
+        data=NOT_IN_TABLE,
+        action="Start the query again: the replay writes and commits the batch.",
+    )
+
+
+def _check_appends(*, overwrite: bool) -> None:
+    if overwrite:
+        raise QueryError(
+            "OUTPUT_MODE",
+            "The query runs in output mode 'complete', or the write in mode 'overwrite'; lakesink only appends.",
+            data="Nothing was written.",
+            action='Use .outputMode("append") for a stream, .mode("append") for a batch write.',
+        )
+
+
+def _speak() -> None:
+    """A committer's process has no logging of its own; its standard error is the driver's."""
+    logger = logging.getLogger("lakesink")
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)

@@ -1,0 +1,61 @@
+"""`stream_files`: a stream into files of a directory, each batch once and whole, without a table or a catalog."""
+
+import os
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from lakesink.sinks.files.sink import FileSink
+from lakesink.spark.api import stream_to
+from lakesink.spark.schema import arrow_schema
+from lakesink.writer.part_formats import check_part_schema
+from lakesink_catalog.verdict import Accept
+
+
+def stream_files(  # noqa: PLR0913 - the options, each by its name
+    df: DataFrame,
+    directory: str | os.PathLike[str],
+    *,
+    sink_id: str,
+    checkpoint: str | os.PathLike[str],
+    format: str = "parquet",  # noqa: A002 - the user's word
+    compression_codec: str | None = None,
+    target_file_size_bytes: int | str | None = None,
+    accept: str | Accept | None = None,
+    prepared_max_age: timedelta | str | None = None,
+) -> DataStreamWriter:
+    """A writer of a streaming DataFrame into files of a directory, each row exactly once; start it as any other.
+
+    What is committed is what `lakesink.committed_files` lists. Output mode, checkpoint and batch function are set;
+    leave them so. Trigger and query name are yours.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        directory: Path, or URI that fsspec knows; made if it is not there.
+        sink_id: Names this stream into this directory for life, whatever becomes of the checkpoint.
+        checkpoint: Checkpoint folder of this one query: a path or a URI.
+        format: ``parquet``, or ``jsonl`` for a line of JSON a row.
+        compression_codec: Of Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
+            ``uncompressed``; of JSON lines ``uncompressed`` (the default) or ``gzip``.
+        target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
+        accept: Overrules one refusal of one batch: ``<Verdict>:<batch id>:commit`` or ``:skip``.
+        prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
+
+    Raises:
+        SettingsError: An option is malformed, or contradicts another.
+        QueryError: The DataFrame is not a streaming one of a classic session.
+        WriteError: A column has a type that the format does not hold, or files cannot be created exclusively there.
+    """
+    sink = FileSink(
+        directory,
+        sink_id,
+        format=format,
+        compression_codec=compression_codec,
+        target_file_size_bytes=target_file_size_bytes,
+        accept=accept,
+        prepared_max_age=prepared_max_age,
+    )
+    writer = stream_to(df, sink, checkpoint=checkpoint)
+    check_part_schema(arrow_schema(df.schema), sink.settings.part_format)
+    return writer

@@ -1,0 +1,156 @@
+"""Options of ``format("lakesink")``: those of a stream or an append, spelled with dashes, and none that bears a secret.
+
+Spark keeps a query's options in its plan, which shows in errors, in the web interface and in event logs.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakesink.options import OPTIONS
+from lakesink.settings import Settings
+from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
+from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.redact import bears_secret
+from lakesink_catalog.tables import parse_identifier
+
+TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
+_OF_SPARK = frozenset({"queryname"})
+_GROUPS = {"catalog.": "catalog_properties", "snapshot-property.": "snapshot_properties"}
+_NAMES = {
+    option.name.replace("_", "-"): option.name
+    for option in OPTIONS
+    if option.name not in {"checkpoint", *_GROUPS.values()}
+}
+_PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(name for name in _NAMES.values() if '_' in name)})\b")
+NOTHING_WRITTEN = "Nothing was written."
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where rows go, as the options say.
+
+    Attributes:
+        table: Table identifier.
+        key: Who writes.
+        settings: All other options, parsed.
+    """
+
+    table: str
+    key: SinkKey
+    settings: Settings
+
+
+def stream_destination(options: Mapping[str, str]) -> Destination:
+    """Where a stream goes.
+
+    Args:
+        options: As Spark hands them over; letter case does not count.
+
+    Raises:
+        SettingsError: An option is unknown, malformed or missing, contradicts another, or bears a secret.
+    """
+    given = _checked(options, SinkKind.STREAM)
+    table = _table(given)
+    if CHECKPOINT not in given:
+        raise SettingsError(
+            "OPTION_MISSING",
+            "The option checkpointLocation is required; a checkpoint set by Spark's configuration does not reach the"
+            " sink.",
+            data=NOTHING_WRITTEN,
+            action='Give it to the query itself: .option("checkpointLocation", "...").',
+        )
+    settings = _settings(given | {"checkpoint": given[CHECKPOINT]}, SinkKind.STREAM)
+    return Destination(table, SinkKey(settings.sink_id, settings.branch), settings)
+
+
+def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Batch]:
+    """Where a batch write goes, and the version of its application that it is.
+
+    Args:
+        options: As Spark hands them over; letter case does not count.
+
+    Raises:
+        SettingsError: As `stream_destination`.
+    """
+    given = _checked(options, SinkKind.TXN)
+    table = _table(given)
+    name, version = given.get(APP_ID, ""), given.get(VERSION, "")
+    if not NAME_PATTERN.fullmatch(name) or not re.fullmatch(r"\d{1,18}", version, re.ASCII):
+        raise SettingsError(
+            "OPTION_INVALID" if APP_ID in given and VERSION in given else "OPTION_MISSING",
+            "A batch write needs the options txn-app-id and txn-version, by which a repeated write is recognised.",
+            data=NOTHING_WRITTEN,
+            action='For example .option("txn-app-id", "nightly-load").option("txn-version", "42"): an id of 1 to 64 of'
+            " A-Z a-z 0-9 . _ -, and a whole number that grows with every write.",
+        )
+    settings = _settings(given, SinkKind.TXN)
+    return Destination(table, SinkKey(name, settings.branch, SinkKind.TXN), settings), transaction_batch(int(version))
+
+
+def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
+    given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
+    own = {CHECKPOINT} if kind is SinkKind.STREAM else {APP_ID, VERSION}
+    known = {TABLE, *own, *(name for name, python in _NAMES.items() if _is_for(python, kind))}
+    for key, value in given.items():
+        if bears_secret(key, value):
+            raise _secret(key)
+        if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
+            raise _unknown(key, sorted(known))
+    return given
+
+
+def _is_for(name: str, kind: SinkKind) -> bool:
+    return kind is SinkKind.STREAM or not next(option for option in OPTIONS if option.name == name).stream_only
+
+
+def _table(given: Mapping[str, str]) -> str:
+    if TABLE not in given:
+        raise SettingsError(
+            "OPTION_MISSING",
+            "The option table is required.",
+            data=NOTHING_WRITTEN,
+            action='Name it: .option("table", "namespace.table").',
+        )
+    parse_identifier(given[TABLE])
+    return given[TABLE]
+
+
+def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
+    named: dict[str, Any] = {python: given[name] for name, python in _NAMES.items() if name in given}
+    for group, python in _GROUPS.items():
+        members = {key.removeprefix(group): value for key, value in given.items() if key.startswith(group)}
+        named |= {python: members} if members else {}
+    if "checkpoint" in given:
+        named["checkpoint"] = given["checkpoint"]
+    try:
+        return Settings.parse(named, kind=kind)
+    except SettingsError as error:
+        code = error.code.removeprefix("LAKESINK_")
+        raise SettingsError(code, _spelled(error.what), data=error.data, action=_spelled(error.action)) from None
+
+
+def _spelled(text: str) -> str:
+    """A message about options of Python calls, in Spark's spelling."""
+    return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
+
+
+def _secret(key: str) -> SettingsError:
+    return SettingsError(
+        "OPTION_SECRET",
+        f"The option {key[:60]!r} bears a secret, and Spark shows the options of a query in plans and errors.",
+        data=NOTHING_WRITTEN,
+        action="Put it into PyIceberg's configuration (~/.pyiceberg.yaml, or the environment) of the driver and name"
+        ' that catalog: .option("catalog", "..."). Then change the secret: Spark may have written it to its logs.',
+    )
+
+
+def _unknown(key: str, known: list[str]) -> SettingsError:
+    return SettingsError(
+        "OPTION_UNKNOWN",
+        f"There is no option {key[:60]!r}. {did_you_mean(key.replace('_', '-'), known)}"[:180],
+        data=NOTHING_WRITTEN,
+        action=f"Options are {', '.join(known)}, catalog.<property> and snapshot-property.<name>.",
+    )

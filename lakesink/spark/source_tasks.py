@@ -1,0 +1,118 @@
+"""What ``format("lakesink")`` ships to executors: a task that was planned elsewhere, and the vote that it sends back.
+
+Imports no PyIceberg, as nothing does that must import in a bare executor.
+"""
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from lakesink import __version__
+from lakesink.spark.failures import NOT_IN_TABLE
+from lakesink.spark.task import check_version, read_archives_once
+from lakesink.two_phase import TaskWriter
+from lakesink_catalog.errors import WriteError
+from lakesink_catalog.receipt import Receipt, encode
+
+BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote(WriterCommitMessage):
+    """What one task sends to the process that commits.
+
+    Attributes:
+        receipt: The writer's receipt, encoded.
+    """
+
+    receipt: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task's work, as the planner decided it.
+
+    Attributes:
+        version: The planner's lakesink, compared before the writer is unpickled.
+        batch_id: Batch that it was planned for; None in a batch write.
+        writer: The pickled `TaskWriter`; None if there is nothing to write: the batch is in the table, or prepared.
+    """
+
+    version: str
+    batch_id: int | None
+    writer: bytes | None = field(repr=False)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+        """Write a task's rows, or skip them unread.
+
+        Raises:
+            WriteError: The rows could not be written, or Spark runs another batch than was planned.
+        """
+        read_archives_once()
+        check_version(self.version)
+        context = TaskContext.get()
+        assert context is not None
+        self._check_batch(context)
+        if self.writer is None:
+            return Vote(encode(_skipped(context.partitionId())))
+        writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the planner
+        return Vote(writer.write(context.partitionId(), iter(batches)))
+
+    def _check_batch(self, context: TaskContext) -> None:
+        running = context.getLocalProperty(BATCH_ID)
+        if self.batch_id is not None and running != str(self.batch_id):
+            raise WriteError(
+                "BATCH_MOVED",
+                f"The task runs in batch {running}, the newest offsets in the checkpoint are those of {self.batch_id}.",
+                data=NOT_IN_TABLE,
+                action="Look for a second query on this checkpoint and stop it; then start the query again.",
+            )
+
+
+class StreamTask(DataSourceStreamArrowWriter):
+    """The executors' half of a stream's writer.
+
+    Args:
+        task: What every task runs.
+    """
+
+    def __init__(self, task: PlannedTask) -> None:
+        self._task = task
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Vote:
+        """See `PlannedTask.run`."""
+        return self._task.run(iterator)
+
+
+class BatchTask(DataSourceArrowWriter):
+    """The writer of a batch write. Spark ships the same object to executors and to the process that commits.
+
+    Args:
+        task: What every task runs.
+        committer: Pickled function of the votes; only the committing process can, and need, import what it stands on.
+    """
+
+    def __init__(self, task: PlannedTask, committer: bytes) -> None:
+        self._task = task
+        self._committer = committer
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Vote:
+        """See `PlannedTask.run`."""
+        return self._task.run(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Count the votes and commit."""
+        pickle.loads(self._committer)(messages)  # noqa: S301 - by the planner, in the same session
+
+
+def shipped(writer: TaskWriter | None, batch_id: int | None) -> PlannedTask:
+    """The task that runs a writer, or that skips."""
+    return PlannedTask(__version__, batch_id, None if writer is None else pickle.dumps(writer))
+
+
+def _skipped(task: int) -> Receipt:
+    return Receipt(task, __version__, skipped=True, rows=0, largest_arrow_batch_bytes=0, files=())

@@ -1,0 +1,112 @@
+"""Options of ``format("lakesink")`` in Spark's spelling: parsed as those of a stream, refused if they bear secrets."""
+
+import pytest
+
+from lakesink.spark.source_options import stream_destination, transaction_destination
+from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.identity import SinkKind
+
+STREAM = {"table": "demo.events", "sink-id": "events", "checkpointLocation": "/ck"}
+WRITE = {"table": "demo.loads", "txn-app-id": "nightly", "txn-version": "42"}
+
+
+def test_a_stream_is_where_its_options_say() -> None:
+    options = {"Create-Table": "true", "branch": "audit", "target-file-size-bytes": "64MB", "queryName": "q"}
+    groups = {"catalog": "prod", "catalog.uri": "http://catalog:8181", "snapshot-property.team": "data"}
+    found = stream_destination(STREAM | options | groups)
+    assert (found.table, found.key.name, found.key.branch) == ("demo.events", "events", "audit")
+    settings = found.settings
+    assert (settings.checkpoint, settings.create_table, settings.target_file_size_bytes) == ("/ck", True, 2**26)
+    assert settings.catalog == "prod"
+    assert settings.catalog_properties == {"uri": "http://catalog:8181"}
+    assert settings.snapshot_properties == {"team": "data"}
+
+
+def test_a_batch_write_is_named_by_application_and_version() -> None:
+    found, batch = transaction_destination(WRITE)
+    assert (found.key.name, found.key.kind, batch.batch_id) == ("nightly", SinkKind.TXN, 42)
+
+
+@pytest.mark.parametrize("missing", STREAM)
+def test_what_a_stream_needs_is_asked_for_by_its_name_in_spark(missing: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        stream_destination({name: value for name, value in STREAM.items() if name != missing})
+    assert error.value.code == "LAKESINK_OPTION_MISSING"
+    assert missing in error.value.what
+
+
+@pytest.mark.parametrize("missing", WRITE)
+def test_what_a_batch_write_needs_is_asked_for_by_its_name_in_spark(missing: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        transaction_destination({name: value for name, value in WRITE.items() if name != missing})
+    assert error.value.code == "LAKESINK_OPTION_MISSING"
+    assert missing in error.value.what
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sink_id", "sink-id"),
+        ("sinkid", "sink-id"),
+        ("target-file-size", "target-file-size-bytes"),
+        ("checkpoint", "checkpointlocation"),
+        ("create_table", "create-table"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(given: str, meant: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        stream_destination(STREAM | {given: "x"})
+    assert error.value.code == "LAKESINK_OPTION_UNKNOWN"
+    assert f"Did you mean {meant!r}?" in error.value.what
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target-file-size-bytes", "many"),
+        ("create-table", "perhaps"),
+        ("sink-id", "not a name"),
+        ("compression-codec", "zip"),
+        ("accept", "Gap"),
+        ("snapshot-property.operation", "mine"),
+    ],
+)
+def test_a_malformed_option_is_refused_in_sparks_spelling(name: str, value: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        stream_destination(STREAM | {name: value})
+    assert error.value.code == "LAKESINK_OPTION_INVALID"
+    assert name in error.value.what or name.startswith("snapshot-property.")
+
+
+@pytest.mark.parametrize("version", ["-1", "", "1.5", "yesterday", "9" * 30])
+def test_a_version_is_a_whole_number(version: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        transaction_destination(WRITE | {"txn-version": version})
+    assert error.value.code == "LAKESINK_OPTION_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("catalog.uri", "postgresql://user:canary@host/db"),
+        ("catalog.s3.access-key-id", "canary"),
+        ("catalog.s3.secret-access-key", "canary"),
+        ("catalog.token", "canary"),
+        ("catalog.credential", "id:canary"),
+        ("catalog.header.Authorization", "Bearer canary"),
+        ("snapshot-property.password", "canary"),
+        ("checkpointLocation", "s3://key:canary@bucket/ck"),
+    ],
+)
+def test_an_option_that_bears_a_secret_is_refused_without_showing_it(name: str, value: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        stream_destination(STREAM | {name: value})
+    assert error.value.code == "LAKESINK_OPTION_SECRET"
+    assert "canary" not in str(error.value)
+
+
+@pytest.mark.parametrize("only_for_streams", ["sink-id", "checkpointLocation"])
+def test_a_batch_write_has_no_use_for_the_names_of_a_stream(only_for_streams: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        transaction_destination(WRITE | {only_for_streams: "events"})
+    assert error.value.code == "LAKESINK_OPTION_UNKNOWN"
