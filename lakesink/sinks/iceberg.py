@@ -163,6 +163,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._opened = self._opened or self.catalog.open()
         table = self._load_or_create(batch)
         self._start_uuid = str(table.metadata.table_uuid)
+        if not self.settings.ledger_tag:
+            logger.warning(
+                "lakesink.ledger.without-tag table=%s sink=%s: not proven are a rollback that expiry hides, and that a"
+                " late request finds an old head",
+                self.table,
+                self.key.name,
+            )
         self._records = PreparedFiles(
             io=table.io,
             folder=f"{metadata_location(table)}/{self.key.record_folder}",

@@ -182,6 +182,19 @@ def test_a_rollback_whose_tag_was_lost_too_is_trusted_and_said(
     assert "lakesink.ledger.unproven" in caplog.text
 
 
+@pytest.mark.parametrize("ledger_tag", [True, False])
+def test_what_is_not_proven_without_a_tag_is_said_once_at_the_start(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    ledger_tag: bool,  # noqa: FBT001 - a case
+) -> None:
+    stream = Stream(Lake.make(tmp_path), options={"ledger_tag": ledger_tag})
+    sink = stream.sink()
+    for batch_id in range(3):
+        stream.run_with(sink, batch_id)
+    assert caplog.text.count("lakesink.ledger.without-tag") == (0 if ledger_tag else 1)
+
+
 def test_with_neither_links_nor_content_nor_metadata_the_batch_is_refused_and_one_word_helps(tmp_path: Path) -> None:
     """The false alarm that is left: everything rewritten, the walk cut, older metadata gone."""
     lake = Lake.make(tmp_path, properties=TRIMMED)
