@@ -20,6 +20,7 @@ class ObjectStore:
         parts: Parts of uploads that are not complete.
         keys: Access key ids that signed requests.
         refuse: True to answer every write with 403.
+        conditional: False to ignore the condition that nothing is there, as some servers do.
     """
 
     endpoint: str = ""
@@ -27,6 +28,7 @@ class ObjectStore:
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     refuse: bool = False
+    conditional: bool = True
 
 
 @contextmanager
@@ -48,11 +50,15 @@ def object_store() -> Iterator[ObjectStore]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body of an answer do not wait for each other
     store: ObjectStore
 
     def do_PUT(self) -> None:
         body = self._body()
         if self._refused():
+            return
+        if "If-None-Match" in self.headers and self.store.conditional and self._name in self.store.objects:
+            self._answer(412, "<Error><Code>PreconditionFailed</Code><Condition>If-None-Match</Condition></Error>")
             return
         if "partNumber" in self._query:
             self.store.parts.setdefault(self._name, {})[int(self._query["partNumber"][0])] = body
@@ -75,7 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, "<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>")
 
     def do_HEAD(self) -> None:
-        self._answer(200 if self._name in self.store.objects or "/" not in self._name else 404)
+        there = self._name in self.store.objects or "/" not in self._name
+        self._answer(200 if there else 404, size=len(self.store.objects.get(self._name, b"")), etag=there)
 
     def do_DELETE(self) -> None:
         self.store.parts.pop(self._name, None)
@@ -83,7 +90,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(204)
 
     def do_GET(self) -> None:
-        self._answer(200, "<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>")
+        if "/" not in self._name:
+            self._list(self._query.get("prefix", [""])[0], self._query.get("delimiter", [""])[0])
+        elif self._name in self.store.objects:
+            self._answer_bytes(self.store.objects[self._name])
+        else:
+            self._answer(404, "<Error><Code>NoSuchKey</Code><Message>no</Message></Error>")
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged."""
@@ -112,11 +124,44 @@ class _Handler(BaseHTTPRequestHandler):
         wrapped = "aws-chunked" in self.headers.get("Content-Encoding", "")
         return b"".join(_chunks(BytesIO(body))) if wrapped else body
 
-    def _answer(self, status: int, text: str = "", *, etag: bool = False) -> None:
+    def _list(self, prefix: str, delimiter: str) -> None:
+        keys = sorted(name.partition("/")[2] for name in self.store.objects if name.startswith(f"{self._name}/"))
+        keys = [key for key in keys if key.startswith(prefix)]
+        folders = {
+            prefix + key[len(prefix) :].partition(delimiter)[0] + delimiter
+            for key in keys
+            if delimiter and delimiter in key[len(prefix) :]
+        }
+        objects = [key for key in keys if not any(key.startswith(folder) for folder in folders)]
+        listed = "".join(
+            f"<Contents><Key>{key}</Key><Size>{len(self.store.objects[f'{self._name}/{key}'])}</Size>"
+            "<LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>1</ETag></Contents>"
+            for key in objects
+        )
+        common = "".join(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders))
+        count = f"<KeyCount>{len(objects) + len(folders)}</KeyCount><IsTruncated>false</IsTruncated>"
+        self._answer(200, f"<ListBucketResult>{count}{listed}{common}</ListBucketResult>")
+
+    def _answer_bytes(self, body: bytes) -> None:
+        """The whole object, or the range that is asked for."""
+        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        part = body[int(found[1]) : int(found[2]) + 1 if found[2] else None] if found else body
+        self.send_response(206 if found else 200)
+        if found:
+            first = int(found[1])
+            self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(body)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("ETag", '"1"')
+        self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(part)
+
+    def _answer(self, status: int, text: str = "", *, etag: bool = False, size: int | None = None) -> None:
         self.send_response(status)
         if etag:
             self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(len(text)))
+            self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
+        self.send_header("Content-Length", str(len(text) if size is None else size))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text.encode())

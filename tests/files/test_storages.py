@@ -1,0 +1,262 @@
+"""The same sink on each kind of storage, and a refusal by name where a storage cannot keep the promise."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakesink
+from lakesink.sinks.files.sink import FileSink
+from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.storage import LocalStorage, Storage, UnfencedStorage, open_storage, prove_exclusive
+from lakesink.two_phase import run_batch
+from lakesink_catalog.errors import CatalogError, SettingsError, WriteError
+from lakesink_catalog.identity import Batch, stream_batch
+from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from tests.files.web_hdfs import web_hdfs
+from tests.writer.object_store import ObjectStore, object_store
+
+STORES = ["local", "webhdfs", "s3"]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """An object store where every client finds it as it would find its own."""
+    pytest.importorskip("s3fs")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    with object_store() as store:
+        settings = {
+            "AWS_ENDPOINT_URL": store.endpoint,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        yield store
+
+
+@pytest.fixture(params=STORES)
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    match request.param:
+        case "local":
+            yield str(tmp_path / "out")
+        case "webhdfs":
+            with web_hdfs(tmp_path) as server:
+                yield f"webhdfs://{server}/data/out"
+        case _:
+            request.getfixturevalue("s3")
+            yield "s3://bucket/data/out"
+
+
+def batch(number: int) -> Batch:
+    return stream_batch(number, "query-1", start=[number], end=[number + 1])
+
+
+def run(directory: str, number: int, **options: Any) -> Outcome:
+    """One batch of three rows by a driver that has just started."""
+    sink = FileSink(directory, "clicks", **options)
+    rows = pa.record_batch({"id": pa.array(range(number * 3, number * 3 + 3))})
+    return run_batch(
+        batch(number),
+        [sink],
+        sink.prepared_log,
+        lambda writers: {name: [writer.write(0, iter([rows]))] for name, writer in writers.items()},
+    )[sink.name]
+
+
+def committed(directory: str) -> list[bytes]:
+    storage = open_storage(directory)
+    found = storage.read_all(lakesink.committed_files(directory, sink_id="clicks"))
+    assert None not in found
+    return [data for data in found if data is not None]
+
+
+@pytest.mark.parametrize("format_name", ["parquet", "jsonl"])
+def test_batches_are_committed_once_on_each_storage(directory: str, format_name: str) -> None:
+    for number in range(3):
+        assert isinstance(run(directory, number, format=format_name), Committed)
+    assert run(directory, 2, format=format_name) == AlreadyCommitted(2)
+    assert run(directory, 0, format=format_name) == AlreadyCommitted(0)
+    files = committed(directory)
+    assert len(files) == 3
+    if format_name == "jsonl":
+        assert b"".join(files).decode().split() == [f'{{"id":{number}}}' for number in range(9)]
+    else:
+        assert [pa.parquet.read_table(pa.BufferReader(data))["id"].to_pylist() for data in files] == [
+            list(range(first, first + 3)) for first in (0, 3, 6)
+        ]
+
+
+def test_of_many_that_create_one_file_one_does(directory: str) -> None:
+    location = f"{directory}/contended/file.json"
+    contents = [f"number {number}".encode() * 1000 for number in range(12)]
+
+    def create(data: bytes) -> bool:
+        try:
+            open_storage(directory).create(location, data)
+        except OSError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(12) as pool:
+        created = list(pool.map(create, contents))
+    [winner] = [data for data, did in zip(contents, created, strict=True) if did]
+    assert open_storage(directory).read(location) == winner
+    assert open_storage(directory).names(f"{directory}/contended") == ["file.json"]
+
+
+def test_records_are_put_found_and_tidied_on_each_storage(directory: str) -> None:
+    log = PreparedDirectory(f"{directory}/records")
+    for number in range(3):
+        log.put(batch(number), {"me": {"number": number}})
+        log.landed(batch(number))
+    names = open_storage(directory).names(f"{directory}/records")
+    assert names == [f"2-{batch(2).fingerprint}.json"]
+    assert PreparedDirectory(f"{directory}/records").find(batch(2)) == {"me": {"number": 2}}
+
+
+def test_nothing_is_known_of_a_directory_that_is_not_there(directory: str) -> None:
+    storage = open_storage(directory)
+    assert storage.read(f"{directory}/none") is None
+    assert storage.size(f"{directory}/none") is None
+    assert storage.names(f"{directory}/none") == []
+    assert lakesink.committed_files(directory) == []
+
+
+def test_a_server_that_ignores_the_condition_is_found_out_before_anything_is_written(s3: ObjectStore) -> None:
+    s3.conditional = False
+    with pytest.raises(WriteError, match="LAKESINK_STORAGE_UNSUPPORTED") as refused:
+        run("s3://bucket/out", 0)
+    assert "exclusively" in str(refused.value)
+    assert s3.objects == {}
+
+
+def test_a_store_that_refuses_writes_is_named(s3: ObjectStore) -> None:
+    s3.refuse = True
+    with pytest.raises(CatalogError, match="LAKESINK_DIRECTORY_UNWRITABLE"):
+        run("s3://bucket/out", 0)
+
+
+def test_a_store_that_nobody_answers_for_is_named(s3: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert s3.endpoint
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(CatalogError, match="LAKESINK_DIRECTORY_FAILED"):
+        run("s3://bucket/out", 0)
+
+
+@pytest.mark.parametrize(
+    ("directory", "told"),
+    [("memory://out", "not known"), ("hdfs://namenode/out", "HDFS client"), ("nosuch://x/out", "not known")],
+)
+def test_a_storage_that_cannot_keep_the_promise_is_refused_before_anything_starts(directory: str, told: str) -> None:
+    with pytest.raises(WriteError, match=r"LAKESINK_STORAGE_UNSUPPORTED.*exclusively") as refused:
+        FileSink(directory, "clicks")
+    assert told in str(refused.value)
+    with pytest.raises(WriteError, match="exclusively"):
+        UnfencedStorage(None).create(f"{directory}/file", b"")
+
+
+def test_a_scheme_whose_package_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(WriteError, match="LAKESINK_STORAGE_UNSUPPORTED") as refused:
+        run("gs://bucket/out", 0)
+    assert "pip install lakesink[gcs]" in str(refused.value)
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(WriteError, match="hard links"):
+        run(str(tmp_path / "out"), 0)
+    assert lakesink.committed_files(tmp_path / "out") == []
+
+
+class Forgetful(LocalStorage):
+    """A storage that says yes to both."""
+
+    def create(self, location: str, data: bytes) -> None:
+        self.replace(location, data)
+
+
+class Stubborn(LocalStorage):
+    """A storage that keeps the first, and tells nobody."""
+
+    def create(self, location: str, data: bytes) -> None:
+        if self.read(location) is None:
+            super().create(location, data)
+
+
+@pytest.mark.parametrize("storage", [Forgetful(), Stubborn()])
+def test_a_storage_that_does_not_tell_of_two_who_was_first_is_found_out(tmp_path: Path, storage: Storage) -> None:
+    with pytest.raises(WriteError, match="exclusively"):
+        prove_exclusive(storage, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["", "/below"])
+def test_a_directory_that_is_a_file_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("rows of somebody")
+    for use in (lambda where: run(where, 0), lakesink.committed_files):
+        with pytest.raises(CatalogError, match=r"LAKESINK_DIRECTORY_INVALID.*file"):
+            use(f"{tmp_path}/file{place}")
+    assert (tmp_path / "file").read_text() == "rows of somebody"
+
+
+def test_a_directory_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mkdir(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(CatalogError, match="LAKESINK_DIRECTORY_UNWRITABLE"):
+        run(str(tmp_path / "out"), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"directory": ""}, "directory"),
+        ({"directory": "a\nb"}, "directory"),
+        ({"directory": 7}, "directory"),
+        ({"directory": "/data/*/out"}, "pattern"),
+        ({"directory": "/data/{a,b}"}, "pattern"),
+        ({"directory": "s3://key:hunter2secret@bucket/out"}, "credentials"),
+        ({"sink_id": "../up"}, "sink_id"),
+        ({"sink_id": ""}, "sink_id"),
+        ({"format": "parqet"}, "Did you mean 'parquet'"),
+        ({"format": None}, "Known: jsonl, parquet"),
+        ({"compression_codec": "gzpi"}, "Did you mean 'gzip'"),
+        ({"format": "jsonl", "compression_codec": "zstd"}, "Known: gzip, uncompressed"),
+        ({"target_file_size_bytes": 0}, "target_file_size_bytes"),
+        ({"target_file_size_bytes": "many"}, "512MB"),
+        ({"accept": "Gap"}, "accept"),
+        ({"accept": "LedgerDamaged:3:commit"}, "accept"),
+        ({"prepared_max_age": "soon"}, "prepared_max_age"),
+    ],
+)
+def test_an_option_that_is_wrong_is_told_before_anything_is_opened(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        FileSink(**({"directory": "/nowhere/out", "sink_id": "clicks"} | arguments))
+    first = str(refused.value).splitlines()[0]
+    assert told in str(refused.value)
+    assert len(first) < 200
+    assert "hunter2secret" not in str(refused.value)
+
+
+def test_options_are_read_as_people_write_them(tmp_path: Path) -> None:
+    sink = FileSink(
+        f"file://{tmp_path}/a/../out/", "clicks", format="JSONL", compression_codec="None", target_file_size_bytes="1MB"
+    )
+    assert sink.layout.directory == f"{tmp_path}/out"
+    assert (sink.settings.codec, sink.settings.target_file_size_bytes) == ("uncompressed", 1024**2)
+    assert sink.name == f"clicks@{tmp_path}/out"
