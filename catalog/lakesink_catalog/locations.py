@@ -1,6 +1,7 @@
 """Where a table's files lie. Table properties are other people's input: they lead nowhere that is not allowed."""
 
 import logging
+import re
 import unicodedata
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.redact import describe, redact
 
 ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
+_HOST = re.compile(r"//[^/]")
 logger = logging.getLogger("lakesink")
 
 
@@ -96,7 +98,7 @@ def _is_plain(location: str) -> bool:
 def _comparable(location: str) -> str:
     """Spellings of one place made equal: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
     scheme, separator, rest = location.partition(":")
-    if separator and scheme == "file":
+    if separator and scheme == "file" and not _HOST.match(rest):
         return "/" + rest.lstrip("/").rstrip("/")
     if separator and scheme in ("s3a", "s3n"):
         return f"s3:{rest}".rstrip("/")

@@ -342,6 +342,8 @@ def test_the_catalogs_configuration_allows_more_places(tmp_path: Path) -> None:
         ("file:///w/t/data/a.parquet", True),
         ("/w/t/data/a.parquet", True),
         ("file:/w/t/data/x/y.parquet", True),
+        ("file://w/t/data/a.parquet", False),  # /t/data on a host of the name w
+        ("//w/t/data/a.parquet", False),
         ("file:///w/t/data", False),
         ("file:///w/t/database/a.parquet", False),
         ("file:///w/t/data/../secret", False),
