@@ -51,7 +51,7 @@ def stream(
         CatalogError: The catalog cannot be used, or the table does not exist and is not to be created.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
-    _check_streaming(df, "lakesink.stream")
+    check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     catalog = _found_catalog(table, settings)
     key = SinkKey(settings.sink_id, settings.branch)
@@ -59,7 +59,7 @@ def stream(
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
         return IcebergSink(table, key, catalog, settings, schema, session)
 
-    return _writer(df, settings.checkpoint, Reporter(table, key.name), make_sink)
+    return stream_writer(df, settings.checkpoint, Reporter(table, key.name), make_sink)
 
 
 def stream_to(
@@ -75,8 +75,8 @@ def stream_to(
     Raises:
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
-    _check_streaming(df, "lakesink.stream_to")
-    return _writer(df, os.fspath(checkpoint), Reporter(sink.name, sink.name), lambda _schema, _session: sink)
+    check_streaming(df, "lakesink.stream_to")
+    return stream_writer(df, os.fspath(checkpoint), Reporter(sink.name, sink.name), lambda _schema, _session: sink)
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -> Outcome:
@@ -129,14 +129,31 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     return outcome
 
 
-def _writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
+def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
+    """A writer of a streaming DataFrame whose every batch is run through the two-phase commit of a sink.
+
+    Args:
+        df: Streaming DataFrame, see `check_streaming`.
+        checkpoint: Checkpoint of this one query, a path or URI.
+        reporter: Logs its batches.
+        make_sink: Builds the sink of a run; called with its first batch.
+    """
     place = absolute_checkpoint(df.sparkSession, checkpoint)
     target = StreamTarget(reporter, place, tuple(sources_of(df)), only_drops_rows(df), make_sink)
     writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
     return writer.foreachBatch(BatchFunction(df.sparkSession, target))
 
 
-def _check_streaming(df: Any, function: str) -> None:
+def check_streaming(df: Any, function: str) -> None:
+    """Refuse what is no streaming DataFrame of a classic session.
+
+    Args:
+        df: What the user gave.
+        function: What the user called.
+
+    Raises:
+        QueryError: It is a batch DataFrame, or one of a Spark Connect session.
+    """
     _check_classic(df)
     if not df.isStreaming:
         raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.sinks.files.sink import FileSink
-from lakesink.spark.api import stream_to
+from lakesink.spark.api import check_streaming, stream_writer
+from lakesink.spark.report import Reporter
 from lakesink.spark.schema import arrow_schema
 from lakesink.writer.part_formats import check_part_schema
 from lakesink_catalog.verdict import Accept
@@ -47,6 +48,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         QueryError: The DataFrame is not a streaming one of a classic session.
         WriteError: A column has a type that the format does not hold, or files cannot be created exclusively there.
     """
+    check_streaming(df, "lakesink.stream_files")
     sink = FileSink(
         directory,
         sink_id,
@@ -56,6 +58,6 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         accept=accept,
         prepared_max_age=prepared_max_age,
     )
-    writer = stream_to(df, sink, checkpoint=checkpoint)
     check_part_schema(arrow_schema(df.schema), sink.settings.part_format)
-    return writer
+    reporter = Reporter(sink.layout.directory, sink.layout.sink_id)
+    return stream_writer(df, os.fspath(checkpoint), reporter, lambda _schema, _session: sink)

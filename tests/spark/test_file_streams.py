@@ -186,7 +186,7 @@ def test_columns_that_the_format_does_not_hold_are_refused_before_the_query_star
 
 
 def test_a_batch_dataframe_is_refused(spark: Any) -> None:
-    with pytest.raises(lakesink.QueryError, match="streaming"):
+    with pytest.raises(lakesink.QueryError, match=r"stream_files needs a streaming"):
         into(spark.range(3))
 
 
@@ -197,4 +197,4 @@ def test_each_batch_leaves_one_line_with_its_numbers(
     run(into(file_stream(spark, source)))
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("lakesink.batch.")]
     assert [line.split(" rows=")[1].split(" bytes=")[0] for line in lines] == ["10 files=1"] * 3
-    assert all("events" in line and "/out" in line for line in lines)
+    assert all("/out sink=events batch=" in line for line in lines)
