@@ -72,8 +72,9 @@ _WORDS: Words = {
     Reason.ROLLED_BACK: (
         "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
         (
-            "Stop the stream; in the checkpoint delete from commits/ and offsets/ every file above {newest_id};"
-            " start it again: the batches after it are replayed. The table ends at {newest_end}."
+            "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {newest_id}` (it deletes from commits/ and"
+            " offsets/ every file above {newest_id}), and start it again: the batches after it are replayed. The table"
+            " ends at {newest_end}."
         ),
     ),
     Reason.NEW_CHECKPOINT: (

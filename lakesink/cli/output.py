@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.errors import LakesinkError, SettingsError
 from lakesink_catalog.redact import describe, redact
 
 OK, NOT_WELL, NOT_CHECKED = 0, 1, 2
@@ -78,6 +78,22 @@ def reported(command: Callable[..., Report]) -> Callable[..., None]:
 def printable(text: str) -> str:
     """Text that is safe on a terminal, on one line and whole."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Ask before something is changed, unless the user has said yes.
+
+    Raises:
+        SettingsError: The user said no, or there is nobody to ask.
+    """
+    if yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
+        return
+    raise SettingsError(
+        "NOT_CONFIRMED",
+        "This changes what is stored, and nobody said yes.",
+        data="Nothing was changed.",
+        action=f"Give --yes if so: {question}",
+    )
 
 
 def plain(text: str) -> str:
