@@ -22,7 +22,7 @@ from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.redact import redact
 from lakesink_catalog.retry import RetryPolicy
 
-_HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max")
+_HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
 _PREFIXES = ("write.", "commit.")
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
@@ -82,6 +82,7 @@ PROPERTIES = (
     TableProperty("write.target-file-size-bytes", size_bytes, 512 * 1024**2, "Size at which a new file is begun."),
     TableProperty("write.data.path", str, None, "Folder of data files, inside the table's location or allowed."),
     TableProperty("write.metadata.path", str, None, "Folder of metadata files, likewise."),
+    TableProperty("write.metadata.previous-versions-max", _count, 100, "Metadata files that the log keeps."),
     TableProperty("write.object-storage.enabled", switch, default=False, doc="Hash files over folders."),
     TableProperty("write.object-storage.partitioned-paths", switch, default=True, doc="Partition values in paths."),
     TableProperty("commit.retry.num-retries", _count, 20, "Commit attempts after the first."),

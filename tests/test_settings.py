@@ -301,8 +301,8 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
     assert (built.object_storage, built.partitioned_paths) == (True, False)
     assert (retry.num_retries, retry.min_wait_ms, retry.max_wait_ms, retry.total_timeout_ms) == (15, 16, 17, 18)
     assert (merge.enabled, merge.min_count, merge.target_size_bytes) == (False, 19, 20)
-    paths = {"write.data.path", "write.metadata.path"}
-    assert set(properties) | paths == {known.name for known in PROPERTIES}
+    elsewhere = {"write.data.path", "write.metadata.path", "write.metadata.previous-versions-max"}
+    assert set(properties) | elsewhere == {known.name for known in PROPERTIES}
 
 
 def test_defaults_of_the_parts_and_of_the_table_agree() -> None:
@@ -346,6 +346,7 @@ def test_a_level_is_used_only_with_the_codec_it_was_chosen_for(
         ("commit.retry.num-retries", "many"),
         ("commit.retry.num-retries", "99999999999999999999"),
         ("commit.manifest-merge.enabled", "perhaps"),
+        ("write.metadata.previous-versions-max", "x"),
         ("write.object-storage.enabled", "\x1b[31m"),
     ],
 )
