@@ -90,7 +90,7 @@ def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: 
         snapshot_id=snapshot_id,
         parent_snapshot_id=head,
         sequence_number=sequence_number,
-        timestamp_ms=_timestamp_ms(table, now_ms),
+        timestamp_ms=snapshot_time_ms(table, now_ms),
         manifest_list=write_list(
             table,
             [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried],
@@ -146,17 +146,9 @@ def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
 
 def _updates(table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntry) -> tuple[TableUpdate, ...]:
     key = change.situation.key
-    branch = table.metadata.refs.get(key.branch)
     updates: list[TableUpdate] = [
         AddSnapshotUpdate(snapshot=snapshot),
-        SetSnapshotRefUpdate(
-            ref_name=key.branch,
-            type=SnapshotRefType.BRANCH,
-            snapshot_id=snapshot.snapshot_id,
-            max_ref_age_ms=branch.max_ref_age_ms if branch else None,
-            max_snapshot_age_ms=branch.max_snapshot_age_ms if branch else None,
-            min_snapshots_to_keep=branch.min_snapshots_to_keep if branch else None,
-        ),
+        branch_at(table, key.branch, snapshot.snapshot_id),
         SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),
     ]
     if change.options.ledger_tag:
@@ -173,8 +165,21 @@ def _updates(table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntr
     return tuple(updates)
 
 
-def _timestamp_ms(table: Table, now_ms: int) -> int:
-    """Always after the table's last change: Java refuses a snapshot log that runs backwards.
+def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Moves a branch, or makes it, and leaves its own settings as they are."""
+    there = table.metadata.refs.get(branch)
+    return SetSnapshotRefUpdate(
+        ref_name=branch,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=there.max_ref_age_ms if there else None,
+        max_snapshot_age_ms=there.max_snapshot_age_ms if there else None,
+        min_snapshots_to_keep=there.min_snapshots_to_keep if there else None,
+    )
+
+
+def snapshot_time_ms(table: Table, now_ms: int) -> int:
+    """Time of a new snapshot: always after the table's last change: Java refuses a snapshot log that runs backwards.
 
     After and not at it: PyIceberg takes an equal time for none and puts its own clock there, be it behind.
     """

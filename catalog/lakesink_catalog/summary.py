@@ -14,6 +14,12 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 _CARRIED = ("total-delete-files", "total-position-deletes", "total-equality-deletes")
 
 
+def carried_totals(parent: Any) -> dict[str, str]:
+    """The totals of a snapshot that adds nothing: the parent's, as far as it states them."""
+    names = (*(total for total, _ in _TOTALS), *_CARRIED)
+    return {name: str(count) for name in names if (count := _count(parent, name)) is not None}
+
+
 def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
     """Counts of one append and the new totals.
 
@@ -35,11 +41,7 @@ def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
         before = _count(parent, total)
         if before is not None:
             summary[total] = str(before + added[name])
-    for total in _CARRIED:
-        before = _count(parent, total)
-        if before is not None:
-            summary[total] = str(before)
-    return summary
+    return carried_totals(parent) | summary
 
 
 def _count(parent: Any, name: str) -> int | None:
