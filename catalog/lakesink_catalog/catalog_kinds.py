@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy.pool import QueuePool
 
 from lakesink_catalog.errors import CatalogError
@@ -22,6 +22,7 @@ CODE_PROPERTY = "py-catalog-impl"
 _IO_PROPERTY = "py-io-impl"
 _LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
 _BUSY_SECONDS = 30
+_LOCK_SECONDS = 30
 _MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
 _log = logging.getLogger("lakesink")
@@ -106,6 +107,8 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
         _log.warning("lakesink.catalog.not-certified name=%s type=%s", name, word)
     base = getattr(importlib.import_module(kind.module), kind.class_name)
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
+    if word == "sql" and make_url(str(properties.get("uri") or "sqlite://")).get_backend_name() == "postgresql":
+        _bound_waits(catalog)
     if word in ("sql", "in-memory") and _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
         _share_between_threads(catalog)
     return catalog
@@ -181,6 +184,19 @@ def _in_memory(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and (
         database in ("", ":memory:") or "mode=memory" in str(url) or ":memory:" in database
     )
+
+
+def _bound_waits(catalog: Any) -> None:
+    """An end to waiting for a lock: a driver that is stopped in its transaction holds one, and its connection lives.
+
+    Set in each transaction, for a pooler between may give the next one to somebody else; what the user set stays.
+    """
+    wanted = f"('lock_timeout', '{_LOCK_SECONDS}s'), ('statement_timeout', '{2 * _LOCK_SECONDS}s')"
+    setting = (
+        f"SELECT set_config(name, value, true) FROM (VALUES {wanted}) AS wanted (name, value)"  # noqa: S608 - constants
+        " WHERE current_setting(name) = '0'"
+    )
+    event.listen(catalog.engine, "begin", lambda connection: connection.exec_driver_sql(setting))
 
 
 def _share_between_threads(catalog: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import create_engine, text
 
 from lakesink_catalog.connect import connect
 from lakesink_catalog.history import history, sinks
@@ -104,3 +105,25 @@ def test_whatever_a_rest_catalog_answers_the_batch_lands_once(
     records = history(writer.load())
     assert [record.batch_id for record in records] == [0, 1]
     assert records[-1].snapshot_id == outcome.snapshot_id
+
+
+def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that was stopped between its UPDATE and its COMMIT keeps the row locked, and its connection alive."""
+    monkeypatch.setattr("lakesink_catalog.catalog_kinds._LOCK_SECONDS", 1)
+    with postgres(PASSWORD) as address:
+        uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{address}"
+        catalog = connect("pg", {"uri": uri, "warehouse": f"file://{tmp_path}/w"})
+        create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
+        writer = Writer(catalog)
+        writer.commit(0)
+        sleeper = create_engine(uri.replace("://", "+psycopg2://")).connect()
+        sleeper.execute(text("SELECT * FROM iceberg_tables FOR UPDATE"))
+        release = threading.Timer(3, sleeper.close)
+        release.start()
+        outcome = writer.commit(1)
+        release.join()
+        assert isinstance(outcome, Committed)
+        assert outcome.attempts > 1
+        assert [record.batch_id for record in history(writer.load())] == [0, 1]
