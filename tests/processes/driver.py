@@ -1,4 +1,4 @@
-"""A real driver in a process of its own: streams JSON-lines files into an Iceberg table until they are used up.
+"""A real driver in a process of its own: streams JSON-lines files into a table, or a directory, until they are used up.
 
 Run as ``python driver.py CONFIG``, where CONFIG is the JSON of `tests.processes.harness.Stream.config`. The embedded
 catalog lies where ``LAKESINK_HOME`` says; ``LAKESINK_FAILPOINTS`` says where this process dies.
@@ -45,7 +45,12 @@ def by_format(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
     return rows.writeStream.format("lakesink").options(**names, **options)
 
 
-WRITERS = {"stream": by_foreach_batch, "format": by_format}
+def into_files(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
+    names = {name: config[name] for name in ("sink_id", "checkpoint")}
+    return lakesink.stream_files(rows, config["table"], **names, **config["options"])
+
+
+WRITERS = {"stream": by_foreach_batch, "format": by_format, "files": into_files}
 
 
 def report_heap(spark: SparkSession, query: StreamingQuery, batch: int) -> None:
