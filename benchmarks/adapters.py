@@ -1,6 +1,7 @@
 """Milliseconds of one small batch by each way in, interleaved in one run: `lakesink.stream`, ``format("lakesink")``.
 
-Beside them Spark's own ways of doing nothing with a batch: `foreachBatch` without a body, and ``format("noop")``.
+And `lakesink.stream_files`. Beside them Spark's own ways of doing nothing with a batch, `foreachBatch` without a body and
+``format("noop")``, and its own sink of Parquet files.
 """
 
 import statistics
@@ -49,6 +50,15 @@ def by_nothing(rows: DataFrame, place: Path) -> DataStreamWriter:
     return rows.writeStream.option("checkpointLocation", str(place / "ck")).foreachBatch(lambda _rows, _batch: None)
 
 
+def into_files(rows: DataFrame, place: Path) -> DataStreamWriter:
+    return lakesink.stream_files(rows, place / "out", sink_id="bench", checkpoint=place / "ck")
+
+
+def by_spark_files(rows: DataFrame, place: Path) -> DataStreamWriter:
+    places = {"checkpointLocation": str(place / "ck"), "path": str(place / "out")}
+    return rows.writeStream.options(**places).format("parquet")
+
+
 def by_noop(rows: DataFrame, place: Path) -> DataStreamWriter:
     return rows.writeStream.option("checkpointLocation", str(place / "ck")).format("noop")
 
@@ -58,6 +68,8 @@ WAYS: dict[str, Callable[[DataFrame, Path], DataStreamWriter]] = {
     "format noop": by_noop,
     "lakesink.stream": by_stream,
     "format lakesink": by_format,
+    "stream_files": into_files,
+    "format parquet": by_spark_files,
 }
 
 

@@ -17,6 +17,7 @@ PARTS_VERSION = 1
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024
 _COUNTS = range(2**63)
 _TASKS = range(2**31)
+_PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}(\.[a-z]{1,8}){1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ def part_stem(sink_id: str, batch_id: int) -> str:
 
 def is_part_name(name: str, stem: str, task: int | None = None) -> bool:
     """True if a name is one that `new_part_name` can give, for some task if none is given."""
-    number = r"\d{5,10}" if task is None else f"{task:05d}"
-    return re.fullmatch(rf"{re.escape(stem)}-{number}-[0-9a-f-]{{36}}(\.[a-z]{{1,8}}){{1,2}}", name) is not None
+    found = _PART_NAME.fullmatch(name)
+    return found is not None and found["stem"] == stem and task in (None, int(found["task"]))
 
 
 def encode_parts(receipt: PartsReceipt) -> bytes:

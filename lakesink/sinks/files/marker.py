@@ -6,7 +6,7 @@ itself and names the digest of the marker before it, so that none can be changed
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakesink.sinks.files.layout import Layout
@@ -46,6 +46,7 @@ class Marker:
         lakesink_version: Who wrote it.
         format: Format of the parts.
         parts: Files of rows.
+        digest: Over all of it.
     """
 
     number: int
@@ -61,11 +62,10 @@ class Marker:
     lakesink_version: str
     format: str
     parts: tuple[Part, ...]
+    digest: str = field(init=False)
 
-    @property
-    def digest(self) -> str:
-        """Over all of it."""
-        return digest(self._document())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", digest(self._document()))
 
     @property
     def rows(self) -> int:
@@ -110,8 +110,8 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """The file."""
-        document = self._document()
-        return json.dumps(document | {"digest": digest(document)}, separators=(",", ":")).encode() + b"\n"
+        document = self._document() | {"digest": self.digest}
+        return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
     def _document(self) -> dict[str, Any]:
         batch, layout = self.batch, Layout("", self.sink_id)
@@ -163,7 +163,7 @@ def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
         if isinstance(error, MarkerDamaged):
             raise
         raise MarkerDamaged(f"commit {number} is torn or foreign") from error
-    if told != digest(document) or marker._document() != document:  # noqa: SLF001 - its own module
+    if told != marker.digest:
         raise MarkerDamaged(f"commit {number} is not what was written")
     if (marker.number, marker.sink_id) != (number, sink_id):
         raise MarkerDamaged(f"commit {number} belongs elsewhere")
