@@ -31,6 +31,7 @@ from lakesink.sinks.planning import SessionFacts
 from lakesink.two_phase import TaskWriter, Write, run_batch
 from lakesink_catalog.commit import Surroundings
 from lakesink_catalog.connect import FoundCatalog
+from lakesink_catalog.history import FORGOTTEN
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_catalog.ledger import Mark, mark_of
 from lakesink_catalog.outcome import Outcome
@@ -77,7 +78,7 @@ class FaultyCatalog(SqlCatalog):
             return super(FaultyCatalog, self).commit_table(table, requirements, updates)
 
         added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
-        if not any(mark_of(snapshot.summary) for snapshot in added):
+        if not any(mark_of(said) or said.get(FORGOTTEN) for said in (snapshot.summary for snapshot in added) if said):
             return apply()
         self.sent.append((requirements, updates))
         return self.faults.pop(0)(apply) if self.faults else apply()

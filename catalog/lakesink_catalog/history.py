@@ -19,6 +19,9 @@ from lakesink_catalog.ledger import LedgerEntry, Mark, TableView, mark_of
 from lakesink_catalog.verdict import Refuse, Situation, Skip, decide
 from lakesink_catalog.view import view_table
 
+FORGOTTEN = "lakesink.forgotten"
+"""Summary property of the snapshot that retired a sink: the name of its ledger property."""
+
 _LAST_MS = 253_402_300_799_000  # the end of the last year that Python's calendar has
 
 
@@ -115,11 +118,12 @@ def history(table: Table, *, sink: str | None = None, branch: str | None = None)
 
 
 def sinks(table: Table) -> list[SinkState]:
-    """Every sink that ever wrote to the table and left a ledger entry or a retained mark, by name."""
+    """Every sink that wrote to the table and left a ledger entry or a retained mark, by name; but those it forgot."""
     retained: dict[SinkKey, list[Record]] = defaultdict(list)
     for record in history(table):
         retained[SinkKey(record.sink, record.branch, SinkKind(record.kind))].append(record)
-    keys = {*retained, *_keys_of_ledger(table)}
+    forgotten = {said.get(FORGOTTEN) for said in (snapshot.summary for snapshot in table.metadata.snapshots) if said}
+    keys = {key for key in retained if key.ledger_property not in forgotten} | set(_keys_of_ledger(table))
     return [_state(table, key, retained.get(key, [])) for key in sorted(keys, key=_order)]
 
 

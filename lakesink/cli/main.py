@@ -32,6 +32,7 @@ class LazyCommand:
 COMMANDS = {
     "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
     "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
+    "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
     "rewind": LazyCommand("lakesink.cli.rewind", "rewind", "Take a checkpoint back, for the replay after a rollback."),
     "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),

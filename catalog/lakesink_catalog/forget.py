@@ -1,0 +1,176 @@
+"""Retires a sink: its ledger entry and its ledger tag leave the table, in one commit that moves a head and says so.
+
+A commit that only changed properties would be fenced by nothing; this one asserts the branch's head and the tag, so
+that it meets no commit of the sink unseen. The sink's marks stay in its snapshots: whoever streams under its name again
+is refused as `LedgerLost`, as long as one of them is in the branch.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakesink_catalog.commit import Surroundings
+from lakesink_catalog.errors import CommitUnresolved, SettingsError
+from lakesink_catalog.history import FORGOTTEN, sinks
+from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
+from lakesink_catalog.locations import metadata_location
+from lakesink_catalog.manifests import manifests_under, write_list
+from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.redact import describe
+from lakesink_catalog.request import branch_at, snapshot_time_ms
+from lakesink_catalog.retry import RetryPolicy, attempts
+from lakesink_catalog.summary import carried_totals
+from lakesink_catalog.view import view_table
+
+logger = logging.getLogger("lakesink")
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was retired.
+
+    Attributes:
+        snapshot_id: The snapshot that says so.
+        branch: Branch whose head it is: the sink's, or the main one if that is gone.
+        records: Folder of the sink's prepared records, which stays.
+    """
+
+    snapshot_id: int
+    branch: str
+    records: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """Retires one sink of one table.
+
+    Attributes:
+        load: Loads the table afresh, past any cache.
+        key: The sink.
+        retry: Bounds of the attempts.
+        surroundings: Clock, sleep and chance.
+    """
+
+    load: Callable[[], Table]
+    key: SinkKey
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+    def find(self) -> Table:
+        """The table as it is, if it knows the sink.
+
+        Raises:
+            SettingsError: It knows no such sink, or has forgotten it.
+        """
+        table = self.load()
+        if not self._is_known(table):
+            raise _unknown(table, self.key)
+        return table
+
+    def run(self) -> Forgotten:
+        """Forget the sink; what became of each attempt is seen by the next one's look.
+
+        Raises:
+            SettingsError: The table knows no such sink.
+            CommitUnresolved: Attempts ran out; nothing was deleted, and it can be run again.
+        """
+        first = self.find()
+        snapshot_id = self.surroundings.new_snapshot_id()
+        trouble = "the catalog's answer did not show it"
+        for attempt in attempts(self.retry, self.surroundings):
+            try:
+                table = self.load()
+                if table.metadata.snapshot_by_id(snapshot_id) is not None and not self._is_known(table):
+                    return self._forgotten(table, snapshot_id)
+                requirements, updates = self._request(table, snapshot_id)
+                table.catalog.commit_table(
+                    table, (AssertTableUUID(uuid=first.metadata.table_uuid), *requirements), updates
+                )
+            except SettingsError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
+                trouble = describe(error, first.catalog.properties)
+                logger.warning("lakesink.forget.unknown attempt=%d %s", attempt, trouble)
+        raise _unresolved(self.key, trouble)
+
+    def _is_known(self, table: Table) -> bool:
+        return self.key.ledger_property in table.properties or self.key.ledger_tag in table.metadata.refs
+
+    def _forgotten(self, table: Table, snapshot_id: int) -> Forgotten:
+        folder = f"{metadata_location(table)}/{self.key.record_folder}"
+        return Forgotten(snapshot_id, self._branch(table), folder)
+
+    def _branch(self, table: Table) -> str:
+        return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
+
+    def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+        if not self._is_known(table):
+            raise _unknown(table, self.key)
+        branch, refs = self._branch(table), table.metadata.refs
+        head = refs[branch].snapshot_id if branch in refs else None
+        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=branch, snapshot_id=head)]
+        updates: list[TableUpdate] = [
+            AddSnapshotUpdate(snapshot=self._snapshot(table, head, snapshot_id)),
+            branch_at(table, branch, snapshot_id),
+            RemovePropertiesUpdate(removals=[self.key.ledger_property]),
+        ]
+        if self.key.ledger_tag in refs:
+            there = refs[self.key.ledger_tag].snapshot_id
+            requirements.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=there))
+            updates.append(RemoveSnapshotRefUpdate(ref_name=self.key.ledger_tag))
+        return requirements, tuple(updates)
+
+    def _snapshot(self, table: Table, head: int | None, snapshot_id: int) -> Snapshot:
+        """An empty one, with the head's manifests; its summary is where the sink's end is logged."""
+        parent = table.metadata.snapshot_by_id(head) if head is not None else None
+        sequence_number = view_table(table, self.key).last_sequence_number + 1
+        return Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=head,
+            sequence_number=sequence_number,
+            timestamp_ms=snapshot_time_ms(table, self.surroundings.now_ms()),
+            manifest_list=write_list(
+                table,
+                manifests_under(table.io, parent),
+                snapshot_id=snapshot_id,
+                parent_id=head,
+                sequence_number=sequence_number,
+            ),
+            summary=Summary(
+                Operation.APPEND,
+                **carried_totals(parent.summary if parent else None),
+                **{FORGOTTEN: self.key.ledger_property},
+            ),
+            schema_id=table.metadata.current_schema_id,
+        )
+
+
+def _unknown(table: Table, key: SinkKey) -> SettingsError:
+    known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
+    return SettingsError(
+        "SINK_UNKNOWN",
+        f"The table has no ledger entry of {key.name!r} for branch {key.branch!r}.",
+        data="Nothing was changed.",
+        action=f"{did_you_mean(key.name, known)} lakesink status shows every sink; --txn names an application id.",
+    )
+
+
+def _unresolved(key: SinkKey, trouble: str) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The table was not seen to have forgotten {key.name!r}.",
+        data=f"No row was touched and no file deleted. The last trouble: {trouble}.",
+        action="Make the catalog reachable and run the command again: it looks first.",
+    )

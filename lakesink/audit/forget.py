@@ -1,0 +1,41 @@
+"""Retiring a sink of a table by its name, see `lakesink_catalog.forget`."""
+
+from collections.abc import Callable
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.forget import Forgetting, Forgotten
+from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind
+from lakesink_catalog.tables import load_table
+
+
+def forget_sink(
+    table: str, catalog: str | None, *, sink: str, branch: str, txn: bool, confirm: Callable[[str], None]
+) -> Forgotten:
+    """Forget a sink.
+
+    Args:
+        table: Table identifier, ``namespace.table``.
+        catalog: Name of the catalog, None for the default.
+        sink: Sink id or application id.
+        branch: Branch that it wrote.
+        txn: True for an application id of `lakesink.append`.
+        confirm: Asked once the sink is found; raises if the answer is no.
+
+    Raises:
+        SettingsError: There is no such sink, or it was not confirmed.
+        CommitUnresolved: The catalog was not seen to take the commit.
+    """
+    if not NAME_PATTERN.fullmatch(sink):
+        raise SettingsError(
+            "SINK_UNKNOWN",
+            f"{sink[:60]!r} is no sink id.",
+            data="Nothing was changed.",
+            action="lakesink status shows every sink of the table.",
+        )
+    opened = connect(catalog, create=False)
+    key = SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
+    forgetting = Forgetting(lambda: load_table(opened, table), key)
+    forgetting.find()
+    confirm(f"Will {sink} never write to branch {branch} of {table} again?")
+    return forgetting.run()

@@ -1,0 +1,36 @@
+"""The command ``forget``: retires a sink that will not come back."""
+
+import click
+
+from lakesink.cli.output import Report, confirmed, reporting
+
+
+@click.command(help="Retire a sink of TABLE: its ledger entry and ledger tag go, its rows and snapshots stay.")
+@click.argument("table")
+@click.option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
+@click.option("--branch", default="main", show_default=True, help="Branch that it wrote.")
+@click.option("--txn", is_flag=True, help="An application id of lakesink.append.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@reporting
+def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, yes: bool) -> Report:
+    """Exit code 2: there is no such sink, or the catalog did not take the commit."""
+    from lakesink.audit.forget import forget_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+
+    done = forget_sink(
+        table, catalog, sink=sink, branch=branch, txn=txn, confirm=lambda question: confirmed(question, yes=yes)
+    )
+    return Report(
+        document={
+            "table": table,
+            "sink": sink,
+            "branch": branch,
+            "snapshot_id": done.snapshot_id,
+            "prepared_records": done.records,
+        },
+        title=f"{table} has forgotten {sink}: snapshot {done.snapshot_id} of branch {done.branch} says so.",
+        hints=[
+            f"Left where they are: its rows, its snapshots, and its prepared records in {done.records}",
+            "The sink id stays retired: a stream of that name is refused while the branch has a batch of it.",
+            f"Next: lakesink status {table}",
+        ],
+    )

@@ -1,0 +1,127 @@
+"""A sink that is retired: one fenced commit, rows untouched, and its name refused from then on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
+from lakesink_catalog.forget import Forgetting
+from lakesink_catalog.history import FORGOTTEN, sinks
+from lakesink_catalog.identity import SinkKind
+from lakesink_catalog.outcome import Committed
+from lakesink_catalog.retry import RetryPolicy
+from tests.builders import Apply, Lake, Stream, counted, expected
+from tests.faults.maintenance import append_foreign
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+def forgetting(stream: Stream, **changed: Any) -> Forgetting:
+    return Forgetting(stream.lake.table, stream.key, surroundings=stream.chance.surroundings(), **changed)
+
+
+@pytest.mark.parametrize("kind", SinkKind)
+def test_entry_and_tag_go_and_rows_stay(lake: Lake, kind: SinkKind) -> None:
+    stream, other = Stream(lake, kind=kind), Stream(lake, "other", query="query-2")
+    stream.run(0)
+    other.run(0)
+    before, files = lake.table(), counted(lake)
+    done = forgetting(stream).run()
+    table = lake.table()
+    assert stream.key.ledger_property not in table.properties
+    assert stream.key.ledger_tag not in table.metadata.refs
+    assert table.properties[other.key.ledger_property] == before.properties[other.key.ledger_property]
+    assert table.metadata.refs[other.key.ledger_tag] == before.metadata.refs[other.key.ledger_tag]
+    head = lake.head()
+    assert (head.snapshot_id, head.parent_snapshot_id) == (done.snapshot_id, before.metadata.current_snapshot_id)
+    assert head.summary is not None
+    assert head.summary[FORGOTTEN] == stream.key.ledger_property
+    assert head.summary["total-records"] == "6"
+    assert counted(lake) == files
+    assert [state.sink for state in sinks(table)] == ["other"]
+    assert isinstance(other.run(1), Committed)
+
+
+def test_a_stream_of_the_same_name_is_refused_afterwards(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    forgetting(stream).run()
+    for batch in (stream.batch(0), stream.batch(1), Stream(lake, query="query-9").batch(0)):
+        with pytest.raises(BatchRefused) as error:
+            stream.run(batch)
+        assert error.value.reason is Reason.LEDGER_LOST
+    assert counted(lake) == expected(0)
+
+
+def test_a_sink_that_commits_meanwhile_is_seen(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    loads = iter([lake.table(), lake.table()])  # the first looks; the second attempt's is stale by a batch
+    stream.run(1)
+    stale = Forgetting(lambda: next(loads, None) or lake.table(), stream.key, surroundings=stream.chance.surroundings())
+    stale.run()
+    assert counted(lake) == expected(0, 1)
+    assert [mark.batch_id for mark in stream.marks()] == [0, 1]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_answer_that_is_lost_is_looked_for(lake: Lake, landed: bool) -> None:  # noqa: FBT001 - a parameter
+    stream = Stream(lake)
+    stream.run(0)
+
+    def lose(apply: Apply) -> Any:
+        if landed:
+            apply()
+        raise TimeoutError("no answer")
+
+    lake.catalog.faults = [lose]
+    append_foreign(lake)
+    done = forgetting(stream).run()
+    table = lake.table()
+    assert stream.key.ledger_property not in table.properties
+    assert len([s for s in table.metadata.snapshots if s.summary and s.summary.get(FORGOTTEN)]) == 1
+    assert table.metadata.current_snapshot_id == done.snapshot_id
+
+
+def test_a_catalog_that_never_answers_ends_by_name(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+
+    def never(_: Apply) -> Any:
+        raise TimeoutError("no answer")
+
+    lake.catalog.faults = [never] * 3
+    with pytest.raises(CommitUnresolved):
+        forgetting(stream, retry=RetryPolicy(num_retries=2)).run()
+    assert stream.key.ledger_property in lake.table().properties
+
+
+def test_a_damaged_entry_can_be_forgotten(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    with lake.table().transaction() as change:
+        change.set_properties({stream.key.ledger_property: "torn"})
+    forgetting(stream).run()
+    assert stream.key.ledger_property not in lake.table().properties
+
+
+def test_a_sink_of_a_branch_that_is_gone_is_forgotten_on_main(lake: Lake) -> None:
+    Stream(lake).run(0)
+    lake.table().manage_snapshots().create_branch(lake.head().snapshot_id, "audit").commit()
+    stream = Stream(lake, "audit", branch="audit", query="query-2")
+    stream.run(0)
+    lake.table().manage_snapshots().remove_branch("audit").commit()
+    assert forgetting(stream).run().branch == "main"
+    assert stream.key.ledger_property not in lake.table().properties
+
+
+def test_an_unknown_sink_names_the_nearest(lake: Lake) -> None:
+    Stream(lake).run(0)
+    with pytest.raises(SettingsError) as error:
+        forgetting(Stream(lake, "event")).run()
+    assert error.value.code == "LAKESINK_SINK_UNKNOWN"
+    assert "'events'" in error.value.action
