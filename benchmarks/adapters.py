@@ -1,7 +1,7 @@
 """Milliseconds of one small batch by each way in, interleaved in one run: `lakesink.stream`, ``format("lakesink")``.
 
-And `lakesink.stream_files`. Beside them Spark's own ways of doing nothing with a batch, `foreachBatch` without a body and
-``format("noop")``, and its own sink of Parquet files.
+And `lakesink.stream_files`. Beside them Spark's own ways of doing nothing with a batch, `foreachBatch` without a body
+and ``format("noop")``, and its own sink of Parquet files.
 """
 
 import statistics

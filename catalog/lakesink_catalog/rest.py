@@ -44,6 +44,9 @@ class BoundedRestCatalog(RestCatalog):
         self._bound(session)  # a token is fetched with it before `_create_session` gets it back
         return super()._create_legacy_oauth2_auth_manager(session)
 
+    def _warn_oauth_tokens_deprecation(self) -> None:
+        """PyIceberg's warning shows the whole URI of the service, with the password if there is one in it."""
+
     def _bound(self, session: Session) -> None:
         for prefix, adapter in list(session.adapters.items()):
             if not isinstance(adapter, _BoundedAdapter):

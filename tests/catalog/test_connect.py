@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -434,3 +435,12 @@ def full_text(error: BaseException) -> str:
     """Everything a trace would print, and more."""
     links = [link for link in (error.__cause__, error.__context__) if link is not None]
     return "\n".join([str(error), repr(error.args), *map(full_text, links)])
+
+
+def test_no_warning_of_a_library_shows_the_password_of_a_rest_service() -> None:
+    address = f"http://lake:{CANARY}@127.0.0.1:{free_port()}"
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(CatalogError):
+            connect("rest", {"type": "rest", "uri": address, "credential": f"lake:{CANARY}"})
+    assert not [warning for warning in warned if CANARY in str(warning.message)]
