@@ -1,7 +1,7 @@
 """What a batch reads, from the query's checkpoint: its offsets, where they start, and the files of file sources.
 
-Two readers share one small protocol: through the JVM's Hadoop file system on the driver, which has every scheme and
-credential that Spark has, and through fsspec elsewhere. Nothing here writes.
+Two readers share one small protocol: through the JVM's Hadoop file system on the driver (`lakesink.spark.hadoop`),
+which has every scheme and credential that Spark has, and through fsspec elsewhere. Nothing here writes or needs Spark.
 """
 
 import re
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import fsspec
-from py4j.protocol import Py4JJavaError
 
 from lakesink.spark.offsets import (
     NOTHING_WRITTEN,
@@ -42,66 +41,6 @@ class CheckpointFiles(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, in any order; empty if there is no such folder."""
-
-
-class HadoopFiles:
-    """Files of a checkpoint through the JVM of a Spark driver.
-
-    Args:
-        session: The session that runs the query.
-        root: The checkpoint as Spark resolved it, a full URI.
-    """
-
-    def __init__(self, session: Any, root: str) -> None:
-        jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
-        self._root = root
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._all_bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
-        conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-        self._system = self._path(root).getFileSystem(conf)
-
-    def read(self, path: str) -> bytes | None:
-        """See `CheckpointFiles`."""
-        try:
-            stream = self._system.open(self._at(path))
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return None
-            raise
-        try:
-            return bytes(self._all_bytes(stream))
-        finally:
-            stream.close()
-
-    def size_bytes(self, path: str) -> int | None:
-        """See `CheckpointFiles`."""
-        try:
-            return int(self._system.getFileStatus(self._at(path)).getLen())
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return None
-            raise
-
-    def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See `CheckpointFiles`."""
-        stream = self._system.open(self._at(path))
-        try:
-            stream.seek(start)
-            return bytes(self._all_bytes(stream, length))
-        finally:
-            stream.close()
-
-    def names(self, folder: str) -> list[str]:
-        """See `CheckpointFiles`."""
-        try:
-            return [status.getPath().getName() for status in self._system.listStatus(self._at(folder))]
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return []
-            raise
-
-    def _at(self, path: str) -> Any:
-        return self._path(f"{self._root}/{path}")
 
 
 class FsspecFiles:
@@ -296,7 +235,3 @@ def source_folders(sources: Sequence[Any]) -> tuple[int, ...]:
         if source not in first:
             first.append(source)
     return tuple(first.index(source) for source in sources)
-
-
-def _is_missing(error: Py4JJavaError) -> bool:
-    return "FileNotFoundException" in str(error.java_exception.getClass().getName())

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.sinks.planning import SessionFacts
-from lakesink.spark.checkpoint import Checkpoint, HadoopFiles, Offsets, source_folders
+from lakesink.spark.checkpoint import Checkpoint, Offsets, source_folders
 from lakesink.spark.failures import (
     JAVA_ERRORS,
     QueryStopped,
@@ -22,6 +22,7 @@ from lakesink.spark.failures import (
     whole_text,
     without_secrets,
 )
+from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, Source

@@ -9,10 +9,10 @@ from lakesink.spark.checkpoint import (
     Checkpoint,
     CheckpointFiles,
     FsspecFiles,
-    HadoopFiles,
     same_checkpoint,
     source_folders,
 )
+from lakesink.spark.hadoop import HadoopFiles
 from lakesink_catalog.errors import QueryError
 
 Reader = Callable[[Path], CheckpointFiles]

@@ -1,0 +1,69 @@
+"""Files of a checkpoint through the JVM of a Spark driver: every scheme and credential that Spark has. Only reads."""
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+
+class HadoopFiles:
+    """Files of a checkpoint through the JVM of a Spark driver.
+
+    Args:
+        session: The session that runs the query.
+        root: The checkpoint as Spark resolved it, a full URI.
+    """
+
+    def __init__(self, session: Any, root: str) -> None:
+        jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
+        self._root = root
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._all_bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
+        conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        self._system = self._path(root).getFileSystem(conf)
+
+    def read(self, path: str) -> bytes | None:
+        """See `CheckpointFiles`."""
+        try:
+            stream = self._system.open(self._at(path))
+        except Py4JJavaError as error:
+            if _is_missing(error):
+                return None
+            raise
+        try:
+            return bytes(self._all_bytes(stream))
+        finally:
+            stream.close()
+
+    def size_bytes(self, path: str) -> int | None:
+        """See `CheckpointFiles`."""
+        try:
+            return int(self._system.getFileStatus(self._at(path)).getLen())
+        except Py4JJavaError as error:
+            if _is_missing(error):
+                return None
+            raise
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See `CheckpointFiles`."""
+        stream = self._system.open(self._at(path))
+        try:
+            stream.seek(start)
+            return bytes(self._all_bytes(stream, length))
+        finally:
+            stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        """See `CheckpointFiles`."""
+        try:
+            return [status.getPath().getName() for status in self._system.listStatus(self._at(folder))]
+        except Py4JJavaError as error:
+            if _is_missing(error):
+                return []
+            raise
+
+    def _at(self, path: str) -> Any:
+        return self._path(f"{self._root}/{path}")
+
+
+def _is_missing(error: Py4JJavaError) -> bool:
+    return "FileNotFoundException" in str(error.java_exception.getClass().getName())
