@@ -163,7 +163,7 @@ def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
         if isinstance(error, MarkerDamaged):
             raise
         raise MarkerDamaged(f"commit {number} is torn or foreign") from error
-    if told != marker.digest:
+    if told != marker.digest or marker._document() != document:  # noqa: SLF001 - its own module
         raise MarkerDamaged(f"commit {number} is not what was written")
     if (marker.number, marker.sink_id) != (number, sink_id):
         raise MarkerDamaged(f"commit {number} belongs elsewhere")
