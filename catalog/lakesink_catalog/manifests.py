@@ -9,7 +9,6 @@ from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
     DataFile,
@@ -29,11 +28,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField, PrimitiveType, StructType
 
 from lakesink_catalog.locations import metadata_location
-from lakesink_catalog.partition_bounds import partition_summaries
+from lakesink_catalog.partitions import partition_record, partition_summaries, partition_type
 from lakesink_catalog.receipt import DataFileReceipt
 
 ENTRIES_PER_BLOCK = 1000
@@ -143,6 +140,9 @@ def write_batch_manifests(
         files: The batch's data files.
         schema: Schema that the files were written under.
         snapshot_id: Id of the snapshot that will add them.
+
+    Raises:
+        ReceiptInvalid: A partition value is none of its field's type.
     """
     by_spec = sorted(files, key=lambda file: file.spec_id)
     return tuple(
@@ -192,7 +192,7 @@ def write_entries(
 
     PyIceberg's own writer makes a block of every entry, which costs readers a decompression for each.
     """
-    file_type = data_file_with_partition(_partition_type(spec, schema), format_version=2)
+    file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
     entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
     metadata = {
         "schema": schema.model_dump_json(),
@@ -246,16 +246,12 @@ def codec_of(table: Table) -> AvroCompressionCodec:
 
 
 def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> DataFile:
-    values = [
-        None if value is None else from_bytes(_primitive(field), value)
-        for field, value in zip(spec.partition_type(schema).fields, file.partition, strict=True)
-    ]
     data_file = DataFile.from_args(
         _table_format_version=2,
         content=DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(*values),
+        partition=partition_record(spec, schema, file.partition),
         record_count=file.record_count,
         file_size_in_bytes=file.file_size_bytes,
         column_sizes=dict(file.column_sizes),
@@ -268,24 +264,6 @@ def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> Da
     )
     data_file.spec_id = file.spec_id
     return data_file
-
-
-def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """Optional fields of ASCII names, as the specs of Iceberg and Avro ask for; readers go by field id.
-
-    PyIceberg takes over what a source column requires, which `void` cannot give, and lets any letter into names.
-    """
-    fields = spec.partition_type(schema).fields
-    return StructType(*(field.model_copy(update={"name": _ascii(field.name), "required": False}) for field in fields))
-
-
-def _ascii(name: str) -> str:
-    return "".join(char if char.isascii() else f"_x{ord(char):X}" for char in name)
-
-
-def _primitive(field: NestedField) -> PrimitiveType:
-    assert isinstance(field.field_type, PrimitiveType)
-    return field.field_type
 
 
 def _text(value: bytes | None) -> str | None:

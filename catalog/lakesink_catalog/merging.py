@@ -21,7 +21,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file, write_entries
-from lakesink_catalog.partition_bounds import partition_summaries
+from lakesink_catalog.partitions import partition_summaries
 
 logger = logging.getLogger("lakesink")
 

@@ -5,6 +5,7 @@ the caller still checks every path against the table's own locations.
 """
 
 import json
+import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from typing import Any
 
 RECEIPT_VERSION = 1
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
+LARGEST_FIELD_ID = 2**31 - 1
+_FIELD_ID = re.compile(r"[1-9][0-9]{0,9}")
 
 
 class ReceiptInvalid(ValueError):
@@ -155,8 +158,8 @@ def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
         value_counts=_counts(document["values"]),
         null_value_counts=_counts(document["nulls"]),
         nan_value_counts=_counts(document["nans"]),
-        lower_bounds={int(key): _bytes(value) for key, value in document["lower"].items()},
-        upper_bounds={int(key): _bytes(value) for key, value in document["upper"].items()},
+        lower_bounds={_field_id(key): _bytes(value) for key, value in document["lower"].items()},
+        upper_bounds={_field_id(key): _bytes(value) for key, value in document["upper"].items()},
         split_offsets=tuple(_count(offset) for offset in document["splits"]),
     )
 
@@ -184,4 +187,10 @@ def _bytes(value: Any) -> bytes:
 
 
 def _counts(document: Mapping[str, Any]) -> dict[int, int]:
-    return {int(key): _count(value) for key, value in document.items()}
+    return {_field_id(key): _count(value) for key, value in document.items()}
+
+
+def _field_id(text: str) -> int:
+    if not _FIELD_ID.fullmatch(text) or int(text) > LARGEST_FIELD_ID:
+        raise ReceiptInvalid(f"a field id is not a whole number from 1 to {LARGEST_FIELD_ID}")
+    return int(text)

@@ -1,7 +1,7 @@
 """The product: one Iceberg table as a two-phase sink. Hands receipts to the table side and never touches a row."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,24 +10,23 @@ from typing import Protocol
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakesink import __version__
 from lakesink.settings import Settings
 from lakesink.sinks.planning import SessionFacts, write_plan
+from lakesink.sinks.votes import all_under, count_votes, rejected
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink.writer.columns import check_columns
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
 from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usable
-from lakesink_catalog.errors import CatalogError, Reason, WriteError
+from lakesink_catalog.errors import CatalogError, Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.locations import data_location, is_under, metadata_location
+from lakesink_catalog.locations import data_location, metadata_location
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
-from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
+from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
@@ -136,15 +135,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
         """Check every receipt and write the batch's manifests."""
-        votes = [_vote(data) for data in receipts]
-        for vote in votes:
-            _check_vote(transaction.look.table, vote)
-        files = [file for vote in votes for file in vote.files]
-        if sorted(vote.task for vote in votes) != list(range(len(votes))):
-            raise _rejected("there is not exactly one of every task")
-        if len({file.path for file in files}) != len(files):
-            raise _rejected("a data file is in the votes twice")
-        return transaction.fence.prepare(transaction.look, files, schema=_written_under(transaction.look.table, votes))
+        table = transaction.look.table
+        counted = count_votes(receipts, table, transaction.plan.file_stem)
+        try:
+            return transaction.fence.prepare(transaction.look, counted.files, schema=counted.schema)
+        except ReceiptInvalid as error:
+            raise rejected(str(error)) from None
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """One atomic snapshot commit, by the fenced loop."""
@@ -238,57 +234,6 @@ class IcebergPreparedLog:
         self.sink.records().landed(batch)
 
 
-def _vote(data: bytes) -> Receipt:
-    try:
-        return decode(data)
-    except ReceiptInvalid as error:
-        raise _rejected(str(error)) from None
-
-
-def _check_vote(table: Table, vote: Receipt) -> None:
-    if vote.skipped:
-        raise _rejected("a task skipped a batch that the ledger does not have")
-    if vote.lakesink_version != __version__:
-        raise _rejected(f"a task ran lakesink {vote.lakesink_version}, the driver runs {__version__}")
-    if vote.rows != sum(file.record_count for file in vote.files):
-        raise _rejected("a task received other rows than its files hold")
-    if not _all_under(data_location(table), (file.path for file in vote.files)):
-        raise _rejected("a data file lies outside the table's data location")
-    if any(not _plausible(file, table) for file in vote.files):
-        raise _rejected("a data file was written under a partition spec that the table does not have, or is empty")
-
-
-def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
-    """The one schema of all files. Tasks may have been planned by an earlier look than the one that counts their votes.
-
-    Whether the table still takes files of this schema is decided when they are committed.
-    """
-    schema_ids = {vote.schema_id for vote in votes} or {table.schema().schema_id}
-    known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
-    if not known:
-        raise _rejected("tasks wrote under different schemas, or under one that the table does not have")
-    return known[0]
-
-
-def _rejected(why: str) -> WriteError:
-    return WriteError(
-        "RECEIPT_REJECTED",
-        f"A task's receipt was rejected: {why}.",
-        data="Nothing of this batch was committed; its files stay unreferenced.",
-        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
-    )
-
-
-def _plausible(file: DataFileReceipt, table: Table) -> bool:
-    spec = table.specs().get(file.spec_id)
-    fits = spec is not None and len(file.partition) == len(spec.fields)
-    return fits and file.record_count > 0 and file.file_size_bytes > 0
-
-
-def _all_under(folder: str, paths: Iterable[str]) -> bool:
-    return all(is_under(path, folder) for path in paths)
-
-
 def _all_there(io: FileIO, files: Sequence[tuple[str, int]]) -> bool:
     def there(file: tuple[str, int]) -> bool:
         path, size = file
@@ -306,7 +251,7 @@ def _trouble(look: Look, prepared: PreparedBatch) -> str | None:
     if not still_usable(look, prepared):
         return "the ledger, the schema or the specs moved on"
     manifests = [(manifest.path, manifest.length_bytes) for manifest in prepared.manifests]
-    inside = _all_under(metadata_location(look.table), (path for path, _ in manifests)) and _all_under(
+    inside = all_under(metadata_location(look.table), (path for path, _ in manifests)) and all_under(
         data_location(look.table), (path for path, _ in prepared.files)
     )
     if not inside:

@@ -25,7 +25,7 @@ from lakesink_catalog.commit import FencedCommit
 from lakesink_catalog.manifests import ENTRIES_PER_BLOCK, write_batch_manifests
 from lakesink_catalog.merging import MergePolicy, choose
 from lakesink_catalog.outcome import Committed
-from lakesink_catalog.partition_bounds import partition_summaries
+from lakesink_catalog.partitions import partition_summaries
 from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.request import CommitOptions
 from tests.builders import Chance, Lake, Stream, contents, counted, expected

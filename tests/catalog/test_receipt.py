@@ -167,3 +167,13 @@ def test_ten_thousand_files_fit_in_a_receipt() -> None:
     sent = encode(many)
     assert len(sent) < 400_000
     assert len(decode(sent).files) == 10_000
+
+
+@pytest.mark.parametrize("field_id", ["0", "-5", "2147483648", "1" * 40, "1_0", " 7", "\u0667", "", "x"])
+@pytest.mark.parametrize("name", ["sizes", "values", "nulls", "nans", "lower", "upper"])
+def test_a_statistic_of_no_field_is_no_receipt(name: str, field_id: str) -> None:
+    """Manifests have room for four bytes: a larger id would make one that nobody reads."""
+    document = json.loads(zlib.decompress(encode(WHOLE)))
+    document["files"][0][name] = {field_id: "AA==" if name in ("lower", "upper") else 1}
+    with pytest.raises(ReceiptInvalid):
+        decode(zlib.compress(json.dumps(document).encode()))

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 
 from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
 from lakesink_catalog.errors import WriteError
@@ -103,6 +105,8 @@ BAD_FILES: dict[str, Change] = {
     "with a query": _at("{data}/x.parquet?versionId=1"),
     "under another spec": lambda file, _: replace(file, spec_id=7),
     "with partition values of no field": lambda file, _: replace(file, partition=(b"\x00",)),
+    "of another batch": lambda file, _: replace(file, path=file.path.replace("/events-1-", "/events-0-")),
+    "of another sink": lambda file, _: replace(file, path=file.path.replace("/events-1-", "/clicks-1-")),
     "without bytes": lambda file, _: replace(file, file_size_bytes=0),
 }
 
@@ -126,3 +130,17 @@ def test_junk_is_no_vote(lake: Lake, sink: IcebergSink, junk: bytes) -> None:
     transaction = sink.begin(Stream(lake).batch(1))
     assert isinstance(transaction, IcebergTransaction)
     rejected(sink, transaction, [junk], lake)
+
+
+MALFORMED = [b"", b"\x00", b"\x00" * 30]
+
+
+@pytest.mark.parametrize("value", MALFORMED, ids=repr)
+def test_a_partition_value_that_is_none_of_its_type_fails_the_batch(tmp_path: Path, value: bytes) -> None:
+    by_batch = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "batch"))
+    lake = Lake.make(tmp_path, spec=by_batch)
+    Stream(lake).run(0)
+    sink = Stream(lake).sink()
+    transaction, votes = begun(sink, lake)
+    bad = replace(votes[1], files=tuple(replace(file, partition=(value,)) for file in votes[1].files))
+    rejected(sink, transaction, [encode(votes[0]), encode(bad)], lake)
