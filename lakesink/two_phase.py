@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from lakesink_catalog.errors import CommitUnresolved, LakesinkError, PartialBatch
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
+from lakesink_catalog.redact import describe, safe_cause
 
 Payload = Mapping[str, Any]
 
@@ -208,9 +209,7 @@ def run_batch(
     return outcomes
 
 
-def writers_for(
-    batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log: PreparedLog
-) -> dict[str, TaskWriter]:
+def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log: PreparedLog) -> dict[str, TaskWriter]:
     """What the tasks of a batch would have to run, where another process counts their votes by `run_batch`.
 
     Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
@@ -286,12 +285,29 @@ def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[s
 def _commit(pending: Sequence[tuple[_Open, Any]], outcomes: dict[str, Outcome], landed: list[str]) -> bool:
     """Commit in order; False if some participant must be written again."""
     for entry, prepared in pending:
-        outcome = entry.sink.commit(entry.transaction, prepared)
+        outcome = _commit_one(entry, prepared, after_others=bool(landed))
         if outcome is None:
             return False
         outcomes[entry.sink.name] = outcome
         landed.append(entry.sink.name)
     return True
+
+
+def _commit_one(entry: _Open, prepared: Any, *, after_others: bool) -> Outcome | None:
+    """Once others have landed, whatever goes wrong has to name them: no error may leave as it is."""
+    try:
+        return entry.sink.commit(entry.transaction, prepared)
+    except LakesinkError:
+        raise
+    except Exception as error:
+        if not after_others:
+            raise
+        raise CommitUnresolved(
+            "COMMIT_UNRESOLVED",
+            f"The commit of {entry.sink.name} failed: {describe(error)}",
+            data="It may or may not have been carried out; nothing was deleted.",
+            action="Correct what the message says, then start the query again.",
+        ) from safe_cause(error)
 
 
 def _partial(landed: Sequence[str], missing: Sequence[str], error: LakesinkError) -> PartialBatch:

@@ -176,6 +176,24 @@ def test_if_a_later_one_fails_the_error_names_who_landed_and_the_replay_skips_th
     assert world.told("a.commit") == 0
 
 
+def test_whatever_a_later_one_raises_who_landed_is_named(world: World) -> None:
+    world.b.fails["commit"] = [OSError("the store of postgresql://lake:hunter2@db/x is away")]
+    with pytest.raises(PartialBatch) as raised:
+        world.run()
+    assert raised.value.landed == ("a",)
+    assert "is away" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    assert isinstance(world.run()["b"], Committed)
+
+
+def test_whatever_the_first_one_raises_leaves_as_it_is(world: World) -> None:
+    error = OSError("away")
+    world.a.fails["commit"] = [error]
+    with pytest.raises(OSError, match="away") as raised:
+        world.run()
+    assert raised.value is error
+
+
 def test_a_batch_whose_history_moved_is_written_again(world: World) -> None:
     world.a.moved_on = 1
     outcomes = world.run(world.a)
