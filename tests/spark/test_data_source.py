@@ -185,7 +185,7 @@ def test_what_tasks_get_holds_no_option_and_no_client(spark: Any, source: Path) 
     assert b"ck" not in shipped
 
 
-@pytest.mark.parametrize("messages", [[None, None], [None], [Vote(b"junk")]])
+@pytest.mark.parametrize("messages", [[], [None, None], [None], [Vote(b"junk")]])
 def test_a_batch_without_all_of_its_votes_is_not_committed(spark: Any, source: Path, messages: list[Any]) -> None:
     writer = _prepared_by_spark(spark, source)
     with pytest.raises(WriteError):
