@@ -30,7 +30,11 @@ class LazyCommand:
 
 
 COMMANDS = {
+    "as-of": LazyCommand(
+        "lakesink.cli.as_of", "as_of", "The snapshot of a batch, a time or a tag, and SQL to read it."
+    ),
     "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
+    "diff": LazyCommand("lakesink.cli.diff", "diff", "Rows that came after one batch, up to another."),
     "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
     "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),

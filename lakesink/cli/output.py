@@ -96,6 +96,11 @@ def confirmed(question: str, *, yes: bool) -> None:
     )
 
 
+def invalid(what: str, action: str) -> SettingsError:
+    """Options of a command that only reads contradict each other: click's own usage errors have no JSON."""
+    return SettingsError("OPTION_INVALID", what, data="Nothing was changed: this command only reads.", action=action)
+
+
 def plain(text: str) -> str:
     """Text that is safe on a terminal and fits a cell."""
     shown = printable(text)
@@ -148,7 +153,8 @@ def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in report.columns:
         right = heading.endswith(">")
-        table.add_column(heading.rstrip(">"), justify="right" if right else "left", no_wrap=True)
+        name = Text(plain(heading.removesuffix(">")))
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
     for row in report.rows:
         table.add_row(*(Text(plain(cell)) for cell in row))
     return table

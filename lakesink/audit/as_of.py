@@ -1,0 +1,169 @@
+"""A table as of a batch, a time or a tag: looks at one version of its metadata, and reads rows if asked to."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from lakesink.audit.engines import queries
+from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, key_of
+from lakesink_catalog.errors import CatalogError
+from lakesink_catalog.history import history, sinks
+from lakesink_catalog.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.tables import parse_identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """As of what; one of the first three.
+
+    Attributes:
+        batch_id: Batch id, or version.
+        time: A time with its zone.
+        tag: A tag.
+        sink: Whose batch; None where there is but one sink.
+        branch: The branch that is looked at.
+    """
+
+    batch_id: int | None = None
+    time: datetime | None = None
+    tag: str | None = None
+    sink: str | None = None
+    branch: str = MAIN_BRANCH
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """One snapshot of a table, and how to read it.
+
+    Attributes:
+        snapshot_id: Its id.
+        committed_at: When, in UTC.
+        rows: Rows in the table then; None if the snapshot does not say.
+        batches: The newest batch of every sink that is known to be in it.
+        tags: Tags that point at it, by name.
+        moving: Those of them that lakesink moves on with the next batch.
+        note: A sentence if the answer is not the plain one; else empty.
+        queries: SQL by engine.
+    """
+
+    snapshot_id: int
+    committed_at: datetime
+    rows: int | None
+    batches: dict[SinkKey, int]
+    tags: tuple[str, ...]
+    moving: tuple[str, ...]
+    note: str
+    queries: dict[str, str]
+
+
+def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
+    """What the table's metadata still shows of a branch.
+
+    Raises:
+        CatalogError: There is no such branch.
+    """
+    _check_branch(table, identifier, branch)
+    records = history(table)
+    last: dict[SinkKey, int] = {}
+    for record in records:
+        last[key_of(record)] = max(record.batch_id, last.get(key_of(record), -1))
+    for state in sinks(table):
+        if state.batch_id is not None:
+            last[SinkKey(state.sink, state.branch, SinkKind(state.kind))] = state.batch_id
+    metadata = table.metadata
+    past = Past(
+        table=identifier,
+        branch=branch,
+        records=records,
+        last=last,
+        snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
+        heads=[(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log],
+        tags={name: ref.snapshot_id for name, ref in metadata.refs.items() if _is_tag(ref.snapshot_ref_type)},
+    )
+    return past if branch == MAIN_BRANCH else _of_branch(past, metadata.refs[branch].snapshot_id)
+
+
+def as_of(table: Table, identifier: str, question: Question) -> AsOf:
+    """Answer a question about the table's past.
+
+    Args:
+        table: As loaded.
+        identifier: ``namespace.table``.
+        question: As of what.
+
+    Raises:
+        SettingsError: No such sink or tag, or several sinks.
+        CatalogError: The branch is missing, or the answer has expired or is not there yet.
+    """
+    past = look_back(table, identifier, question.branch)
+    chosen = choose(past, question)
+    snapshot = past.snapshots[chosen.snapshot_id]
+    tags = sorted(name for name, snapshot_id in past.tags.items() if snapshot_id == chosen.snapshot_id)
+    moves = {key.ledger_tag for key in past.last}
+    lasting = [name for name in tags if name not in moves]
+    preferred = question.tag if question.tag in lasting else next(iter(lasting), None)
+    return AsOf(
+        snapshot_id=chosen.snapshot_id,
+        committed_at=committed_at(snapshot),
+        rows=_rows(snapshot),
+        batches=past.batches(chosen.snapshot_id),
+        tags=tuple(tags),
+        moving=tuple(name for name in tags if name in moves),
+        note=chosen.note,
+        queries=queries(parse_identifier(identifier), table.metadata_location, chosen.snapshot_id, preferred),
+    )
+
+
+def choose(past: Past, question: Question) -> Chosen:
+    """The snapshot that answers, see `lakesink.audit.which`."""
+    if question.batch_id is not None:
+        return by_batch(past, question.batch_id, question.sink)
+    if question.time is not None:
+        return by_time(past, int(question.time.timestamp() * 1000))
+    assert question.tag is not None, "a question asks for a batch, a time or a tag"
+    return by_tag(past, question.tag)
+
+
+def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
+    """At most `limit` rows of a snapshot, in the schema it was committed with."""
+    return table.scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
+
+
+def committed_at(snapshot: Snapshot) -> datetime:
+    """When, in UTC, by the clock of who committed."""
+    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+
+
+def _check_branch(table: Table, identifier: str, branch: str) -> None:
+    refs = table.metadata.refs
+    branches = {name for name, ref in refs.items() if not _is_tag(ref.snapshot_ref_type)} | {MAIN_BRANCH}
+    if branch in branches:
+        return
+    raise CatalogError(
+        "BRANCH_MISSING",
+        f"{identifier} has no branch {branch[:60]!r}.",
+        data="Nothing was changed: this command only reads.",
+        action=did_you_mean(branch, branches),
+    )
+
+
+def _is_tag(kind: SnapshotRefType) -> bool:
+    return kind is SnapshotRefType.TAG
+
+
+def _of_branch(past: Past, head: int) -> Past:
+    """Only main has a log of its heads; that of another branch is its chain of parents."""
+    chain = [(snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in past.ancestry(head)][::-1]
+    return Past(past.table, past.branch, past.records, past.last, past.snapshots, chain, past.tags)
+
+
+def _rows(snapshot: Snapshot) -> int | None:
+    summary: Any = snapshot.summary
+    text = str(summary.get("total-records") or "") if summary else ""
+    return int(text) if text.isascii() and text.isdecimal() else None

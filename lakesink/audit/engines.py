@@ -1,0 +1,33 @@
+"""SQL that reads one snapshot of a table, to be copied into Spark, Trino or DuckDB. Pure."""
+
+import re
+from collections.abc import Sequence
+
+_SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SAFE_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._@%/:+-]*")
+
+
+def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str | None) -> dict[str, str]:
+    """One query an engine, by its name.
+
+    Args:
+        parts: Namespaces and name of the table; an engine may want its own name of the catalog before them.
+        metadata_file: Location of a metadata file that knows the snapshot.
+        snapshot_id: The snapshot.
+        tag: A tag that stays at it, which outlives expiry; None for none.
+    """
+    # A tag with other characters would have to be quoted by rules that differ: the id needs none.
+    version = f"'{tag}'" if tag is not None and _SAFE_TAG.fullmatch(tag) else str(snapshot_id)
+    file = metadata_file.removeprefix("file://").replace("'", "''")
+    spark, trino = _quoted(parts, "`"), _quoted(parts, '"')
+    return {
+        "Spark": f"SELECT * FROM {spark} VERSION AS OF {version};",  # noqa: S608 - shown, never run here
+        "Trino": f"SELECT * FROM {trino} FOR VERSION AS OF {version};",  # noqa: S608 - as above
+        "DuckDB": f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id => {snapshot_id});",  # noqa: S608 - as above
+    }
+
+
+def _quoted(parts: Sequence[str], mark: str) -> str:
+    return ".".join(
+        part if _SAFE_NAME.fullmatch(part) else f"{mark}{part.replace(mark, mark * 2)}{mark}" for part in parts
+    )

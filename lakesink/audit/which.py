@@ -1,0 +1,263 @@
+"""Which snapshot shows a table as of a batch, a time or a tag. Pure: decided from one look at the metadata.
+
+What expired is said to have expired: the nearest retained snapshot is named, never taken in its place.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from pyiceberg.table.snapshots import Snapshot
+
+from lakesink_catalog.errors import CatalogError, SettingsError
+from lakesink_catalog.history import Record
+from lakesink_catalog.identity import SinkKey, SinkKind
+from lakesink_catalog.ledger import mark_of
+from lakesink_catalog.nearest import did_you_mean
+
+ONLY_READ = "Nothing was changed: this command only reads."
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What one version of a table's metadata still shows.
+
+    Attributes:
+        table: Its identifier, for messages.
+        branch: The branch that is looked at.
+        records: Every retained batch of every sink and branch, oldest first.
+        last: The last batch of every sink, by the ledger or by its newest mark.
+        snapshots: Every retained snapshot, by id.
+        heads: When the branch's head became which snapshot: milliseconds and id, in the order it happened.
+        tags: Where each tag points.
+    """
+
+    table: str
+    branch: str
+    records: Sequence[Record]
+    last: Mapping[SinkKey, int]
+    snapshots: Mapping[int, Snapshot]
+    heads: Sequence[tuple[int, int]]
+    tags: Mapping[str, int]
+
+    def ancestry(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """That snapshot and its parents, newest first, as far as links lead."""
+        passed: set[int] = set()
+        while snapshot_id is not None and snapshot_id in self.snapshots and snapshot_id not in passed:
+            passed.add(snapshot_id)
+            snapshot = self.snapshots[snapshot_id]
+            yield snapshot
+            snapshot_id = snapshot.parent_snapshot_id
+
+    def batches(self, snapshot_id: int) -> dict[SinkKey, int]:
+        """The newest batch of every sink in that snapshot, as far as links lead."""
+        found: dict[SinkKey, int] = {}
+        for snapshot in self.ancestry(snapshot_id):
+            if mark := mark_of(snapshot.summary):
+                found.setdefault(mark.key, mark.batch_id)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A snapshot, and what is to be known about the choice.
+
+    Attributes:
+        snapshot_id: Its id.
+        key: The sink whose batch was asked for; None for a time or a tag.
+        note: A sentence if the answer is not the plain one; else empty.
+    """
+
+    snapshot_id: int
+    key: SinkKey | None = None
+    note: str = ""
+
+
+def key_of(record: Record) -> SinkKey:
+    """Who wrote it."""
+    return SinkKey(record.sink, record.branch, SinkKind(record.kind))
+
+
+def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
+    """The snapshot of a batch; of several that bear its id, the newest that was not rolled back.
+
+    Args:
+        past: The table.
+        batch_id: Batch id, or version of a transaction application.
+        sink: Sink id or application id; None where the branch has but one.
+
+    Raises:
+        SettingsError: The branch has no such sink, or several.
+        CatalogError: The batch is not there yet, or its snapshot has expired.
+    """
+    key = _sink(past, sink)
+    records = [record for record in past.records if key_of(record) == key]
+    same = [record for record in records if record.batch_id == batch_id]
+    if same:
+        best = ([record for record in same if record.in_branch is not False] or same)[-1]
+        return Chosen(best.snapshot_id, key, _note(best, same))
+    last = past.last.get(key, -1)
+    if batch_id > last:
+        raise _not_yet(past, key, batch_id, last)
+    if before := _left_unchanged(past, records, batch_id):
+        return Chosen(
+            before.snapshot_id,
+            key,
+            f"Batch {batch_id} made no snapshot of its own: the table stayed as batch {before.batch_id} had left it.",
+        )
+    raise _expired(key, batch_id, records)
+
+
+def by_time(past: Past, time_ms: int) -> Chosen:
+    """What readers of the branch saw at a time.
+
+    Args:
+        past: The table.
+        time_ms: Milliseconds since 1970 in UTC, by the clocks of those who committed.
+
+    Raises:
+        CatalogError: That is before the first snapshot, or what was the head then has expired.
+    """
+    passed = [place for place, (at_ms, _) in enumerate(past.heads) if at_ms <= time_ms]
+    if not passed or not _was_head(past, passed[-1]):
+        raise _unseen(past, time_ms)
+    return Chosen(past.heads[passed[-1]][1])
+
+
+def by_tag(past: Past, tag: str) -> Chosen:
+    """Where a tag points.
+
+    Raises:
+        SettingsError: There is no such tag.
+    """
+    if tag in past.tags:
+        return Chosen(past.tags[tag])
+    raise SettingsError(
+        "TAG_UNKNOWN",
+        f"{past.table} has no tag {tag[:60]!r}.",
+        data=ONLY_READ,
+        action=did_you_mean(tag, past.tags) or "The table has no tags: ask for a --batch or a --time.",
+    )
+
+
+def _sink(past: Past, sink: str | None) -> SinkKey:
+    known = set(past.last) | {key_of(record) for record in past.records}
+    here = {key for key in known if key.branch == past.branch}
+    fitting = sorted((key for key in here if sink in (None, key.name)), key=lambda key: (key.name, key.kind.value))
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise _no_sink(past, sink, known)
+    named = ", ".join(f"{key.name} ({key.kind.value})" for key in fitting)
+    raise SettingsError(
+        "SINK_AMBIGUOUS",
+        f"Several sinks write to branch {past.branch} of {past.table}: {_cut(named)}.",
+        data=ONLY_READ,
+        action="Name one by --sink. If a stream and an application share a name, take the snapshot's time from"
+        f" lakesink log {past.table} and ask for --time.",
+    )
+
+
+def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError:
+    elsewhere = sorted({key.branch for key in known if sink in (None, key.name)})
+    wanted = "a sink" if sink is None else f"sink {sink[:60]!r}"
+    near = did_you_mean(sink, {key.name for key in known if key.branch == past.branch}) if sink else ""
+    other = f"There is one on branch {', '.join(elsewhere)}: give --branch." if elsewhere else near
+    return SettingsError(
+        "SINK_UNKNOWN",
+        f"Branch {past.branch} of {past.table} knows no batch of {wanted}.",
+        data=ONLY_READ,
+        action=f"{other} lakesink status {past.table} shows every sink.".strip(),
+    )
+
+
+def _note(record: Record, same: Sequence[Record]) -> str:
+    if record.in_branch is False:
+        return f"Rolled back: branch {record.branch} no longer contains this snapshot of batch {record.batch_id}."
+    if len(same) > 1:
+        return f"{len(same)} retained snapshots bear batch {record.batch_id}: this is the newest in the branch."
+    return ""
+
+
+def _left_unchanged(past: Past, records: Sequence[Record], batch_id: int) -> Record | None:
+    """The batch before, if the links from the one after it show that nothing was committed between."""
+    kept = [record for record in records if record.in_branch is not False]
+    for before, after in reversed(list(pairwise(kept))):
+        if before.batch_id < batch_id < after.batch_id:
+            linked = any(step.snapshot_id == before.snapshot_id for step in past.ancestry(after.snapshot_id))
+            return before if linked else None
+    return None
+
+
+def _was_head(past: Past, place: int) -> bool:
+    """Nothing that has expired came between this head and the next one."""
+    snapshot = past.snapshots.get(past.heads[place][1])
+    if snapshot is None or place + 1 == len(past.heads):
+        return snapshot is not None
+    following = past.snapshots.get(past.heads[place + 1][1])
+    if following is None or following.parent_snapshot_id == snapshot.snapshot_id:
+        return following is not None
+    return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was taken back to it
+
+
+def _not_yet(past: Past, key: SinkKey, batch_id: int, last: int) -> CatalogError:
+    return CatalogError(
+        "BATCH_NOT_YET",
+        f"Batch {batch_id} of {key.name} is not in branch {key.branch} of {past.table}: the last is {last}.",
+        data=ONLY_READ,
+        action=f"Ask for batch {last} or an earlier one, or look whether the stream runs: lakesink status {past.table}",
+    )
+
+
+def _expired(key: SinkKey, batch_id: int, records: Sequence[Record]) -> CatalogError:
+    retained = (
+        _cut(f"batches {ranges([record.batch_id for record in records])}") if records else "no batch of it any more"
+    )
+    return CatalogError(
+        "BATCH_EXPIRED",
+        f"The snapshot of batch {batch_id} of {key.name} has expired. Retained: {retained}.",
+        data="Expiry removes no current rows: what the batch wrote is in the table unless somebody deleted it. "
+        + ONLY_READ,
+        action="Ask for a retained batch. To keep others, let the stream tag them: tag_every keeps every so many"
+        " batches, or one a day, beyond expiry.",
+    )
+
+
+def _unseen(past: Past, time_ms: int) -> CatalogError:
+    later = next(((at_ms, found) for at_ms, found in past.heads if at_ms > time_ms), None)
+    shown = f"the next that is retained is {later[1]} of {moment_of(later[0])}" if later else "none is retained"
+    return CatalogError(
+        "TIME_NOT_RETAINED",
+        f"No retained snapshot was the head of branch {past.branch} at {moment_of(time_ms)}: {shown}.",
+        data=ONLY_READ,
+        action=f"Either the table was empty then, or what it held has expired (tag_every keeps some). {_kept(past)}",
+    )
+
+
+def _kept(past: Past) -> str:
+    if not past.tags:
+        return f"lakesink log {past.table} shows what is retained."
+    return f"Tags are kept: {_cut(', '.join(sorted(past.tags)))}."
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0, 6-9``; of many ranges the newest."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[-_SHOWN:]]
+    return ", ".join(["…"] * (len(runs) > _SHOWN) + shown)
+
+
+def moment_of(time_ms: int) -> str:
+    """As people write it, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"

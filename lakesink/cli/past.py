@@ -1,0 +1,79 @@
+"""A table's past, turned into reports. Only reads."""
+
+from typing import Any
+
+from lakesink.audit.as_of import AsOf, Question, as_of, read
+from lakesink.cli.output import Report, moment, number, printable
+from lakesink.cli.rows import cells, documents
+from lakesink_catalog.connect import connect
+from lakesink_catalog.identity import SinkKey, SinkKind
+from lakesink_catalog.tables import load_table
+
+
+def as_of_report(identifier: str, catalog: str | None, question: Question, *, limit: int | None) -> Report:
+    """A table as of a batch, a time or a tag.
+
+    Args:
+        identifier: ``namespace.table``.
+        catalog: Name of the catalog, None for the default.
+        question: As of what.
+        limit: Rows to read at most; None for none.
+    """
+    table = load_table(connect(catalog, create=False), identifier)
+    answer = as_of(table, identifier, question)
+    rows = None if limit is None else read(table, answer.snapshot_id, limit)
+    found = [] if rows is None else documents(rows)
+    document = {"table": identifier, "catalog": table.catalog.name, **_document(answer)}
+    return Report(
+        document=document if rows is None else document | {"read": found},
+        title=printable(f"{identifier} in {table.catalog.name} as of {_asked(question)}: {_facts(answer)}"),
+        columns=() if rows is None else rows.column_names,
+        rows=cells(found),
+        hints=[printable(hint) for hint in _hints(answer, asked_rows=rows is not None, found=len(found))],
+    )
+
+
+def sink_name(key: SinkKey) -> str:
+    """As the other commands show it."""
+    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
+
+
+def _document(answer: AsOf) -> dict[str, Any]:
+    return {
+        "snapshot_id": answer.snapshot_id,
+        "committed_at": answer.committed_at,
+        "rows": answer.rows,
+        "batches": [
+            {"sink": key.name, "branch": key.branch, "kind": key.kind.value, "batch_id": batch_id}
+            for key, batch_id in answer.batches.items()
+        ],
+        "tags": answer.tags,
+        "note": answer.note,
+        "sql": {engine.lower(): query for engine, query in answer.queries.items()},
+    }
+
+
+def _asked(question: Question) -> str:
+    if question.tag is not None:
+        return f"tag {question.tag}"
+    what = f"batch {question.batch_id}" if question.time is None else moment(question.time)
+    sink = f" of {question.sink}" if question.sink else ""
+    return what + sink + ("" if question.branch == "main" else f" on branch {question.branch}")
+
+
+def _facts(answer: AsOf) -> str:
+    batches = ", ".join(f"{sink_name(key)} {batch_id}" for key, batch_id in answer.batches.items())
+    return (
+        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {number(answer.rows)} rows"
+        + (f", newest batches: {batches}" if batches else ", no batch of lakesink in it")
+        + (f", tags: {', '.join(answer.tags)}" if answer.tags else "")
+    )
+
+
+def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
+    shown = [f"{number(found)} of {number(answer.rows)} rows; --limit shows more."] if asked_rows else []
+    moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
+    sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
+    next_step = "put the engine's name of the catalog before the table, and run it"
+    next_step += "." if asked_rows else "; or add --read to see rows here."
+    return [*shown, *([answer.note] if answer.note else []), *moving, *sql, f"Next: {next_step}"]

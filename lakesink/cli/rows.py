@@ -1,0 +1,45 @@
+"""Rows of a table as JSON and as cells: whatever a type holds has a form, and nothing is lost silently."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+
+def documents(rows: pa.Table) -> list[dict[str, Any]]:
+    """One object a row, with values that JSON has; the others as text."""
+    columns = [[_value(value) for value in _pythonic(column)] for column in rows.columns]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def cells(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The same as text."""
+    return [
+        [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in row.values()]
+        for row in found
+    ]
+
+
+def _pythonic(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):  # years that Python's calendar does not have
+        return list(column.cast(pa.string()).to_pylist())
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(name): _value(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_value(part) for part in value]
+        case _:
+            return value.isoformat() if hasattr(value, "isoformat") else str(value)
