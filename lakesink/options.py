@@ -13,12 +13,14 @@ from lakesink.table_settings import codec
 from lakesink.values import duration, size_bytes, switch, whole_number
 from lakesink_catalog.identity import NAME_PATTERN
 from lakesink_catalog.redact import bears_secret
+from lakesink_catalog.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
 from lakesink_catalog.verdict import Accept
 
 _OWN_SUMMARY = re.compile(
     r"(lakesink[.-]|(added|deleted|removed|replaced|total)-|partitions?[.-]|manifests-|wap\.|published-wap-|iceberg-).*"
     r"|operation|changed-partition-count|entries-processed|replace-partitions|source-snapshot-id|staged-wap.*"
 )
+_BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
 _LONGEST_TEXT = 1024
 
 
@@ -114,6 +116,19 @@ def _accept(value: Any) -> Accept:
     return value if isinstance(value, Accept) else Accept.parse(_text(value))
 
 
+def _tag_every(value: Any) -> TagEvery:
+    counted = _BATCHES.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if counted or isinstance(value, int):
+            return EveryBatches(whole_number(counted[1] if counted else value, 1))
+        span_ms = round(duration(value).total_seconds() * 1000)
+    except ValueError:
+        span_ms = 0
+    if isinstance(value, float) or span_ms < SHORTEST_PERIOD_MS:
+        raise ValueError("expected a number of batches, such as 100, or a time span of a second or more: '1 day'")
+    return EveryPeriod(span_ms)
+
+
 OPTIONS = (
     Option(
         "sink_id",
@@ -206,4 +221,13 @@ OPTIONS = (
         "true",
         "False where a catalog refuses tags: a rollback after expiry is then not noticed.",
     ),
+    Option(
+        "tag_every",
+        "number of batches, or time span",
+        _tag_every,
+        "none",
+        "Batches that get a tag of their own, which keeps the table as of them from expiry: `100` for every batch id"
+        " that 100 divides, `1 day` for the first batch of every UTC day.",
+    ),
+    Option("tag_max_age", "time span", duration, "365 days", "How long the tags of `tag_every` stay."),
 )

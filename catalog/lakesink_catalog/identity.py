@@ -53,6 +53,15 @@ class SinkKey:
         return stem if self.branch == MAIN_BRANCH else f"{stem}@{escape(self.branch)}"
 
     @property
+    def audit_tag_prefix(self) -> str:
+        """How the names of this sink's audit tags begin: with a slash, which is in no ledger tag."""
+        return f"{self.ledger_tag}/batch-"
+
+    def audit_tag(self, batch_id: int) -> str:
+        """Tag that stays at the snapshot of one batch."""
+        return f"{self.audit_tag_prefix}{batch_id}"
+
+    @property
     def record_folder(self) -> str:
         """Folder of prepared records, relative to the table's metadata location."""
         stem = self.name if self.kind is SinkKind.STREAM else f"_txn-{self.name}"

@@ -24,7 +24,9 @@ from lakesink_catalog.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.prepared import PreparedBatch
 from lakesink_catalog.retry import RetryPolicy
 from lakesink_catalog.summary import append_summary
+from lakesink_catalog.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
 from lakesink_catalog.verdict import Accept, Commit, Situation
+from lakesink_catalog.view import view_refs
 
 logger = logging.getLogger("lakesink")
 
@@ -39,6 +41,8 @@ class CommitOptions:
         accept: A human's word on one refusal of one batch.
         ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
         ledger_tag_max_age_ms: ``max-ref-age-ms`` of the tag.
+        tag_every: Which batches get a tag of their own; None for no batch.
+        tag_max_age_ms: ``max-ref-age-ms`` of these tags.
         snapshot_properties: The user's own summary properties.
         retry: Bounds of the commit loop.
         merge: When manifests are merged.
@@ -47,6 +51,8 @@ class CommitOptions:
     accept: Accept | None = None
     ledger_tag: bool = True
     ledger_tag_max_age_ms: int = 30 * 24 * 3_600_000
+    tag_every: TagEvery | None = None
+    tag_max_age_ms: int = DEFAULT_MAX_AGE_MS
     snapshot_properties: tuple[tuple[str, str], ...] = ()
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     merge: MergePolicy = field(default_factory=MergePolicy)
@@ -108,7 +114,8 @@ def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: 
         ),
         schema_id=table.metadata.current_schema_id,
     )
-    return Request(_fence(table, change), _updates(table, change, snapshot, entry))
+    tag = _audit_tag(table, change, snapshot.timestamp_ms)
+    return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag))
 
 
 def _entry(change: Change, sequence_number: int) -> LedgerEntry:
@@ -131,7 +138,21 @@ def _mark(change: Change, entry: LedgerEntry) -> Mark:
     )
 
 
-def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
+def _audit_tag(table: Table, change: Change, time_ms: int) -> TagPlace | None:
+    every = change.options.tag_every
+    if every is None:
+        return None
+    refs = view_refs(table)
+    if not is_due(every, change.situation, refs, time_ms):
+        return None
+    place = place_of_tag(change.situation, refs)
+    if place is None:
+        taken = change.situation.key.audit_tag(change.batch.batch_id)
+        logger.warning("lakesink.tag.taken tag=%s: it shows something else, so the batch gets no tag", taken)
+    return place
+
+
+def _fence(table: Table, change: Change, tag: TagPlace | None) -> tuple[TableRequirement, ...]:
     key, view = change.situation.key, change.situation.view
     fence: list[TableRequirement] = [
         AssertTableUUID(uuid=table.metadata.table_uuid),
@@ -141,28 +162,36 @@ def _fence(table: Table, change: Change) -> tuple[TableRequirement, ...]:
     # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
     if change.options.ledger_tag and table.metadata.snapshots:
         fence.append(AssertRefSnapshotId(ref=key.ledger_tag, snapshot_id=view.tag_snapshot_id))
+    if tag is not None and table.metadata.snapshots:
+        fence.append(AssertRefSnapshotId(ref=tag.name, snapshot_id=tag.replaces))
     return tuple(fence)
 
 
-def _updates(table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntry) -> tuple[TableUpdate, ...]:
-    key = change.situation.key
+def _updates(
+    table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntry, tag: TagPlace | None
+) -> tuple[TableUpdate, ...]:
+    key, options = change.situation.key, change.options
     updates: list[TableUpdate] = [
         AddSnapshotUpdate(snapshot=snapshot),
         branch_at(table, key.branch, snapshot.snapshot_id),
         SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),
     ]
-    if change.options.ledger_tag:
-        updates.append(
-            SetSnapshotRefUpdate(
-                ref_name=key.ledger_tag,
-                type=SnapshotRefType.TAG,
-                snapshot_id=snapshot.snapshot_id,
-                max_ref_age_ms=change.options.ledger_tag_max_age_ms,
-                max_snapshot_age_ms=None,
-                min_snapshots_to_keep=None,
-            )
-        )
+    if options.ledger_tag:
+        updates.append(_tag_at(key.ledger_tag, snapshot.snapshot_id, options.ledger_tag_max_age_ms))
+    if tag is not None:
+        updates.append(_tag_at(tag.name, snapshot.snapshot_id, options.tag_max_age_ms))
     return tuple(updates)
+
+
+def _tag_at(name: str, snapshot_id: int, max_age_ms: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=SnapshotRefType.TAG,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=max_age_ms,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
 
 
 def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:

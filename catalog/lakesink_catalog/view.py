@@ -13,6 +13,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
 from lakesink_catalog.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
+from lakesink_catalog.tags import Refs
 
 
 def view_table(table: Table, key: SinkKey) -> TableView:
@@ -39,6 +40,15 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
         last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
         branch_contains=_evidence(metadata, io, head),
     )
+
+
+def view_refs(table: Table) -> Refs:
+    """Branches and tags of a table, as audit tags ask for them."""
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    return {
+        name: snapshots.get(ref.snapshot_id) if ref.snapshot_ref_type is SnapshotRefType.TAG else None
+        for name, ref in table.metadata.refs.items()
+    }
 
 
 def check_tag_name(table: Table, key: SinkKey) -> None:

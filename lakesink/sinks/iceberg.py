@@ -199,6 +199,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             accept=self.settings.accept,
             ledger_tag=self.settings.ledger_tag,
             ledger_tag_max_age_ms=_milliseconds(self.settings.ledger_tag_max_age),
+            tag_every=self.settings.tag_every,
+            tag_max_age_ms=_milliseconds(self.settings.tag_max_age),
             snapshot_properties=tuple(sorted(self.settings.snapshot_properties.items())),
             retry=effective.retry,
             merge=effective.merge,
