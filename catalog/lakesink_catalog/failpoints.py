@@ -1,14 +1,22 @@
 """Named places where a process can be made to die, stop or fail, for tests, demos and drills.
 
-``LAKESINK_FAILPOINTS`` holds a comma-separated list of ``name[@batch]=action``. Actions: ``kill`` (SIGKILL to this very
-process), ``stop`` (SIGSTOP), ``raise``, and ``pause:PATH`` (creates PATH, then waits until it is removed). The variable
-is read at each point, so a run without it costs one dictionary look-up.
+``LAKESINK_FAILPOINTS`` holds a comma-separated list of ``name[@batch]=action``: the places are in `FAILPOINTS`, the
+actions in `ACTIONS`. The variable is read at each place, so a run without it costs one dictionary look-up; what it says
+is checked whole at the first place that is reached, and nothing is done by halves.
 """
 
+import logging
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.nearest import did_you_mean
+
+logger = logging.getLogger("lakesink")
 
 VARIABLE = "LAKESINK_FAILPOINTS"
 
@@ -17,29 +25,130 @@ class FailpointReached(RuntimeError):
     """Raised by the action ``raise``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failpoint:
+    """One place.
+
+    Attributes:
+        process: Where the code runs.
+        meaning: How far the batch has come when the place is reached.
+        replay: What becomes of the batch when its process dies here and the query is started again.
+    """
+
+    process: str
+    meaning: str
+    replay: str
+
+
+FAILPOINTS = {
+    "batch-start": Failpoint("driver", "Spark has logged the batch's offsets; nothing is read or written", "written"),
+    "while-writing": Failpoint("executor", "a task has written rows into a file that is not closed", "written again"),
+    "before-prepared": Failpoint("driver", "every task has voted; there is no prepared record", "written again"),
+    "after-prepared": Failpoint("driver", "the prepared record is durable; readers see nothing", "recovered"),
+    "before-call": Failpoint("driver", "the commit is about to be sent; reached by every attempt", "recovered"),
+    "after-call": Failpoint("driver", "the commit has landed; its answer is not yet looked at", "already committed"),
+    "after-commit": Failpoint("driver", "the sink is done; Spark has not logged that", "already committed"),
+}
+"""Every place in lakesink, in the order in which a batch comes to them.
+
+A name with a dot is of a sink of one's own: it is not in this table, and not checked against it.
+"""
+
+ACTIONS = {
+    "kill": "SIGKILL to this very process",
+    "stop": "SIGSTOP to this very process; `kill -CONT` lets it go on",
+    "raise": "raise `FailpointReached`",
+    "pause:PATH": "create the file PATH and wait until somebody removes it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Armed:
+    name: str
+    batch: str
+    verb: str
+    argument: str
+
+
 def reached(name: str, batch_id: int) -> None:
-    """Carry out the action armed for this place and batch, if there is one."""
-    armed = os.environ.get(VARIABLE)
-    if not armed:
+    """Carry out the action armed for this place and batch, if there is one.
+
+    Args:
+        name: A name of `FAILPOINTS`, or one with a dot: ``mysink.after-insert``.
+        batch_id: The batch that has come to it.
+
+    Raises:
+        FailpointReached: The action is ``raise``.
+        SettingsError: What the variable says is malformed.
+    """
+    text = os.environ.get(VARIABLE)
+    if not text:
         return
-    for setting in armed.split(","):
-        place, _, action = setting.strip().partition("=")
-        if place in (name, f"{name}@{batch_id}"):
-            _act(name, action)
+    for armed in list(_parsed(text)):
+        if armed.name == name and armed.batch in ("", str(batch_id)):
+            logger.warning("lakesink.failpoint.reached name=%s batch=%d action=%s", name, batch_id, armed.verb)
+            _DEEDS[armed.verb](armed)
 
 
-def _act(name: str, action: str) -> None:
-    verb, _, argument = action.partition(":")
-    if verb == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif verb == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif verb == "pause":
-        flag = Path(argument)
-        flag.touch()
-        while flag.exists():
-            time.sleep(0.02)
-    elif verb == "raise":
-        raise FailpointReached(name)
-    else:
-        raise ValueError(f"{VARIABLE}: unknown action {action!r} for {name!r}; use kill, stop, raise or pause:PATH")
+def failpoints_table_markdown() -> str:
+    """The table of places as the documents show it."""
+    lines = ["| name | process | when it is reached | after a death here the batch is |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {at.process} | {at.meaning} | {at.replay} |" for name, at in FAILPOINTS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def actions_table_markdown() -> str:
+    """The table of actions as the documents show it."""
+    lines = ["| action | what happens |", "|---|---|"]
+    lines += [f"| `{action}` | {does} |" for action, does in ACTIONS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _parsed(text: str) -> Iterator[_Armed]:
+    for setting in filter(None, map(str.strip, text.split(","))):
+        place, equals, action = setting.partition("=")
+        name, at, batch = place.partition("@")
+        verb, colon, argument = action.partition(":")
+        if not equals:
+            raise _malformed(setting, "It lacks an action: name[@batch]=action.")
+        if name not in FAILPOINTS and "." not in name:
+            raise _malformed(setting, f"There is no failpoint {name[:60]!r}. {did_you_mean(name, FAILPOINTS)}")
+        if at and not (batch.isascii() and batch.isdecimal()):
+            raise _malformed(setting, "After @ comes the id of a batch.")
+        if verb not in _DEEDS:
+            raise _malformed(setting, f"There is no action {verb[:60]!r}. {did_you_mean(verb, _DEEDS)}")
+        if bool(argument) != (verb == "pause") or bool(colon) != bool(argument):
+            raise _malformed(setting, "Only pause takes an argument, and needs it: pause:PATH.")
+        yield _Armed(name, batch, verb, argument)
+
+
+def _malformed(setting: str, why: str) -> SettingsError:
+    return SettingsError(
+        "FAILPOINT_INVALID",
+        f"{VARIABLE} holds {setting[:60]!r}, which is no failpoint.",
+        data="Nothing of this batch was committed by this process.",
+        action=f"{why} Correct the variable, or unset it.",
+    )
+
+
+def _signal(number: signal.Signals) -> Callable[[_Armed], None]:
+    return lambda _: os.kill(os.getpid(), number)
+
+
+def _raise(armed: _Armed) -> None:
+    raise FailpointReached(armed.name)
+
+
+def _pause(armed: _Armed) -> None:
+    flag = Path(armed.argument)
+    flag.touch()
+    while flag.exists():
+        time.sleep(0.02)
+
+
+_DEEDS: dict[str, Callable[[_Armed], None]] = {
+    "kill": _signal(signal.SIGKILL),
+    "stop": _signal(signal.SIGSTOP),
+    "raise": _raise,
+    "pause": _pause,
+}

@@ -8,9 +8,9 @@ class Committed:
     """The batch is in the table, by a commit of this run.
 
     Attributes:
-        snapshot_id: The batch's own snapshot.
+        snapshot_id: The batch's own snapshot, or whatever number the target gives to its commits.
         rows: Rows added.
-        files: Data files added.
+        files: Data files added; 0 where the target has none.
         bytes: Their size in bytes.
         recovered: True if an earlier run prepared the batch: it holds what the earlier code wrote.
         accepted: The overruled refusal as the user spelled it, or None.
@@ -19,11 +19,11 @@ class Committed:
 
     snapshot_id: int
     rows: int
-    files: int
-    bytes: int
-    recovered: bool
-    accepted: str | None
-    attempts: int
+    files: int = 0
+    bytes: int = 0
+    recovered: bool = False
+    accepted: str | None = None
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

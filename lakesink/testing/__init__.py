@@ -1,0 +1,49 @@
+"""For whoever writes a two-phase sink: failpoints, and the suite that shows whether it keeps its promises.
+
+`reached` and `FAILPOINTS` need nothing, so that a sink may use them. The suite needs pytest: ``lakesink[testing]``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lakesink_catalog.failpoints import ACTIONS, FAILPOINTS, Failpoint, FailpointReached, reached
+
+if TYPE_CHECKING:
+    from lakesink.testing.conformance import SinkConformance
+    from lakesink.testing.promises import BrokenPromise, Promise
+    from lakesink.testing.rows import ROWS
+
+__all__ = [
+    "ACTIONS",
+    "FAILPOINTS",
+    "ROWS",
+    "BrokenPromise",
+    "Failpoint",
+    "FailpointReached",
+    "Promise",
+    "SinkConformance",
+    "reached",
+]
+
+_HOMES = {
+    "ROWS": "lakesink.testing.rows",
+    "BrokenPromise": "lakesink.testing.promises",
+    "Promise": "lakesink.testing.promises",
+    "SinkConformance": "lakesink.testing.conformance",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the suite when it is first asked for: a sink that only has failpoints needs no pytest."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "pytest":
+            raise
+        raise ImportError(f"lakesink.testing.{name} needs pytest: pip install 'lakesink[testing]'") from error
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,222 @@
+"""Whoever dies, fails or comes late, wherever: the replay completes the batch, once. Crashes are data."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from lakesink.testing.checks.base import BATCHES, FIRST_MIDDLE_LAST, SinkUnderTest, keeps
+from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, Died, Meet, Phase, Point
+from lakesink.testing.promises import Promise
+from lakesink.testing.steps import spread
+from lakesink.testing.stream import Stream, empty
+from lakesink.two_phase import Durability
+from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+
+MOST_STEPS = 40
+
+
+class Failed(Exception):
+    """Something went wrong, and the process lives."""
+
+
+def at(where: Point, act: Callable[[], object]) -> Meet:
+    """Do something when a batch comes to a point for the first time.
+
+    Args:
+        where: The point.
+        act: What to do.
+    """
+    done: list[Point] = []
+
+    def meet(point: Point, _: Batch) -> None:
+        if point == where and not done:
+            done.append(point)
+            act()
+
+    return meet
+
+
+def ends_with(error: BaseException) -> Callable[[], None]:
+    """Raise this."""
+
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def ended_at(stream: Stream, where: Point, batch_id: int, error: BaseException, **how: object) -> None:
+    """Run a batch that ends at a point with an error.
+
+    Raises:
+        AssertionError: It does not.
+    """
+    try:
+        stream.run(batch_id, meet=at(where, ends_with(error)), **how)  # type: ignore[arg-type] # passed on as they are
+    except type(error):
+        pass
+    else:
+        raise AssertionError(f"the batch never came to {where}")
+
+
+def by(point: Point) -> str:
+    """The point's name as an id of a test."""
+    return str(point)
+
+
+RIVALS: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "that batch": lambda batch_id: (batch_id,),
+    "that batch and the next": lambda batch_id: (batch_id, batch_id + 1),
+}
+
+
+class CrashChecks(SinkUnderTest):
+    """Crash points times batches times what happens there."""
+
+    @keeps(Promise.CRASH)
+    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    def test_a_driver_dies_and_another_completes_its_batch(self, stream: Stream, point: Point, batch_id: int) -> None:
+        """The process is gone: no abort, no memory."""
+        stream.run_all(*range(batch_id))
+        ended_at(stream, point, batch_id, Died())
+        stream.check(*range(batch_id + 1 if point.committed else batch_id))
+        stream.run_all(*range(batch_id, BATCHES + 1))
+        stream.check(*range(BATCHES + 1))
+
+    @keeps(Promise.CRASH)
+    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    def test_a_driver_fails_and_the_same_sink_completes_its_batch(
+        self, stream: Stream, point: Point, batch_id: int
+    ) -> None:
+        """The query is started again in one process: the sink is told to abort, and remembers what it remembers."""
+        sink = stream.open_sink()
+        for number in range(batch_id):
+            stream.run(number, sink=sink)
+        ended_at(stream, point, batch_id, Failed(), sink=sink)
+        for number in range(batch_id, BATCHES + 1):
+            stream.run(number, sink=sink)
+        stream.check(*range(BATCHES + 1))
+
+    @keeps(Promise.CRASH)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    def test_an_empty_batch_dies_and_is_completed(self, stream: Stream, point: Point) -> None:
+        """What has no rows has a place in the history all the same."""
+        stream.run(0)
+        ended_at(stream, point, 1, Died(), cast=empty)
+        stream.run(1, cast=empty)
+        stream.run(2)
+        stream.check(0, 1, 2)
+
+    @keeps(Promise.CRASH)
+    def test_a_crash_at_any_line_of_commit_loses_and_doubles_nothing(self, stream: Stream) -> None:
+        """A driver dies before a line of the sink's own code that commit runs; each batch at another one."""
+        steps = self.steps_of_commit(stream, 0, lambda _: None)
+        for batch_id, step in enumerate(spread(steps, MOST_STEPS), start=1):
+
+            def die(now: int, step: int = step) -> None:
+                if now == step:
+                    raise Died
+
+            with suppress(Died):
+                self.steps_of_commit(stream, batch_id, die)
+            stream.run(batch_id)
+            try:
+                stream.check(*range(batch_id + 1))
+            except AssertionError as found:
+                raise AssertionError(f"after a crash before step {step} of commit: {found}") from None
+
+    @keeps(Promise.DURABILITY)
+    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
+    def test_a_prepared_batch_is_used_again_if_it_survives_and_written_again_if_not(
+        self, stream: Stream, batch_id: int
+    ) -> None:
+        """A driver dies just before commit. What its tasks wrote is committed, or a new job writes."""
+        stream.run_all(*range(batch_id))
+        ended_at(stream, Point(Phase.COMMIT, after=False), batch_id, Died())
+        jobs = len(stream.jobs)
+        survives = stream.open_sink().durability is Durability.PREPARED_SURVIVES
+        outcome = stream.run(batch_id)
+        ran = len(stream.jobs) - jobs
+        assert ran == (0 if survives else 1), (
+            f"durability says the prepared batch {'survives' if survives else 'must be redone'}, and {ran} jobs ran"
+            " after the crash" + (": does prepared_log find what it was given?" if survives else "")
+        )
+        assert isinstance(outcome, Committed), f"the outcome is {outcome!r}"
+        assert outcome.recovered == survives, f"Committed.recovered is {outcome.recovered}"
+        stream.check(*range(batch_id + 1))
+
+    @keeps(Promise.DURABILITY)
+    def test_what_was_prepared_for_other_data_is_not_used(self, stream: Stream) -> None:
+        """The batch comes back with another fingerprint: what is prepared is not this batch."""
+        stream.run(0)
+        ended_at(stream, Point(Phase.COMMIT, after=False), 1, Died())
+        of_other_data = stream.candidates[1][-1]
+        try:
+            stream.run(stream.batch(1, end=99))
+        except LakesinkError:
+            stream.check(0)
+        else:
+            stream.check(0, 1)
+            assert frozenset(stream.seen()[1]) != of_other_data, "rows were committed under another fingerprint"
+
+    @keeps(Promise.CRASH)
+    @pytest.mark.parametrize("point", RECOVERY_POINTS, ids=by)
+    def test_the_driver_that_recovers_dies_too(self, stream: Stream, point: Point) -> None:
+        """Three drivers for one batch."""
+        stream.run(0)
+        ended_at(stream, Point(Phase.COMMIT, after=False), 1, Died())
+        if stream.open_sink().durability is Durability.MUST_BE_REDONE and point.phase is Phase.RECOVER:
+            pytest.skip("nothing is recovered by a sink that must redo")
+        ended_at(stream, point, 1, Died())
+        stream.run_all(1, 2)
+        stream.check(0, 1, 2)
+
+    @keeps(Promise.RIVAL)
+    @pytest.mark.parametrize("committed", RIVALS)
+    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    def test_a_driver_goes_on_after_another_one_committed(
+        self, stream: Stream, point: Point, batch_id: int, committed: str
+    ) -> None:
+        """A zombie: it stands still while another driver commits, and then goes on as if nothing had been."""
+        stream.run_all(*range(batch_id))
+        rival = RIVALS[committed](batch_id)
+        with suppress(LakesinkError):
+            stream.run(batch_id, meet=at(point, lambda: stream.run_all(*rival)))
+        last = rival[-1]
+        stream.check(*range(last + 1))
+        stream.run_all(last, last + 1)
+        stream.check(*range(last + 2))
+
+    @keeps(Promise.RIVAL)
+    def test_of_two_drivers_with_other_data_one_wins(self, stream: Stream) -> None:
+        """The same batch id from two checkpoints: the second to commit must not add its rows."""
+        stream.run(0)
+        other = stream.batch(1, end=99)
+        with suppress(LakesinkError):
+            stream.run(1, meet=at(Point(Phase.COMMIT, after=False), lambda: stream.run(other)))
+        stream.check(0, 1)
+        winner = stream.candidates[1][1]
+        assert frozenset(stream.seen()[1]) == winner, "the rows of the batch that was committed first are not there"
+
+    @keeps(Promise.AGAIN)
+    @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
+    def test_commit_may_be_called_twice(self, stream: Stream, restarted: bool) -> None:  # noqa: FBT001 - a table of cases
+        """As after an answer that never came."""
+        stream.run(0)
+        sink, second = stream.open_sink(), stream.open_sink()
+        other = stream.begin(second, 1)
+        transaction, prepared = stream.prepare(sink, 1)
+        found = second.prepared_log.find(stream.batch(1)) if restarted else None
+        recovered = second.recover(other, found[second.name]) if found else None
+        sink.commit(transaction, prepared)
+        again = sink.commit(transaction, prepared) if recovered is None else second.commit(other, recovered)
+        assert isinstance(again, (Committed, AlreadyCommitted)), f"the second commit returned {again!r}"
+        stream.check(0, 1)
+        stream.run(2)
+        stream.check(0, 1, 2)

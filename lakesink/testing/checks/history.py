@@ -1,0 +1,160 @@
+"""What does not follow the target's history is refused, and what comes back from storage is checked."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from lakesink.testing.checks.base import BATCHES, SinkUnderTest, keeps
+from lakesink.testing.promises import Promise
+from lakesink.testing.stream import Stream
+from lakesink.two_phase import Durability
+from lakesink_catalog.errors import BatchRefused, LakesinkError
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.outcome import AlreadyCommitted
+
+LAST = BATCHES - 1
+
+STRANGE: dict[str, Callable[[Stream], Batch]] = {
+    "the last with other data": lambda stream: stream.batch(LAST, end=99),
+    "an old one with other data": lambda stream: stream.batch(0, end=99),
+    "one too far": lambda stream: stream.batch(LAST + 2),
+    "the first of a new checkpoint": lambda stream: replace(stream, query="query-2").batch(0),
+    "a later one of another checkpoint": lambda stream: replace(stream, query="query-2").batch(LAST + 1),
+    "the last of another checkpoint": lambda stream: replace(stream, query="query-2").batch(LAST),
+}
+"""Batches that must not come to a target with three batches."""
+
+LACKING = object()
+JUNK: tuple[Any, ...] = (None, -1, "../../x")
+
+Payload = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoiling:
+    """What can be wrong with a payload.
+
+    Attributes:
+        name: The key that it is about; None if it is about all.
+        junk: What stands there instead; nothing at all if it is `LACKING`.
+    """
+
+    name: str | None
+    junk: Any
+
+    def of(self, payload: Payload) -> Payload:
+        """The payload, spoilt."""
+        kept = {key: value for key, value in payload.items() if self.name not in (None, key)}
+        return kept if self.junk is LACKING else {**kept, str(self.name): self.junk}
+
+    def __str__(self) -> str:
+        return f"without {self.name or 'anything'}" if self.junk is LACKING else f"with {self.junk!r} as {self.name}"
+
+
+def spoilings(names: Iterable[str]) -> list[Spoiling]:
+    """All that is tried.
+
+    Args:
+        names: The payload's keys.
+    """
+    return [Spoiling(None, LACKING), *(Spoiling(name, junk) for name in names for junk in (LACKING, *JUNK))]
+
+
+class HistoryChecks(SinkUnderTest):
+    """Refusals, and records from storage."""
+
+    @keeps(Promise.HISTORY)
+    @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
+    @pytest.mark.parametrize("strange", STRANGE)
+    def test_a_batch_that_does_not_follow_is_refused_before_it_is_written(
+        self,
+        stream: Stream,
+        strange: str,
+        restarted: bool,  # noqa: FBT001 - a table of cases
+    ) -> None:
+        """Other data, a new checkpoint, a gap. The stream itself goes on."""
+        sink = stream.open_sink()
+        for batch_id in range(BATCHES):
+            stream.run(batch_id, sink=sink)
+        seen, jobs = stream.seen(), list(stream.jobs)
+        sink = stream.open_sink() if restarted else sink
+        self._is_refused(stream, sink, STRANGE[strange](stream))
+        assert stream.jobs == jobs, "a job ran for a batch that is refused"
+        assert stream.seen() == seen, "a refused batch changed what readers see"
+        stream.run(BATCHES, sink=sink)
+        stream.check(*range(BATCHES + 1))
+
+    @keeps(Promise.HISTORY)
+    def test_a_later_batch_is_refused_by_a_target_that_knows_none(self, stream: Stream) -> None:
+        """The batches before it went elsewhere, or are lost."""
+        self._is_refused(stream, stream.open_sink(), stream.batch(1))
+        assert not stream.seen(), "a refused batch is visible"
+        stream.run_all(0, 1)
+        stream.check(0, 1)
+
+    @keeps(Promise.HISTORY)
+    def test_an_old_batch_is_known_or_refused(self, stream: Stream) -> None:
+        """The checkpoint is older than the target."""
+        stream.run_all(*range(BATCHES))
+        jobs = list(stream.jobs)
+        try:
+            outcome = stream.run(0)
+        except BatchRefused:
+            pass
+        else:
+            assert isinstance(outcome, AlreadyCommitted), f"the outcome is {outcome!r}"
+        assert stream.jobs == jobs, "a job ran for an old batch"
+        stream.check(*range(BATCHES))
+
+    @keeps(Promise.PAYLOAD)
+    def test_a_record_that_was_spoilt_is_not_believed(self, stream: Stream) -> None:
+        """Whatever a record says, the batch is written again or refused; each spoilt one is of another batch."""
+        if stream.open_sink().durability is Durability.MUST_BE_REDONE:
+            pytest.skip("nothing is recovered by a sink that must redo")
+        for spoiling in spoilings(self._payload(stream, 0)):
+            batch_id = len(stream.seen())
+            self._record(stream, batch_id, spoiling.of(self._payload(stream, batch_id)))
+            self._survives(stream, batch_id, f"a record {spoiling}")
+
+    @keeps(Promise.PAYLOAD)
+    def test_the_record_of_another_batch_is_not_believed(self, stream: Stream) -> None:
+        """Its files are committed already: committing them again would double them."""
+        if stream.open_sink().durability is Durability.MUST_BE_REDONE:
+            pytest.skip("nothing is recovered by a sink that must redo")
+        payload = self._payload(stream, 0)
+        stream.run(0)
+        self._record(stream, 1, payload)
+        self._survives(stream, 1, "a record is of batch 0")
+
+    def _payload(self, stream: Stream, batch_id: int) -> Payload:
+        """What a driver prepares for a batch, and does not commit."""
+        sink = stream.open_sink()
+        transaction = stream.begin(sink, batch_id)
+        return dict(sink.pre_commit(transaction, stream.votes(transaction, batch_id)).payload)
+
+    def _record(self, stream: Stream, batch_id: int, payload: Payload) -> None:
+        sink = stream.open_sink()
+        stream.begin(sink, batch_id)
+        sink.prepared_log.put(stream.batch(batch_id), {sink.name: payload})
+
+    def _survives(self, stream: Stream, batch_id: int, what: str) -> None:
+        try:
+            stream.run(batch_id)
+        except LakesinkError:
+            stream.check(*range(batch_id))
+        except Exception as error:
+            raise AssertionError(f"{what}: it ended with {error!r}") from error
+        else:
+            try:
+                stream.check(*range(batch_id + 1))
+            except AssertionError as found:
+                raise AssertionError(f"{what}: {found}") from None
+
+    def _is_refused(self, stream: Stream, sink: Any, batch: Batch) -> None:
+        try:
+            outcome = stream.run(batch, sink=sink)
+        except BatchRefused:
+            return
+        raise AssertionError(f"the outcome is {outcome!r}: nobody raised BatchRefused")

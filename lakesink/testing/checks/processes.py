@@ -1,0 +1,76 @@
+"""Real processes: executors that share nothing with the driver, drivers that are killed, and two drivers at once."""
+
+import itertools
+import signal
+from typing import Any
+
+from lakesink.testing.checks.base import SinkUnderTest, keeps
+from lakesink.testing.child import PREFIX, Drive, Work, all_answered, ended, start
+from lakesink.testing.points import KILL_POINTS, Point
+from lakesink.testing.promises import Promise
+from lakesink.testing.rows import Attempt
+from lakesink.testing.stream import Stream
+from lakesink.two_phase import TaskWriter
+
+RACERS = 2
+RACED_BATCHES = 8
+TRIES = 20
+
+
+def rows_of(batch_id: int, run: int) -> frozenset[int]:
+    """What the job of a child process votes for."""
+    return frozenset(at for task in range(3) for at in Attempt(batch_id, run, task).positions)
+
+
+class ProcessChecks(SinkUnderTest):
+    """With processes of the suite's own."""
+
+    @keeps(Promise.TRAVELS)
+    def test_tasks_run_in_other_processes(self, stream: Stream) -> None:
+        """The writer goes there as its pickle, the receipt comes back as bytes."""
+
+        def elsewhere(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
+            attempts = [Attempt(batch_id, run, task) for task in range(2)]
+            votes = all_answered([start(Work(writer, attempt)) for attempt in attempts])
+            return votes, [at for attempt in attempts for at in attempt.positions]
+
+        stream.run(0)
+        stream.run(1, cast=elsewhere)
+        stream.check(0, 1)
+
+    @keeps(Promise.CRASH)
+    def test_a_driver_is_killed_at_every_point(self, stream: Stream, target: Any) -> None:
+        """SIGKILL: each driver completes the batch of the one before it, and dies in the next one at the next point."""
+        points: list[Point | str] = [*KILL_POINTS, *self.failpoints]
+        for batch_id, point in enumerate(points):
+            run = next(stream.runs)
+            batches = tuple(range(max(0, batch_id - 1), batch_id + 1))
+            for of in batches:
+                stream.candidates[of].append(rows_of(of, run))
+            name = f"{PREFIX}{point}" if isinstance(point, Point) else point
+            drive = Drive(type(self), target, batches, run)
+            code, _, said = ended(start(drive, f"{name}@{batch_id}=kill"))
+            assert code == -signal.SIGKILL, f"the driver was to die at {name}, and ended with {code}: {said}"
+            self._check_left(stream, batch_id, point)
+        stream.run_all(len(points) - 1, len(points))
+        stream.check(*range(len(points) + 1))
+
+    def _check_left(self, stream: Stream, batch_id: int, point: Point | str) -> None:
+        landed = point.committed if isinstance(point, Point) else batch_id in stream.seen()
+        try:
+            stream.check(*range(batch_id + 1 if landed else batch_id))
+        except AssertionError as found:
+            raise AssertionError(f"after SIGKILL at {point}: {found}") from None
+
+    @keeps(Promise.RIVAL)
+    def test_two_drivers_run_the_same_batches_at_once(self, stream: Stream, target: Any) -> None:
+        """Two processes on one checkpoint; whichever is late finds the batch there, or is refused and tries again."""
+        batches = tuple(range(RACED_BATCHES))
+        runs = [next(stream.runs) for _ in range(RACERS)]
+        for batch_id, run in itertools.product(batches, runs):
+            stream.candidates[batch_id].append(rows_of(batch_id, run))
+        drives = [Drive(type(self), target, batches, run, TRIES) for run in runs]
+        all_answered([start(drive) for drive in drives])
+        stream.check(*batches)
+        stream.run(RACED_BATCHES)
+        stream.check(*batches, RACED_BATCHES)

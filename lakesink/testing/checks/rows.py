@@ -1,0 +1,137 @@
+"""Each row once, each batch whole, and nothing before its time."""
+
+from functools import partial
+
+import pytest
+
+from lakesink.testing.checks.base import BATCHES, FIRST_MIDDLE_LAST, SinkUnderTest, keeps
+from lakesink.testing.points import Phase, Point
+from lakesink.testing.promises import Promise
+from lakesink.testing.rows import trouble
+from lakesink.testing.steps import spread
+from lakesink.testing.stream import Cast, Stream, cast_votes, empty
+from lakesink.two_phase import TaskWriter
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+
+MANY_TASKS = 64
+MOST_LOOKS = 60
+
+EMPTY_JOBS: dict[str, Cast] = {"tasks without rows": empty, "no task": partial(cast_votes, tasks=0)}
+EMPTY_BATCHES = {"first": {0}, "middle": {1}, "last": {BATCHES - 1}, "all": set(FIRST_MIDDLE_LAST)}
+
+
+def backwards(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
+    """Votes in the opposite order of their tasks."""
+    votes, positions = cast_votes(writer, batch_id, run)
+    return votes[::-1], positions
+
+
+class RowChecks(SinkUnderTest):
+    """Without a crash."""
+
+    @keeps(Promise.ONCE)
+    @pytest.mark.parametrize("tasks", [1, 3, MANY_TASKS])
+    def test_each_row_of_each_batch_is_there_once(self, stream: Stream, tasks: int) -> None:
+        """Batches of several tasks, each by a process of its own."""
+        for batch_id in range(BATCHES):
+            outcome = stream.run(batch_id, cast=partial(cast_votes, tasks=tasks))
+            assert isinstance(outcome, Committed), f"commit returned {outcome!r}, not Committed"
+            told = (outcome.rows, outcome.recovered)
+            assert told == (4 * tasks, False), f"commit says (rows, recovered) {told}, not {(4 * tasks, False)}"
+        stream.check(*range(BATCHES))
+
+    @keeps(Promise.ONCE)
+    def test_one_process_may_run_many_batches(self, stream: Stream) -> None:
+        """One sink object for all batches, as in a query that goes on."""
+        sink = stream.open_sink()
+        for batch_id in range(BATCHES * 4):
+            stream.run(batch_id, sink=sink)
+        stream.check(*range(BATCHES * 4))
+
+    @keeps(Promise.VOTES)
+    def test_votes_may_come_in_any_order(self, stream: Stream) -> None:
+        """Tasks end when they end."""
+        for batch_id in range(BATCHES):
+            stream.run(batch_id, cast=backwards)
+        stream.check(*range(BATCHES))
+
+    @keeps(Promise.WHOLE)
+    def test_readers_see_a_batch_after_its_commit_and_not_before(self, stream: Stream) -> None:
+        """A reader looks at every point."""
+
+        def look(point: Point, batch: Batch) -> None:
+            there = batch.batch_id + 1 if point.committed else batch.batch_id
+            found = trouble(stream.seen(), stream.candidates, range(there))
+            assert not found, f"{point}: {found}"
+
+        for batch_id in range(BATCHES):
+            stream.run(batch_id, meet=look)
+
+    @keeps(Promise.WHOLE)
+    def test_readers_see_all_or_nothing_at_every_line_of_commit(self, stream: Stream) -> None:
+        """A reader looks before each line of the sink's own code that commit runs, or between many of them."""
+        steps = self.steps_of_commit(stream, 0, lambda _: None)
+        for batch_id in range(1, BATCHES):
+            looks = set(spread(steps, MOST_LOOKS))
+
+            def look(step: int, before: int = batch_id, looks: set[int] = looks) -> None:
+                seen = stream.seen() if step in looks else {}
+                wanted = range(before + 1 if before in seen else before)
+                found = trouble(seen, stream.candidates, wanted) if seen else ""
+                assert not found, f"before step {step} of commit: {found}"
+
+            self.steps_of_commit(stream, batch_id, look)
+            stream.check(*range(batch_id + 1))
+
+    @keeps(Promise.EMPTY)
+    @pytest.mark.parametrize("job", EMPTY_JOBS)
+    @pytest.mark.parametrize("which", EMPTY_BATCHES)
+    def test_an_empty_batch_is_committed_and_known_when_it_comes_back(
+        self, stream: Stream, which: str, job: str
+    ) -> None:
+        """First, in the middle, last, or all of them."""
+        for batch_id in range(BATCHES):
+            cast = EMPTY_JOBS[job] if batch_id in EMPTY_BATCHES[which] else cast_votes
+            outcome = stream.run(batch_id, cast=cast)
+            assert isinstance(outcome, Committed), f"commit returned {outcome!r}, not Committed"
+            again = stream.run(batch_id, cast=cast_votes)
+            assert isinstance(again, AlreadyCommitted), f"batch {batch_id} came back and was not known"
+        stream.check(*range(BATCHES))
+
+    @keeps(Promise.BEGIN)
+    def test_begin_changes_nothing_and_may_be_called_again(self, stream: Stream) -> None:
+        """By one process and by others, before and after the batch is committed."""
+        stream.run(0)
+        sink = stream.open_sink()
+        for who in (sink, sink, stream.open_sink()):
+            stream.begin(who, 1)
+            stream.check(0)
+        stream.run(1, sink=sink)
+        for who in (sink, sink, stream.open_sink()):
+            found = who.begin(stream.batch(1))
+            assert isinstance(found, AlreadyCommitted), f"begin returned {found!r} for a committed batch"
+        stream.check(0, 1)
+
+    @keeps(Promise.REPLAY)
+    @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
+    @pytest.mark.parametrize("batches", [1, BATCHES])
+    def test_a_replayed_batch_is_neither_written_nor_committed(
+        self,
+        stream: Stream,
+        batches: int,
+        restarted: bool,  # noqa: FBT001 - a table of cases
+    ) -> None:
+        """Spark runs its last batch again after most crashes."""
+        sink = stream.open_sink()
+        for batch_id in range(batches):
+            stream.run(batch_id, sink=sink)
+        jobs = list(stream.jobs)
+        points: list[Point] = []
+        replaying = stream.open_sink() if restarted else sink
+        outcome = stream.run(batches - 1, sink=replaying, meet=lambda point, _: points.append(point))
+        assert isinstance(outcome, AlreadyCommitted), f"the outcome is {outcome!r}, not AlreadyCommitted"
+        assert stream.jobs == jobs, "a job ran for a batch that was committed"
+        assert {point.phase for point in points} == {Phase.BEGIN}, "begin did not say that the batch is there"
+        stream.run(batches, sink=replaying)
+        stream.check(*range(batches + 1))

@@ -1,0 +1,89 @@
+"""Rows that tell where they come from: their batch, and a position that no other run, task or attempt has."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+ROWS = pa.schema([("batch", pa.int64()), ("position", pa.int64())])
+"""The rows that the suite writes: two columns of whole numbers."""
+
+MOST_ROWS = 100
+_MOST_ATTEMPTS = 10
+_MOST_TASKS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of one task, and the rows that it is given.
+
+    Attributes:
+        batch_id: The batch.
+        run: Which of all runs of jobs.
+        task: Index of the task, from 0.
+        number: Which of the task's attempts, from 0.
+        rows: How many.
+    """
+
+    batch_id: int
+    run: int
+    task: int = 0
+    number: int = 0
+    rows: int = 4
+
+    @property
+    def positions(self) -> range:
+        """What its rows say of themselves."""
+        first = ((self.run * _MOST_TASKS + self.task) * _MOST_ATTEMPTS + self.number) * MOST_ROWS
+        return range(first, first + self.rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as two Arrow batches where there are two rows or more; none at all if there are no rows."""
+        half = self.rows // 2
+        for positions in filter(None, (self.positions[:half], self.positions[half:])):
+            yield pa.record_batch([[self.batch_id] * len(positions), list(positions)], schema=ROWS)
+
+
+Found = dict[int, Counter[int]]
+"""Positions by batch, each with how often it is there."""
+
+
+def counted(rows: Iterable[tuple[int, int]]) -> Found:
+    """What a reader saw, by batch.
+
+    Args:
+        rows: (batch, position) of every row.
+    """
+    found: Found = {}
+    for batch_id, position in rows:
+        found.setdefault(int(batch_id), Counter())[int(position)] += 1
+    return found
+
+
+def trouble(found: Found, candidates: dict[int, list[frozenset[int]]], batches: Iterable[int]) -> str:
+    """What is wrong with what a reader saw; empty if it is exactly these batches, each whole, each row once.
+
+    Args:
+        found: What the reader saw.
+        candidates: What each job of a batch would have put there.
+        batches: The batches that should be there.
+    """
+    wanted = set(batches)
+    unwanted = sorted(set(found) - wanted)
+    if unwanted:
+        return f"readers see rows of batch {unwanted[0]}, which is not committed"
+    for batch_id in sorted(wanted):
+        seen = found.get(batch_id, Counter())
+        doubled = [position for position, count in seen.items() if count > 1]
+        if doubled:
+            return f"{len(doubled)} of {len(seen)} rows of batch {batch_id} are there twice or more"
+        if frozenset(seen) not in candidates.get(batch_id, []):
+            return f"batch {batch_id} holds {_compared(frozenset(seen), candidates.get(batch_id, []))}"
+    return ""
+
+
+def _compared(seen: frozenset[int], jobs: list[frozenset[int]]) -> str:
+    found = [f"{len(seen & job)} of the {len(job)} rows that job {number} voted for" for number, job in enumerate(jobs)]
+    others = len(seen - frozenset().union(*jobs))
+    return ", ".join([*found, f"{others} rows that nobody voted for"])

@@ -1,0 +1,131 @@
+"""A stream without Spark: batches, drivers that run them by the real coordinator, and what readers should then see."""
+
+import itertools
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from lakesink.testing.points import Meet, WatchedSink, pass_by
+from lakesink.testing.rows import Attempt, Found, counted, trouble
+from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_catalog.identity import Batch, stream_batch
+from lakesink_catalog.outcome import AlreadyCommitted, Outcome
+
+Sink = TwoPhaseCommitSink[Any, Any]
+Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]
+"""Runs one job: writer, batch id and number of the run in; its votes, and the positions that they stand for, out."""
+
+
+def shipped(writer: TaskWriter) -> TaskWriter:
+    """The writer as an executor has it: from its pickle, so that no two tasks share one."""
+    copy: TaskWriter = pickle.loads(pickle.dumps(writer))  # noqa: S301 - just pickled
+    return copy
+
+
+def wrote(writer: TaskWriter, attempt: Attempt) -> bytes:
+    """The receipt of one attempt by a writer of its own."""
+    receipt = shipped(writer).write(attempt.task, attempt.batches())
+    assert isinstance(receipt, bytes), f"a receipt is a {type(receipt).__name__}, not bytes"
+    return receipt
+
+
+def cast_votes(
+    writer: TaskWriter, batch_id: int, run: int, *, tasks: int = 3, rows: int = 4
+) -> tuple[list[bytes], list[int]]:
+    """A job in which nothing happens.
+
+    Args:
+        writer: The batch's writer.
+        batch_id: The batch.
+        run: Number of the run.
+        tasks: How many.
+        rows: Rows of each.
+    """
+    attempts = [Attempt(batch_id, run, task, rows=rows) for task in range(tasks)]
+    return [wrote(writer, attempt) for attempt in attempts], [at for attempt in attempts for at in attempt.positions]
+
+
+empty = partial(cast_votes, rows=0)
+
+
+@dataclass(slots=True)
+class Stream:
+    """Batches into one target, and a record of what every job voted for.
+
+    Attributes:
+        open_sink: A sink, as a process that has just started opens it.
+        read_rows: What a reader sees now.
+        query: Id of the query.
+        runs: Numbers of jobs to come.
+        candidates: By batch, the positions that each of its jobs voted for.
+        jobs: Batches in the order in which jobs ran for them.
+    """
+
+    open_sink: Callable[[], Sink]
+    read_rows: Callable[[], Iterable[tuple[int, int]]]
+    query: str = "query-1"
+    runs: "itertools.count[int]" = field(default_factory=itertools.count)
+    candidates: dict[int, list[frozenset[int]]] = field(default_factory=lambda: defaultdict(list))
+    jobs: list[int] = field(default_factory=list)
+
+    def batch(self, batch_id: int, *, end: int | None = None) -> Batch:
+        """Batch n reads offsets n to n+1, unless told where else it ends."""
+        return stream_batch(batch_id, self.query, start=[batch_id], end=[batch_id + 1 if end is None else end])
+
+    def run(
+        self, batch: Batch | int, *, sink: Sink | None = None, meet: Meet = pass_by, cast: Cast = cast_votes
+    ) -> Outcome:
+        """One batch.
+
+        Args:
+            batch: The batch, or its id.
+            sink: Who runs it; a driver that has just started, if None.
+            meet: Called at every point.
+            cast: The job.
+        """
+        batch = self.batch(batch) if isinstance(batch, int) else batch
+        watched = WatchedSink(sink or self.open_sink(), meet)
+        write = watched.writing(partial(self._job, batch.batch_id, cast))
+        outcomes = run_batch(batch, [watched], watched.prepared_log, write)
+        return outcomes[watched.name]
+
+    def run_all(self, *batch_ids: int) -> None:
+        """Batches in this order, each by a driver that has just started."""
+        for batch_id in batch_ids:
+            self.run(batch_id)
+
+    def votes(self, transaction: Any, batch_id: int, cast: Cast = cast_votes) -> Sequence[bytes]:
+        """The votes for a batch that a sink has begun."""
+        return self._job(batch_id, cast, {"it": transaction.writer})["it"]
+
+    def begin(self, sink: Sink, batch_id: int) -> Any:
+        """The open batch of a sink that does not have it."""
+        transaction = sink.begin(self.batch(batch_id))
+        assert not isinstance(transaction, AlreadyCommitted), f"begin takes batch {batch_id} for committed; it is not"
+        return transaction
+
+    def prepare(self, sink: Sink, batch_id: int) -> tuple[Any, Any]:
+        """A batch that a sink has begun and pre-committed, under a durable record: transaction and prepared."""
+        transaction = self.begin(sink, batch_id)
+        prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id))
+        sink.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
+        return transaction, prepared
+
+    def seen(self) -> Found:
+        """What a reader sees now, by batch."""
+        return counted(self.read_rows())
+
+    def check(self, *batch_ids: int) -> None:
+        """Readers see exactly these batches, each as one of its jobs voted for it, each row once."""
+        found = trouble(self.seen(), self.candidates, batch_ids)
+        assert not found, found
+
+    def _job(self, batch_id: int, cast: Cast, writers: Mapping[str, TaskWriter]) -> dict[str, Sequence[bytes]]:
+        [(name, writer)] = writers.items()
+        votes, positions = cast(writer, batch_id, next(self.runs))
+        self.jobs.append(batch_id)
+        self.candidates[batch_id].append(frozenset(positions))
+        return {name: votes}
