@@ -6,8 +6,8 @@ A request that is accepted and never answered would hold the stream for ever. He
 
 import queue
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter, LegacyOAuth2AuthManager
@@ -20,6 +20,9 @@ from lakesink_catalog.errors import SettingsError
 TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
 DEFAULT_TIMEOUT_SECONDS = 60.0
 CONNECT_TIMEOUT_SECONDS = 10.0
+WAITS_AN_ANSWER = 5
+"""How many time-outs a whole answer may take: a large table's metadata over a slow line is no failure."""
+T = TypeVar("T")
 
 
 class BoundedRestCatalog(RestCatalog):
@@ -54,18 +57,27 @@ class BoundedRestCatalog(RestCatalog):
 
 
 class _BoundedAdapter(BaseAdapter):
+    """A time-out for each wait, and one for the whole answer: one that comes drop by drop never ends otherwise."""
+
     def __init__(self, inner: BaseAdapter, seconds: float) -> None:
         super().__init__()
         self._inner = inner
         self._timeout = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
+        self._seconds = WAITS_AN_ANSWER * seconds
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._timeout
-        return self._inner.send(request, *args, **kwargs)
+        return _within(self._seconds, "whole answer", lambda: self._answer(request, *args, **kwargs))
 
     def close(self) -> None:
         self._inner.close()
+
+    def _answer(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        response = self._inner.send(request, *args, **kwargs)
+        if not kwargs.get("stream"):
+            _ = response.content  # read here, where it is bounded; it is kept in the response
+        return response
 
 
 class _BoundedAuthManager(AuthManager):
@@ -74,21 +86,27 @@ class _BoundedAuthManager(AuthManager):
         self._seconds = seconds
 
     def auth_header(self) -> str | None:
-        answers: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
-        threading.Thread(target=self._ask, args=(answers,), daemon=True, name="lakesink-token").start()
-        try:
-            answer = answers.get(timeout=self._seconds)
-        except queue.Empty:
-            raise ReadTimeout(f"no token within {self._seconds:g} s") from None
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        return _within(self._seconds, "token", self._inner.auth_header)
 
-    def _ask(self, answers: "queue.SimpleQueue[str | BaseException | None]") -> None:
+
+def _within(seconds: float, what: str, call: Callable[[], T]) -> T:
+    """The call's result, if there is one in time; else the call is left to itself."""
+    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def ask() -> None:
         try:
-            answers.put(self._inner.auth_header())
+            answers.put((call(), None))
         except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
-            answers.put(error)
+            answers.put((None, error))
+
+    threading.Thread(target=ask, daemon=True, name="lakesink-rest").start()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise ReadTimeout(f"no {what} within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return cast("T", answer)
 
 
 def _timeout_seconds(properties: Mapping[str, Any]) -> float:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -67,6 +67,29 @@ def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
         released.set()
         listening.shutdown()
         listening.server_close()
+
+
+@contextmanager
+def dripping_server(*, every_seconds: float) -> Iterator[str]:
+    """Answers every request with headers at once and then a byte at a time, for a minute; yields its URI."""
+    released = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
+                for _ in range(int(60 / every_seconds)):
+                    if released.wait(every_seconds):
+                        return
+                    connection.sendall(b" ")
+
+        threading.Thread(target=drip, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            released.set()
 
 
 class Scripted:

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakesink_catalog.connect import EMBEDDED_NAME, CatalogConfig, connect
 from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError
 from lakesink_catalog.tables import load_table, parse_identifier
-from tests.catalog.servers import Answer, free_port, postgres, rest_server
+from tests.catalog.servers import Answer, dripping_server, free_port, postgres, rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -306,6 +306,15 @@ def test_a_rest_catalog_that_never_answers_ends_in_bounded_time(path: str, prope
         assert time.monotonic() - started < 10
         assert path in server.requests
     assert CANARY not in full_text(refused.value)
+
+
+def test_a_rest_catalog_that_answers_drop_by_drop_ends_in_bounded_time() -> None:
+    """Each drop ends one wait in time: only the whole can be late."""
+    with dripping_server(every_seconds=0.2) as uri:
+        started = time.monotonic()
+        with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE"):
+            rest(uri)
+        assert time.monotonic() - started < 10
 
 
 def test_a_token_server_that_never_answers_ends_in_bounded_time() -> None:
