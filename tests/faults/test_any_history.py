@@ -190,6 +190,17 @@ class AnyHistory(RuleBasedStateMachine):
             if operator_resets_the_checkpoint:
                 self.next_batch = len(self.batches())
 
+    @precondition(lambda self: self.path())
+    @rule(which=st.integers(0, 20), operator_resets_the_checkpoint=st.booleans())
+    def somebody_sets_the_head(self, which: int, operator_resets_the_checkpoint: bool) -> None:  # noqa: FBT001 - drawn
+        """To any snapshot that is retained: back, forward, or over to what was rolled back."""
+        self.note()
+        retained = sorted(self.lake.table().metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+        roll_back(self.lake, retained[which % len(retained)].snapshot_id)
+        self.rolled_back = True
+        if operator_resets_the_checkpoint:
+            self.next_batch = len(self.batches())
+
     @rule(java=st.booleans())
     def snapshots_expire_and_their_files_go(self, java: bool) -> None:  # noqa: FBT001 - drawn
         self.referenced |= parquet_files(self.lake) - unreachable(self.lake)
