@@ -4,7 +4,7 @@ Decided in every attempt from the table as loaded, the batch, and the time of th
 that whoever commits the batch decides the same. A tag keeps its snapshot, and so the table as of it, from expiry.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
@@ -79,7 +79,9 @@ def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> b
         case EveryBatches(count=count):
             return situation.batch.batch_id % count == 0
         case EveryPeriod(span_ms=span_ms):
-            return all(moment // span_ms != time_ms // span_ms for moment in _tagged_times(situation, refs))
+            return all(
+                _is_undone(situation.view, tagged) for tagged in _tagged_in(situation.key, refs, span_ms, time_ms)
+            )
         case _:
             assert_never(every)
 
@@ -116,10 +118,11 @@ def audit_tags(key: SinkKey, refs: Refs) -> dict[str, TaggedSnapshot]:
     }
 
 
-def _tagged_times(situation: Situation, refs: Refs) -> Iterator[int]:
-    """Times of the tagged batches that are in the branch, as far as is known."""
-    tagged = audit_tags(situation.key, refs).values()
-    return (snapshot.timestamp_ms for snapshot in tagged if not _is_undone(situation.view, snapshot))
+def _tagged_in(key: SinkKey, refs: Refs, span_ms: int, time_ms: int) -> Iterable[TaggedSnapshot]:
+    """The sink's tagged batches of one period; of all others only the time is looked at, for there may be many."""
+    period = time_ms // span_ms
+    same = {name: tagged for name, tagged in refs.items() if tagged and tagged.timestamp_ms // span_ms == period}
+    return audit_tags(key, same).values()
 
 
 def _is_undone_batch(situation: Situation, snapshot: TaggedSnapshot) -> bool:

@@ -1,5 +1,7 @@
 """When a batch gets a tag of its own, and that no name of one is another's."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +12,12 @@ from hypothesis import strategies as st
 from lakesink.settings import Settings
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey, SinkKind
-from lakesink_catalog.tags import EveryBatches, EveryPeriod
+from lakesink_catalog.tags import EveryBatches, EveryPeriod, Refs, TaggedSnapshot, is_due
+from lakesink_catalog.verdict import Situation
+from tests.catalog.views import KEY, UUID, batch, mark, view
 
 DAY_MS = 24 * 3_600_000
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
 NEEDED = {"sink_id": "events", "checkpoint": "ck"}
 KEYS = st.builds(
     SinkKey,
@@ -20,6 +25,70 @@ KEYS = st.builds(
     st.sampled_from([MAIN_BRANCH, "audit", "a/batch-5", "x@y", "batch-5", "~"]) | st.text(min_size=1, max_size=8),
     st.sampled_from(SinkKind),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    snapshot_id: int
+    timestamp_ms: int
+    summary: Mapping[str, str] | None
+    parent_snapshot_id: int | None = None
+    sequence_number: int | None = 1
+
+
+class OfAnotherDay:
+    """A tagged snapshot of which only the time may be asked for."""
+
+    timestamp_ms = NOON_MS - DAY_MS
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a snapshot of another day")
+
+
+def of_batch(batch_id: int, time_ms: int, key: SinkKey = KEY) -> Tagged:
+    return Tagged(100 + batch_id, time_ms, mark(batch(batch_id), key).to_summary())
+
+
+def due(refs: Refs, *, time_ms: int = NOON_MS, batch_id: int = 7, every: EveryBatches | EveryPeriod) -> bool:
+    tips = [tagged for tagged in refs.values() if isinstance(tagged, Tagged)]
+    return is_due(every, Situation(view(tips[-1:]), KEY, batch(batch_id), UUID), refs, time_ms)  # type: ignore[arg-type] # a snapshot like those
+
+
+@pytest.mark.parametrize(
+    ("tagged_ms", "time_ms", "tags"),
+    [
+        (NOON_MS, NOON_MS + 1, False),
+        (NOON_MS, NOON_MS + DAY_MS // 2 - 1, False),
+        (NOON_MS, NOON_MS + DAY_MS // 2, True),
+        (NOON_MS - DAY_MS // 2, NOON_MS, False),
+        (NOON_MS - DAY_MS // 2 - 1, NOON_MS, True),
+        (NOON_MS, NOON_MS + 40 * DAY_MS, True),
+        (NOON_MS + DAY_MS, NOON_MS, True),
+    ],
+)
+def test_a_batch_of_a_day_without_a_tag_is_tagged(tagged_ms: int, time_ms: int, tags: bool) -> None:  # noqa: FBT001 - a case
+    assert due({KEY.audit_tag(6): of_batch(6, tagged_ms)}, time_ms=time_ms, every=EveryPeriod(DAY_MS)) is tags
+
+
+OTHERS: dict[str, dict[str, TaggedSnapshot | None]] = {
+    "none": {},
+    "branches": {"main": None, KEY.audit_tag(6): None},
+    "the ledger's": {KEY.ledger_tag: of_batch(6, NOON_MS)},
+    "of another sink": {SinkKey("clicks").audit_tag(6): of_batch(6, NOON_MS, SinkKey("clicks"))},
+    "of another branch": {SinkKey("events", "x").audit_tag(6): of_batch(6, NOON_MS, SinkKey("events", "x"))},
+    "a human's, at a foreign snapshot": {KEY.audit_tag(6): Tagged(1, NOON_MS, {"operation": "append"})},
+}
+
+
+@pytest.mark.parametrize("refs", OTHERS.values(), ids=OTHERS)
+def test_no_other_ref_is_the_tag_of_a_day(refs: Refs) -> None:
+    assert due(refs, every=EveryPeriod(DAY_MS))
+
+
+def test_of_the_tags_of_other_days_only_the_time_is_looked_at() -> None:
+    """There may be hundreds, and to prove one undone costs a walk over the history."""
+    others: Any = {KEY.audit_tag(batch_id): OfAnotherDay() for batch_id in range(6)}
+    assert due(others, every=EveryPeriod(DAY_MS))
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 2**63 - 1)), min_size=2, max_size=6, unique=True))
