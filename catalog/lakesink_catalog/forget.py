@@ -6,7 +6,7 @@ is refused as `LedgerLost`, as long as one of them is in the branch.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
@@ -32,7 +32,8 @@ from lakesink_catalog.redact import describe
 from lakesink_catalog.request import branch_at, snapshot_time_ms
 from lakesink_catalog.retry import RetryPolicy, attempts
 from lakesink_catalog.summary import carried_totals
-from lakesink_catalog.view import view_table
+from lakesink_catalog.tags import audit_tags
+from lakesink_catalog.view import view_refs, view_table
 
 logger = logging.getLogger("lakesink")
 
@@ -45,11 +46,13 @@ class Forgotten:
         snapshot_id: The snapshot that says so.
         branch: Branch whose head it is: the sink's, or the main one if that is gone.
         records: Folder of the sink's prepared records, which stays.
+        audit_tags: Names of the audit tags that went.
     """
 
     snapshot_id: int
     branch: str
     records: str
+    audit_tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,14 @@ class Forgetting:
     Attributes:
         load: Loads the table afresh, past any cache.
         key: The sink.
+        with_audit_tags: True to remove its audit tags too, so that expiry may take what they keep.
         retry: Bounds of the attempts.
         surroundings: Clock, sleep and chance.
     """
 
     load: Callable[[], Table]
     key: SinkKey
+    with_audit_tags: bool = False
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
     surroundings: Surroundings = field(default_factory=Surroundings)
 
@@ -89,12 +94,14 @@ class Forgetting:
         first = self.find()
         snapshot_id = self.surroundings.new_snapshot_id()
         trouble = "the catalog's answer did not show it"
+        tags: dict[str, int] = {}
         for attempt in attempts(self.retry, self.surroundings):
             try:
                 table = self.load()
                 if table.metadata.snapshot_by_id(snapshot_id) is not None and not self._is_known(table):
-                    return self._forgotten(table, snapshot_id)
-                requirements, updates = self._request(table, snapshot_id)
+                    return self._forgotten(table, snapshot_id, tags)
+                tags = self._tags(table)
+                requirements, updates = self._request(table, snapshot_id, tags)
                 table.catalog.commit_table(
                     table, (AssertTableUUID(uuid=first.metadata.table_uuid), *requirements), updates
                 )
@@ -106,16 +113,27 @@ class Forgetting:
         raise _unresolved(self.key, trouble)
 
     def _is_known(self, table: Table) -> bool:
-        return self.key.ledger_property in table.properties or self.key.ledger_tag in table.metadata.refs
+        return self.key.ledger_property in table.properties or bool(self._tags(table))
 
-    def _forgotten(self, table: Table, snapshot_id: int) -> Forgotten:
+    def _tags(self, table: Table) -> dict[str, int]:
+        """Tags to remove, with the snapshots that they show; a branch that bears such a name is somebody's data."""
+        refs = view_refs(table)
+        ledger_tag = refs.get(self.key.ledger_tag)
+        own = {self.key.ledger_tag: ledger_tag} if ledger_tag else {}
+        audit = audit_tags(self.key, refs) if self.with_audit_tags else {}
+        return {name: snapshot.snapshot_id for name, snapshot in {**own, **audit}.items()}
+
+    def _forgotten(self, table: Table, snapshot_id: int, tags: Iterable[str]) -> Forgotten:
         folder = f"{metadata_location(table)}/{self.key.record_folder}"
-        return Forgotten(snapshot_id, self._branch(table), folder)
+        audit = tuple(sorted(name for name in tags if name != self.key.ledger_tag))
+        return Forgotten(snapshot_id, self._branch(table), folder, audit)
 
     def _branch(self, table: Table) -> str:
         return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
 
-    def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+    def _request(
+        self, table: Table, snapshot_id: int, tags: Mapping[str, int]
+    ) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
         if not self._is_known(table):
             raise _unknown(table, self.key)
         branch, refs = self._branch(table), table.metadata.refs
@@ -124,12 +142,12 @@ class Forgetting:
         updates: list[TableUpdate] = [
             AddSnapshotUpdate(snapshot=self._snapshot(table, head, snapshot_id)),
             branch_at(table, branch, snapshot_id),
-            RemovePropertiesUpdate(removals=[self.key.ledger_property]),
         ]
-        if self.key.ledger_tag in refs:
-            there = refs[self.key.ledger_tag].snapshot_id
-            requirements.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=there))
-            updates.append(RemoveSnapshotRefUpdate(ref_name=self.key.ledger_tag))
+        if self.key.ledger_property in table.properties:
+            updates.append(RemovePropertiesUpdate(removals=[self.key.ledger_property]))
+        for name, there in tags.items():
+            requirements.append(AssertRefSnapshotId(ref=name, snapshot_id=there))
+            updates.append(RemoveSnapshotRefUpdate(ref_name=name))
         return requirements, tuple(updates)
 
     def _snapshot(self, table: Table, head: int | None, snapshot_id: int) -> Snapshot:

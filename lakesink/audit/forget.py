@@ -10,7 +10,7 @@ from lakesink_catalog.tables import load_table
 
 
 def forget_sink(
-    table: str, catalog: str | None, *, sink: str, branch: str, txn: bool, confirm: Callable[[str], None]
+    table: str, catalog: str | None, *, sink: str, branch: str, txn: bool, tags: bool, confirm: Callable[[str], None]
 ) -> Forgotten:
     """Forget a sink.
 
@@ -20,6 +20,7 @@ def forget_sink(
         sink: Sink id or application id.
         branch: Branch that it wrote.
         txn: True for an application id of `lakesink.append`.
+        tags: True to remove its audit tags too.
         confirm: Asked once the sink is found; raises if the answer is no.
 
     Raises:
@@ -35,7 +36,7 @@ def forget_sink(
         )
     opened = connect(catalog, create=False)
     key = SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
-    forgetting = Forgetting(lambda: load_table(opened, table), key)
+    forgetting = Forgetting(lambda: load_table(opened, table), key, with_audit_tags=tags)
     forgetting.find()
     confirm(f"Will {sink} never write to branch {branch} of {table} again?")
     return forgetting.run()

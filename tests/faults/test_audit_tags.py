@@ -210,6 +210,41 @@ def test_a_batch_that_is_replayed_after_a_rollback_takes_its_tag_along(lake: Lak
     assert rows_at(lake, tags(stream)["3"]) == expected(*range(4))
 
 
+def test_a_period_whose_tag_was_rolled_back_is_tagged_again(lake: Lake) -> None:
+    stream = tagging(lake, "1 day")
+    run_all(stream, [0])
+    stream.chance.move_ms(2 * DAY_MS)
+    run_all(stream, [1, 2])
+    old = tags(stream)
+    roll_back(lake, old["0"])
+    again = stream.batch(1, end=3)
+    assert isinstance(stream.run(again), Committed)
+    assert set(old) == {"0", "1"}
+    assert tags(stream) == old | tagged(stream, 1)
+    assert tags(stream)["1"] != old["1"]
+
+
+@pytest.mark.parametrize("there", ["another batch", "another sink's batch", "a branch at this very batch"])
+def test_only_the_tag_of_the_very_batch_is_taken_along(lake: Lake, there: str) -> None:
+    stream, other = tagging(lake, 1), tagging(lake, 1, sink_id="other", query="query-2")
+    run_all(stream, range(2))
+    run_all(other, range(3))
+    run_all(stream, range(2, 4))
+    name, kept = stream.key.audit_tag(2), stream.snapshot_of(1)
+    shown = {"another batch": stream.snapshot_of(3), "another sink's batch": other.snapshot_of(2)}
+    remove_ref(lake, name)
+    if there in shown:
+        lake.table().manage_snapshots().create_tag(shown[there], name).commit()
+    else:
+        branch_off(lake, name, stream.snapshot_of(2))
+    before = lake.table().metadata.refs[name]
+    roll_back(lake, kept)
+    batch = stream.batch(2)
+    assert isinstance(stream.run(batch), Committed)
+    assert lake.table().metadata.refs[name] == before
+    assert tags(stream)[f"2-{batch.fingerprint[:8]}"] == stream.snapshot_of(2)
+
+
 def test_a_batch_id_that_comes_again_from_a_new_checkpoint_leaves_the_older_tag(lake: Lake) -> None:
     first, second = tagging(lake), tagging(lake, query="query-2")
     run_all(first, range(3))

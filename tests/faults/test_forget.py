@@ -1,5 +1,6 @@
 """A sink that is retired: one fenced commit, rows untouched, and its name refused from then on."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.outcome import Committed
 from lakesink_catalog.retry import RetryPolicy
 from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign
+from tests.faults.maintenance import append_foreign, branch_off, remove_ref
 
 
 @pytest.fixture
@@ -98,6 +99,41 @@ def test_a_catalog_that_never_answers_ends_by_name(lake: Lake) -> None:
     with pytest.raises(CommitUnresolved):
         forgetting(stream, retry=RetryPolicy(num_retries=2)).run()
     assert stream.key.ledger_property in lake.table().properties
+
+
+def tags_of(stream: Stream) -> set[str]:
+    return {name for name in stream.lake.table().metadata.refs if name.startswith(stream.key.ledger_tag)}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_audit_tags_go_if_they_are_named_at_once_or_later(lake: Lake, at_once: bool) -> None:  # noqa: FBT001 - a case
+    stream, other = [Stream(lake, name, query=name, options={"tag_every": 1}) for name in ("events", "events-batch-0")]
+    for batch_id in range(2):
+        stream.run(batch_id)
+        other.run(batch_id)
+    others = tags_of(other)
+    audit = tuple(sorted(stream.key.audit_tag(batch_id) for batch_id in range(2)))
+    if not at_once:
+        assert forgetting(stream).run().audit_tags == ()
+        assert tags_of(stream) - others == set(audit)
+        with pytest.raises(SettingsError):
+            forgetting(stream).run()
+    assert forgetting(stream, with_audit_tags=True).run().audit_tags == audit
+    assert tags_of(stream) == tags_of(other) == others
+    assert counted(lake) == Counter(dict.fromkeys(expected(0, 1), 2))
+
+
+def test_a_branch_that_bears_the_name_of_a_tag_stays(lake: Lake) -> None:
+    stream = Stream(lake, options={"tag_every": 1})
+    stream.run(0)
+    for name in (stream.key.ledger_tag, stream.key.audit_tag(0)):
+        remove_ref(lake, name)
+        branch_off(lake, name)
+    branches = lake.table().metadata.refs
+    forgetting(stream, with_audit_tags=True).run()
+    assert {name: lake.table().metadata.refs[name] for name in branches if name != "main"} == {
+        name: ref for name, ref in branches.items() if name != "main"
+    }
 
 
 def test_a_damaged_entry_can_be_forgotten(lake: Lake) -> None:
