@@ -4,15 +4,20 @@ Batch ids grow by one and each batch starts where the one before ended. Anything
 and may overrule for one batch with `Accept`.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
 
 SUPPORTED_FORMAT_VERSION = 2
+PICKED_FROM = "source-snapshot-id"
+"""In the summary of Iceberg's `cherrypick_snapshot`: where the files come from."""
+_NUMBER = re.compile(r"[0-9]{1,19}")
 NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.TABLE_REPLACED, Reason.LEDGER_DAMAGED})
 
 
@@ -214,9 +219,15 @@ class Situation:
 
     def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         for snapshot in self.view.walk():
-            mark = mark_of(snapshot.summary)
+            mark = mark_of(snapshot.summary) or mark_of(self._picked_from(snapshot))
             if mark is not None and mark.key == self.key:
                 yield mark, snapshot
+
+    def _picked_from(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
+        """Summary of the snapshot whose files a cherry-pick brought back: they are in the table again."""
+        text = str((snapshot.summary or {}).get(PICKED_FROM) or "")
+        source = self.view.snapshots.get(int(text)) if _NUMBER.fullmatch(text) else None
+        return None if source is None else source.summary
 
 
 @dataclass(frozen=True, slots=True)
