@@ -10,6 +10,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit.engines import queries
+from lakesink.audit.scans import deletes_named
 from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, key_of
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.history import history, sinks
@@ -131,8 +132,13 @@ def choose(past: Past, question: Question) -> Chosen:
 
 
 def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
-    """At most `limit` rows of a snapshot, in the schema it was committed with."""
-    return table.scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
+    """At most `limit` rows of a snapshot, in the schema it was committed with.
+
+    Raises:
+        CatalogError: The snapshot has deletes that cannot be applied here.
+    """
+    with deletes_named(snapshot_id):
+        return table.scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
 
 
 def committed_at(snapshot: Snapshot) -> datetime:

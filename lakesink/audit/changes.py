@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
-from lakesink_catalog.errors import CatalogError
+from lakesink.audit.scans import deletes_named
 
 _SAMPLE = "SELECT * FROM (SELECT * FROM newer EXCEPT ALL SELECT * FROM older) LIMIT {}"
 _COUNT = "SELECT count(*) FROM (SELECT * FROM {} EXCEPT ALL SELECT * FROM {})"
@@ -126,17 +126,8 @@ class _Rows:
 
 
 def _tasks(table: Table, snapshot_id: int) -> list[FileScanTask]:
-    try:
+    with deletes_named(snapshot_id):
         return list(table.scan(snapshot_id=snapshot_id).plan_files())
-    except ValueError as error:
-        if "delete" not in str(error):
-            raise
-        raise CatalogError(
-            "DELETES_UNSUPPORTED",
-            f"Snapshot {snapshot_id} has deletes that PyIceberg cannot apply, so its rows cannot be compared here.",
-            data="Nothing was changed: this command only reads.",
-            action="Compare the two snapshots in Spark or Trino: lakesink as-of prints the SQL for each.",
-        ) from error
 
 
 def _only_in(tasks: Iterable[FileScanTask], others: Iterable[FileScanTask]) -> list[FileScanTask]:

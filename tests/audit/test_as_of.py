@@ -82,6 +82,8 @@ def test_after_a_rollback_and_its_replay_the_batch_is_the_one_in_the_branch(
     replayed = found(run("as-of", "--batch", 3, *JSON))
     assert replayed["snapshot_id"] == stream.snapshot_of(3) != old
     assert replayed["note"].startswith("2 retained snapshots bear batch 3")
+    roll_back(lake, old)
+    assert found(run("as-of", "--batch", 3, *JSON))["snapshot_id"] == old, "the branch, not the newest, decides"
 
 
 def test_foreign_commits_change_nothing_and_are_in_the_table_then(run: Run, lake: Lake, stream: Stream) -> None:

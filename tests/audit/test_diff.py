@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.audit.terminal import Run, found, refused, terminal
 from tests.builders import ROWS, Lake, Stream
 from tests.faults.maintenance import append_foreign, branch_off, expire, rewrite, roll_back
@@ -105,7 +106,7 @@ def test_equal_rows_are_counted_as_often_as_they_came(run: Run, lake: Lake) -> N
     lake.table().append(same)
     stream.run(2)
     document = between(run, 1, 2)
-    assert document["compared"] == "rows"
+    assert (document["compared"], document["rows_added"]) == ("rows", 5)
     assert told(document) == [2, 2, 2, 7, 7]
 
 
@@ -159,6 +160,26 @@ def test_the_answer_in_words_ends_by_what_to_do_next(run: Run, stream: Stream) -
         "2 of 3 rows shown; --limit shows more.",
         "Next: lakesink as-of demo.events --batch 3 --read",
     ]
+
+
+def test_rows_deleted_by_position_are_not_there(run: Run, lake: Lake, stream: Stream) -> None:
+    [file] = [task.file.file_path for task in lake.table().scan(snapshot_id=stream.snapshot_of(0)).plan_files()]
+    delete_by_position(lake, file, [0, 2])
+    stream.run(4)
+    document = between(run, 3, 4)
+    assert (told(document), document["rows_added"], document["rows_removed"]) == ([4, 4, 4], 3, 2)
+    assert (document["compared"], document["files_removed"]) == ("rows", 3), "all that the deletes may concern"
+    assert told(between(run, -1, 4)) == [0, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    assert between(run, 2, 3)["compared"] == "files"
+
+
+def test_equality_deletes_are_refused_by_name(run: Run, lake: Lake, stream: Stream) -> None:
+    delete_by_equality(lake, batch=2)
+    stream.run(4)
+    error = refused(run("diff", "--from-batch", 3, "--to-batch", 4, *JSON))
+    assert (error["code"], "equality deletes" in error["what"]) == ("LAKESINK_DELETES_UNSUPPORTED", True)
+    assert refused(run("as-of", "--batch", 4, "--read", "--output", "json"))["code"] == error["code"]
+    assert found(run("as-of", "--batch", 4, "--output", "json"))["snapshot_id"] == stream.snapshot_of(4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,26 @@
+"""Scans of a snapshot by PyIceberg, with its one limit named: it applies positional deletes, not equality deletes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakesink_catalog.errors import CatalogError
+
+
+@contextmanager
+def deletes_named(snapshot_id: int) -> Iterator[None]:
+    """Around a scan of that snapshot.
+
+    Raises:
+        CatalogError: The snapshot has deletes that PyIceberg cannot apply.
+    """
+    try:
+        yield
+    except (ValueError, NotImplementedError) as error:
+        if "equality delete" not in str(error):
+            raise
+        raise CatalogError(
+            "DELETES_UNSUPPORTED",
+            f"Snapshot {snapshot_id} has equality deletes, which PyIceberg cannot apply: its rows cannot be read here.",
+            data="Nothing was changed: this command only reads.",
+            action="Read it in Spark or Trino: lakesink as-of, without --read, prints the SQL.",
+        ) from error
