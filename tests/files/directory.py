@@ -5,7 +5,7 @@ Every row tells what its batch reads, its position in it, and which run wrote it
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,15 @@ class FaultyStorage(LocalStorage):
     Attributes:
         faults: Taken from the front, one for each marker that is created; without one it simply is.
         late: Creations that `arrives_late` held back.
-        reads: How many files were read, and folders listed.
+        reads: Files that were read, and folders that were listed.
+        rounds: How many files were read at once, each time that several were.
     """
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self.late: list[Apply] = []
         self.reads: list[str] = []
+        self.rounds: list[int] = []
 
     def create(self, location: str, data: bytes) -> None:
         def apply() -> None:
@@ -48,6 +50,10 @@ class FaultyStorage(LocalStorage):
     def read(self, location: str) -> bytes | None:
         self.reads.append(location)
         return super().read(location)
+
+    def read_all(self, locations: Sequence[str]) -> list[bytes | None]:
+        self.rounds.append(len(locations))
+        return super().read_all(locations)
 
     def names(self, folder: str) -> list[str]:
         self.reads.append(folder)

@@ -265,6 +265,10 @@ VOTES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
         votes[0],
         edited(votes[1], lambda vote: vote["parts"][0].__setitem__(0, "../../other/parts/x.parquet")),
     ],
+    "a part twice": lambda votes: [
+        votes[0],
+        edited(votes[1], lambda vote: vote.update(parts=vote["parts"] * 2, rows=vote["rows"] * 2)),
+    ],
     "another task's part": lambda votes: [
         votes[0],
         edited(votes[1], lambda vote: vote.update(parts=json.loads(votes[0])["parts"])),
