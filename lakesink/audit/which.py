@@ -227,12 +227,17 @@ def _expired(key: SinkKey, batch_id: int, records: Sequence[Record]) -> CatalogE
 
 def _unseen(past: Past, time_ms: int) -> CatalogError:
     later = next(((at_ms, found) for at_ms, found in past.heads if at_ms > time_ms), None)
+    first = past.snapshots.get(later[1]) if later and later == past.heads[0] else None
+    if first is not None and first.parent_snapshot_id is None and first.sequence_number == 1:
+        reason = "The table was empty then: that one is its first."
+    else:
+        reason = "Either the table was empty then, or what it held has expired (tag_every keeps some)."
     shown = f"the next that is retained is {later[1]} of {moment_of(later[0])}" if later else "none is retained"
     return CatalogError(
         "TIME_NOT_RETAINED",
         f"No retained snapshot was the head of branch {past.branch} at {moment_of(time_ms)}: {shown}.",
         data=ONLY_READ,
-        action=f"Either the table was empty then, or what it held has expired (tag_every keeps some). {_kept(past)}",
+        action=f"{reason} {_kept(past)}",
     )
 
 

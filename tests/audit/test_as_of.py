@@ -202,6 +202,7 @@ def test_a_time_whose_head_expired_is_not_answered_by_its_neighbour(
     expiry(lake)
     error = refused(run("as-of", "--time", times[2], *JSON))
     assert error["code"] == "LAKESINK_TIME_NOT_RETAINED"
+    assert error["action"].startswith("Either")
     assert "keep" in error["action"]
     assert found(run("as-of", "--time", times[3], *JSON))["rows"] == 9
 
@@ -210,6 +211,7 @@ def test_a_time_before_the_first_snapshot_is_told_with_the_first(run: Run, strea
     error = refused(run("as-of", "--time", "2001-01-01T00:00:00+02:00", *JSON))
     assert error["code"] == "LAKESINK_TIME_NOT_RETAINED"
     assert f"the next that is retained is {stream.snapshot_of(0)}" in error["what"]
+    assert error["action"].startswith("The table was empty then")
 
 
 def test_a_tag_is_found_and_its_name_stands_in_the_sql(run: Run, lake: Lake, stream: Stream) -> None:
@@ -222,6 +224,18 @@ def test_a_tag_is_found_and_its_name_stands_in_the_sql(run: Run, lake: Lake, str
         assert document["sql"]["duckdb"].endswith(f"snapshot_from_id => {stream.snapshot_of(2)});")
     error = refused(run("as-of", "--tag", "relaese-7", *JSON))
     assert (error["code"], error["action"]) == ("LAKESINK_TAG_UNKNOWN", "Did you mean 'release-7'?")
+
+
+def test_audit_tags_outlive_expiry_and_stand_in_the_sql(run: Run, lake: Lake) -> None:
+    stream = Stream(lake, options={"tag_every": "2"})
+    for batch_id in range(6):
+        stream.run(batch_id)
+    expire(lake)
+    document = found(run("as-of", "--batch", 2, "--read", *JSON))
+    assert (document["rows"], len(document["read"])) == (9, 9)
+    assert document["sql"]["spark"].endswith(f"VERSION AS OF '{stream.key.audit_tag(2)}';")
+    assert found(run("as-of", "--tag", stream.key.audit_tag(2), *JSON))["snapshot_id"] == document["snapshot_id"]
+    assert "Retained: batches 0, 2, 4-5." in refused(run("as-of", "--batch", 3, *JSON))["what"]
 
 
 def test_the_ledger_tag_moves_on_so_the_sql_names_the_snapshot(run: Run, stream: Stream) -> None:

@@ -1,5 +1,6 @@
 """`lakesink diff`: rows that came after one batch up to another, on tables that streams and others have written."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,10 @@ def test_equality_deletes_are_refused_by_name(run: Run, lake: Lake, stream: Stre
 def test_what_cannot_be_compared_is_refused(run: Run, stream: Stream, options: tuple[str, ...], code: str) -> None:
     assert stream.writes == 4
     assert refused(run("diff", *options, *JSON))["code"] == code
+
+
+def test_without_duckdb_it_is_said_what_to_install(run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lake.files()
+    monkeypatch.setitem(sys.modules, "duckdb", None)  # as if it were not installed
+    error = refused(run("diff", "--from-batch", 0, "--to-batch", 3, *JSON))
+    assert (error["code"], error["action"]) == ("LAKESINK_DUCKDB_MISSING", "pip install duckdb")
