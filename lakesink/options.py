@@ -227,7 +227,7 @@ OPTIONS = (
         _tag_every,
         "none",
         "Batches that get a tag of their own, which keeps the table as of them from expiry: `100` for every batch id"
-        " that 100 divides, `1 day` for the first batch of every UTC day.",
+        " that 100 divides, `1 day` for the first batch of every UTC day. An append takes a time span only.",
     ),
     Option("tag_max_age", "time span", duration, "365 days", "How long the tags of `tag_every` stay."),
 )

@@ -15,7 +15,7 @@ from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.redact import MASK, bears_secret, redact
-from lakesink_catalog.tags import EveryPeriod, TagEvery
+from lakesink_catalog.tags import EveryBatches, EveryPeriod, TagEvery
 from lakesink_catalog.verdict import Accept
 
 _log = logging.getLogger("lakesink")
@@ -66,6 +66,7 @@ class Settings:
                 if name not in given:
                     raise _missing(_BY_NAME[name])
         _check_agreement(settings, given)
+        _check_tags(settings, given, kind)
         return settings
 
     def effective(self, table_properties: Mapping[str, str]) -> Effective:
@@ -140,7 +141,6 @@ def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
         )
     if not settings.ledger_tag and "ledger_tag_max_age" in given:
         raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs the ledger tag, which is switched off.")
-    _check_tags(settings, given)
     if settings.compression_level is not None and settings.compression_codec is not None:
         try:
             level_of(settings.compression_codec, settings.compression_level)
@@ -151,12 +151,14 @@ def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
         raise _wrong("compression_level", f"The option compression_level is {settings.compression_level}: {why}.")
 
 
-def _check_tags(settings: Settings, given: Mapping[str, Any]) -> None:
+def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) -> None:
     every = settings.tag_every
     if every is None and "tag_max_age" in given:
         raise _wrong("tag_max_age", "The option tag_max_age needs tag_every: no batch is tagged without it.")
     if every is not None and not settings.ledger_tag:
         raise _wrong("tag_every", "The option tag_every needs a catalog that takes tags, but ledger_tag is off.")
+    if isinstance(every, EveryBatches) and kind is SinkKind.TXN:
+        raise _wrong("tag_every", "The option tag_every counts batches, but versions of an append may leave gaps.")
     if isinstance(every, EveryPeriod) and timedelta(milliseconds=every.span_ms) > settings.tag_max_age:
         raise _wrong("tag_max_age", "The option tag_max_age is shorter than tag_every: tags would leave gaps.")
 

@@ -18,7 +18,7 @@ SHORTEST_PERIOD_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class EveryBatches:
-    """A tag at every batch whose id, or version, is a multiple.
+    """A tag at every batch of a stream whose id is a multiple.
 
     Attributes:
         count: Of what, at least 1.

@@ -136,3 +136,9 @@ def test_batches_and_spans_are_read(given_as: Any, meant: Any) -> None:
 def test_a_rhythm_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*tag_"):
         Settings.parse(NEEDED | options)
+
+
+def test_an_append_is_tagged_by_time_and_not_by_number() -> None:
+    assert Settings.parse({"tag_every": "1 day"}, kind=SinkKind.TXN).tag_every == EveryPeriod(DAY_MS)
+    with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*versions of an append"):
+        Settings.parse({"tag_every": 10}, kind=SinkKind.TXN)

@@ -266,7 +266,7 @@ def test_an_old_batch_that_a_human_let_in_again_leaves_the_tag_of_the_first(lake
 def test_empty_batches_versions_and_branches_are_tagged_alike(lake: Lake) -> None:
     run_all(Stream(lake), [0])
     branch_off(lake, "audit")
-    stream = tagging(lake, 5, sink_id="load", branch="audit", kind=SinkKind.TXN)
+    stream = tagging(lake, "1 s", sink_id="load", branch="audit", kind=SinkKind.TXN)
     for version in (3, 5, 12, 20):
         stream.run(version, rows=0)
-    assert tags(stream) == tagged(stream, 5, 20)
+    assert tags(stream) == tagged(stream, 3, 5, 12, 20)
