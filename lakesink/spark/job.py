@@ -3,11 +3,11 @@
 The job either returns exactly one receipt for each task that Spark planned, or raises: absence is never a vote.
 """
 
-import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
@@ -121,7 +121,8 @@ def _mapped(rows: DataFrame, writer: TaskWriter) -> DataFrame:
     """The job's DataFrame. PySpark finds columns by parsing their names, so odd or doubled ones travel by position."""
     names = rows.columns
     plain = _is_plain(names)
-    task = WriteTask(__version__, None if plain else tuple(names), pickle.dumps(writer))
+    shipped = cloudpickle.dumps(writer)  # type: ignore[no-untyped-call] # a copy without types; it takes a notebook's classes
+    task = WriteTask(__version__, None if plain else tuple(names), shipped)
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
     return named.mapInArrow(task, _VOTE)
 

@@ -51,7 +51,7 @@ class BrokenPromise(AssertionError):
 
     def __init__(self, promise: Promise, found: BaseException) -> None:
         self.promise = promise
-        told = str(found) if isinstance(found, AssertionError) else f"{type(found).__name__}: {found}"
+        told = str(found) if isinstance(found, AssertionError) and str(found) else f"{type(found).__name__}: {found}"
         super().__init__(
             f"broken promise {promise.name}: {promise.says}.\n"
             f"  Found: {told}\n"

@@ -86,4 +86,4 @@ def trouble(found: Found, candidates: dict[int, list[frozenset[int]]], batches: 
 def _compared(seen: frozenset[int], jobs: list[frozenset[int]]) -> str:
     found = [f"{len(seen & job)} of the {len(job)} rows that job {number} voted for" for number, job in enumerate(jobs)]
     others = len(seen - frozenset().union(*jobs))
-    return ", ".join([*found, f"{others} rows that nobody voted for"])
+    return ", ".join([*found, f"{others} rows that nobody voted for"] if others or not found else found)

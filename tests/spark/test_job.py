@@ -53,6 +53,17 @@ def conf(spark: Any) -> Iterator[Any]:
         spark.conf.unset(key)
 
 
+def test_a_writer_whose_class_only_the_driver_knows_travels_whole(spark: Any) -> None:
+    """As from a notebook: no executor could import it."""
+
+    class Local:
+        def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+            return f"{task}/{sum(batch.num_rows for batch in batches)}".encode()
+
+    rows = spark.range(0, 100, 1, 2)
+    assert _job(rows).write({"it": Local()}) == {"it": [b"0/50", b"1/50"]}
+
+
 @pytest.mark.usefixtures("conf")
 @pytest.mark.parametrize(
     ("query", "tasks"),
