@@ -10,7 +10,7 @@ export PYTHON
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench-quick bench-commit lint format types imports examples check install lock machine clean
+.PHONY: help demo test soak bench-quick bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ bench-quick: $(INSTALLED) ## Throughput beside Spark's own Parquet sink, in one 
 
 bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
 	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
+
+bench-audit: $(INSTALLED) ## Seconds of an audit of 10,000 batches.
+	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
 
 check: lint types imports ## Everything that is checked without running it.
 

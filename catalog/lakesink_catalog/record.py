@@ -101,15 +101,22 @@ class PreparedRecords(ABC):
         data = self._read(path)
         if data is None:
             return None
-        digest, _, body = data.partition(b"\n")
-        if digest != _digest(body):
+        body = parse_record(data)
+        if body is None:
             logger.warning("lakesink.prepared.dropped reason=torn path=%s", path)
-            return None
-        try:
-            document = json.loads(body)
-        except (ValueError, RecursionError):
-            return None
-        return document if isinstance(document, dict) and document.get("version") == RECORD_VERSION else None
+        return body
+
+
+def parse_record(data: bytes) -> dict[str, Any] | None:
+    """The document in a record's file; None if it is torn, malformed, or of another version."""
+    digest, _, body = data.partition(b"\n")
+    if digest != _digest(body):
+        return None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and document.get("version") == RECORD_VERSION else None
 
 
 def batch_identity(batch: Batch) -> dict[str, Any]:

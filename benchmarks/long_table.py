@@ -1,0 +1,135 @@
+"""A table with a long history, made fast: real data files, manifests and lists, and all of its snapshots in one go.
+
+Committing ten thousand batches one by one would rewrite the growing metadata file ten thousand times. Here each batch
+gets what a commit writes, by the code that commits, and the metadata file is written once at the end.
+"""
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+from sqlalchemy import text
+
+from lakesink.settings import Settings
+from lakesink.sinks.planning import SessionFacts, write_plan
+from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog.identity import SinkKey, stream_batch
+from lakesink_catalog.ledger import next_entry, next_mark
+from lakesink_catalog.manifests import write_batch_manifests, write_list
+from lakesink_catalog.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.prepared import SNAPSHOT_IDS, PreparedBatch
+from lakesink_catalog.receipt import DataFileReceipt, decode
+from lakesink_catalog.summary import append_summary
+from lakesink_catalog.tables import create_table
+
+KEY = SinkKey("bench")
+TABLE = "bench.history"
+START_MS = 1_700_000_000_000
+STEP_MS = 10_000
+ROWS = pa.RecordBatch.from_pydict(
+    {
+        "id": pa.array(range(100), pa.int64()),
+        "name": pa.array([f"name {number}" for number in range(100)]),
+        "at": pa.array([START_MS * 1000] * 100, pa.timestamp("us", "UTC")),
+        "price": pa.array([number / 7 for number in range(100)], pa.float64()),
+    }
+)
+
+
+def make_long_table(catalog: Catalog, batches: int) -> None:
+    """Create `TABLE` with this many batches of one file each, as if a stream had committed them one after another."""
+    assert isinstance(catalog, SqlCatalog)
+    table = create_table(catalog, TABLE, ROWS.schema)
+    snapshots = list(_snapshots(table, batches))
+    metadata = json.loads(Path(_local(table.metadata_location)).read_text())
+    _fill(metadata, snapshots)
+    location = f"{table.metadata_location.rpartition('/')[0]}/00001-{uuid.uuid4()}.metadata.json"
+    Path(_local(location)).write_text(json.dumps(metadata))
+    with catalog.engine.begin() as connection:
+        connection.execute(text("UPDATE iceberg_tables SET metadata_location = :new"), {"new": location})
+
+
+def _snapshots(table: Table, batches: int) -> Iterator[dict[str, Any]]:
+    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings(), SessionFacts())
+    [pattern] = decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
+    carried: list[ManifestFile] = []
+    parent: dict[str, Any] = {}
+    for number in range(batches):
+        file = pattern if number == 0 else _copy(table, pattern, number)
+        parent, carried = _snapshot(table, number, file, parent, carried)
+        yield parent
+
+
+def _copy(table: Table, pattern: DataFileReceipt, number: int) -> DataFileReceipt:
+    path = f"{table.location()}/data/{KEY.name}-{number}-00000-{uuid.uuid4()}.parquet"
+    shutil.copyfile(_local(pattern.path), _local(path))
+    return replace(pattern, path=path)
+
+
+def _snapshot(
+    table: Table, number: int, file: DataFileReceipt, parent: dict[str, Any], carried: list[ManifestFile]
+) -> tuple[dict[str, Any], list[ManifestFile]]:
+    snapshot_id = SNAPSHOT_IDS.start + number * 7919
+    prepared = _prepared(table, snapshot_id, file)
+    batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
+    manifests = [manifest.to_manifest_file() for manifest in prepared.manifests]
+    manifests += ManifestMerger(MergePolicy(), snapshot_id).merge(table, carried)
+    parent_id = parent.get("snapshot-id")
+    location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
+    mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
+    summary = append_summary(parent.get("summary"), prepared) | mark.to_summary()
+    found = {
+        "snapshot-id": snapshot_id,
+        "sequence-number": number + 1,
+        "timestamp-ms": START_MS + number * STEP_MS,
+        "manifest-list": location,
+        "summary": {"operation": "append", **summary},
+        "schema-id": 0,
+    }
+    return found | ({"parent-snapshot-id": parent_id} if parent_id else {}), manifests
+
+
+def _prepared(table: Table, snapshot_id: int, file: DataFileReceipt) -> PreparedBatch:
+    return PreparedBatch(
+        table_uuid=str(table.metadata.table_uuid),
+        branch="main",
+        snapshot_id=snapshot_id,
+        schema_id=0,
+        follows=None,
+        accepted="",
+        manifests=write_batch_manifests(table, [file], schema=table.schema(), snapshot_id=snapshot_id),
+        files=((file.path, file.file_size_bytes),),
+        rows=file.record_count,
+        partitions=1,
+    )
+
+
+def _fill(metadata: dict[str, Any], snapshots: list[dict[str, Any]]) -> None:
+    newest, count = snapshots[-1], len(snapshots)
+    last = stream_batch(count - 1, "query", start=[count - 1] if count > 1 else None, end=[count])
+    entry = next_entry(
+        last, snapshot_id=newest["snapshot-id"], sequence_number=count, table_uuid=metadata["table-uuid"]
+    )
+    head = {"snapshot-id": newest["snapshot-id"]}
+    metadata |= {
+        "snapshots": snapshots,
+        "snapshot-log": [{key: found[key] for key in ("snapshot-id", "timestamp-ms")} for found in snapshots],
+        "current-snapshot-id": newest["snapshot-id"],
+        "last-sequence-number": count,
+        "last-updated-ms": newest["timestamp-ms"],
+        "refs": {"main": head | {"type": "branch"}, KEY.ledger_tag: head | {"type": "tag"}},
+        "properties": metadata["properties"] | {KEY.ledger_property: entry.to_json()},
+    }
+
+
+def _local(location: str) -> str:
+    return location.removeprefix("file://")

@@ -1,0 +1,159 @@
+"""Whether manifests and summaries say the same, and no file is referenced twice. Pure but for what it has read."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyiceberg.table.snapshots import Snapshot
+
+from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.inventory import Entry, Inventory, sums
+from lakesink.audit.lines import Line, Step
+
+_ADDED = ("added-data-files", "added-records", "added-files-size")
+_TOTAL = ("total-data-files", "total-records", "total-files-size")
+_NAMES = ("files", "rows", "bytes")
+
+
+def damaged(inventory: Inventory) -> Iterator[Finding]:
+    """Manifests and lists that cannot be read."""
+    for path, why in inventory.damaged.items():
+        yield Finding(Code.MANIFEST_UNREADABLE, "", f"{path}: {why}.", (path,))
+
+
+def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
+    """Manifests that hold something else than their list states."""
+    for manifest in inventory.known():
+        held = (len(manifest.entries), sum(entry.rows for entry in manifest.entries))
+        if manifest.stated is not None and manifest.stated != held:
+            stated = _counts(manifest.stated)
+            found = f"{manifest.path}: {_counts(held)}, where the list states {stated}."
+            yield Finding(Code.MANIFEST_DISAGREES, "", found, (manifest.path,))
+
+
+def doubled_files(snapshots: Iterable[Snapshot], inventory: Inventory) -> Iterator[Finding]:
+    """Data files that one snapshot references more than once; each once, in the first snapshot that shows it."""
+    reported: set[str] = set()
+    for snapshot in snapshots:
+        times = Counter(entry.path for entry in inventory.entries(snapshot) if entry.is_data)
+        paths = sorted(path for path, count in times.items() if count > 1 and path not in reported)
+        reported.update(paths)
+        if paths:
+            found = f"Snapshot {snapshot.snapshot_id} references {counted(len(paths), 'data file')} more than once:"
+            yield Finding(Code.FILE_TWICE, "", f"{found} {listed(paths)}.", tuple(paths))
+
+
+def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
+    """Data files that two batches brought.
+
+    Args:
+        inventory: What was read.
+        own: Snapshots of batches that are on a branch.
+    """
+    ours = frozenset(own)
+    brought: dict[str, set[int]] = defaultdict(set)
+    for manifest in inventory.known():
+        for entry in manifest.entries:
+            if entry.is_data and entry.added_by in ours:
+                brought[entry.path].add(entry.added_by)
+    paths = sorted(path for path, snapshots in brought.items() if len(snapshots) > 1)
+    if paths:
+        found = f"{counted(len(paths), 'data file')} came with two batches each: {listed(paths)}."
+        yield Finding(Code.FILE_ADDED_TWICE, "", found, tuple(paths))
+
+
+def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, tuple[int, int, int]]]) -> list[Step]:
+    """Batches whose files, as their summary counts them, are not all live together in some snapshot that was read.
+
+    Args:
+        steps: The batches.
+        shown: Files, rows and bytes by the snapshot that brought them, one mapping for each snapshot that was read.
+    """
+    return [
+        step
+        for step in steps
+        if not any(_agrees(step.snapshot, sums.get(step.snapshot.snapshot_id, (0, 0, 0))) for sums in shown)
+    ]
+
+
+def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Inventory) -> Iterator[Finding]:
+    """Batches whose own manifests hold something else than their summaries state.
+
+    Args:
+        subject: The sink in words.
+        steps: Batches whose own manifests were read.
+        inventory: What was read.
+    """
+    for step in steps:
+        snapshot = step.snapshot
+        own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
+        held = own.get(snapshot.snapshot_id, (0, 0, 0))
+        if inventory.is_whole(snapshot) and not _agrees(snapshot, held):
+            stated = _counts([_number(snapshot, name) or 0 for name in _ADDED])
+            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(held)}, its summary states {stated}."
+            yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(snapshot.snapshot_id),))
+
+
+def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, Snapshot]) -> Iterator[Finding]:
+    """Batches whose totals are not those of the snapshot before and what they added."""
+    for step in steps:
+        parent_id = step.snapshot.parent_snapshot_id
+        parent = snapshots.get(parent_id) if parent_id is not None else None
+        if parent is None:
+            continue
+        for total, added, name in zip(_TOTAL, _ADDED, _NAMES, strict=True):
+            before, after = _number(parent, total), _number(step.snapshot, total)
+            expected = None if before is None else before + (_number(step.snapshot, added) or 0)
+            if None not in (expected, after) and expected != after:
+                found = (
+                    f"Batch {step.mark.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
+                )
+                yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(step.snapshot.snapshot_id),))
+
+
+def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
+    """Whether the totals of a branch's head are those of its files."""
+    head = line.head
+    if head is None or not inventory.is_whole(head):
+        return
+    entries = list(inventory.entries(head))
+    held = _held(entries)
+    stated = [_number(head, name) for name in _TOTAL]
+    wrong = [
+        f"{number:,} {name} where its summary totals {claim:,}"
+        for number, claim, name in zip(held, stated, _NAMES, strict=True)
+        if claim is not None and claim != number
+    ]
+    if wrong:
+        found = f"The head of {line.branch} has {', '.join(wrong)}."
+        yield Finding(Code.TOTALS_DISAGREE, line.branch, found, (str(head.snapshot_id),))
+    if None in stated:
+        unknown = [name for name, claim in zip(_NAMES, stated, strict=True) if claim is None]
+        found = f"The summary of the head of {line.branch} does not total {', '.join(unknown)}: not compared."
+        yield Note("not stated", line.branch, found)
+
+
+def added_rows(snapshot: Snapshot) -> int:
+    """Rows that a batch added, as its summary states."""
+    return _number(snapshot, "added-records") or 0
+
+
+def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
+    """Data files, their rows, and the bytes of all files: summaries count deletes among the bytes alone."""
+    data = [entry for entry in entries if entry.is_data]
+    return len(data), sum(entry.rows for entry in data), sum(entry.size_bytes for entry in entries)
+
+
+def _agrees(snapshot: Snapshot, held: tuple[int, int, int]) -> bool:
+    stated = [_number(snapshot, name) for name in _ADDED]
+    return all((claim or 0) == number for claim, number in zip(stated, held, strict=True))
+
+
+def _number(snapshot: Snapshot, name: str) -> int | None:
+    summary: Any = snapshot.summary
+    text = str((summary.get(name) if summary is not None else None) or "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
+
+
+def _counts(counts: Sequence[int]) -> str:
+    return ", ".join(counted(number, name[:-1]) for number, name in zip(counts, _NAMES, strict=False))

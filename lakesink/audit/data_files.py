@@ -1,0 +1,87 @@
+"""Whether referenced files are there, in the size and with the rows that manifests state. Looks at many at a time."""
+
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, InputFile
+
+from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.inventory import Entry
+from lakesink_catalog.redact import describe
+
+AT_ONCE = 16
+_WORDS = {
+    Code.FILE_MISSING: "not there",
+    Code.FILE_SIZE: "of another size than stated",
+    Code.FILE_ROWS: "with other rows than stated",
+    Code.FILE_DAMAGED: "unreadable as Parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one file.
+
+    Attributes:
+        code: What it is; None if the file could not be looked at, which proves nothing.
+        path: The file.
+        detail: Stated and found.
+    """
+
+    code: Code | None
+    path: str
+    detail: str
+
+
+def faults(io: FileIO, entries: Collection[Entry], *, footers: bool) -> list[Fault]:
+    """Look at every file.
+
+    Args:
+        io: The table's files.
+        entries: What manifests state, each file once.
+        footers: True to compare row counts with Parquet footers too; sizes are compared anyway.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(lambda entry: _look(io, entry, footers=footers), entries)
+        return sorted((fault for fault in found if fault is not None), key=lambda fault: fault.path)
+
+
+def findings(found: Collection[Fault]) -> Iterator[Finding | Note]:
+    """The faults by their kind."""
+    for code, words in _WORDS.items():
+        of_kind = [fault for fault in found if fault.code is code]
+        if of_kind:
+            shown = listed(f"{fault.path} ({fault.detail})" if fault.detail else fault.path for fault in of_kind)
+            text = f"{counted(len(of_kind), 'file')} {words}: {shown}."
+            yield Finding(code, "", text, tuple(fault.path for fault in of_kind))
+    unseen = [fault for fault in found if fault.code is None]
+    if unseen:
+        shown = listed(f"{fault.path} ({fault.detail})" for fault in unseen)
+        yield Note("not checked", "", f"{counted(len(unseen), 'file')} could not be looked at: {shown}.")
+
+
+def _look(io: FileIO, entry: Entry, *, footers: bool) -> Fault | None:
+    try:
+        return _compare(io.new_input(entry.path), entry, footers=footers)
+    except FileNotFoundError:
+        return Fault(Code.FILE_MISSING, entry.path, "")
+    except pa.ArrowInvalid as error:
+        return Fault(Code.FILE_DAMAGED, entry.path, describe(error, io.properties))
+    except Exception as error:  # noqa: BLE001 - rights, network, a scheme without its package: nothing is proved
+        return Fault(None, entry.path, describe(error, io.properties))
+
+
+def _compare(file: InputFile, entry: Entry, *, footers: bool) -> Fault | None:
+    size = len(file)
+    if size != entry.size_bytes:
+        return Fault(Code.FILE_SIZE, entry.path, f"{size:,} bytes instead of {entry.size_bytes:,}")
+    if not footers or not entry.is_parquet:
+        return None
+    with file.open() as stream:
+        rows = pq.read_metadata(stream).num_rows
+    if rows == entry.rows:
+        return None
+    return Fault(Code.FILE_ROWS, entry.path, f"{rows:,} rows instead of {entry.rows:,}")

@@ -1,0 +1,158 @@
+"""What an audit may find wrong, by stable code, and what it only has to say. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+SHOWN = 3
+
+
+class Code(Enum):
+    """One kind of finding; the name is the stable code.
+
+    Attributes:
+        means: What it means for whoever reads the table.
+        action: What to do.
+    """
+
+    BATCH_TWICE = (
+        "One batch was committed twice on one branch: its rows are there twice.",
+        "Compare the two snapshots (lakesink log), remove the rows of one, and report it: lakesink must not do this.",
+    )
+    BATCH_GAP = (
+        "Batches are missing between two that are on the branch.",
+        "See lakesink log for who committed there. If rows are missing, replay them from the source.",
+    )
+    BATCH_ORDER = (
+        "Batches are on the branch in an order in which no stream commits.",
+        "See lakesink log for who committed there; two checkpoints may have written under one sink id.",
+    )
+    LEDGER_LOST = (
+        "The branch has batches of the sink, but somebody removed its ledger entry.",
+        "Put the table property back, or let the next batch in as its refusal says.",
+    )
+    LEDGER_DAMAGED = (
+        "The ledger entry is unreadable, newer than this lakesink, or contradicts the sink's own snapshots.",
+        "Compare the table property with the summary of the newest snapshot, or update lakesink.",
+    )
+    ROLLED_BACK = (
+        "The ledger's batch is not in the branch: the branch was rolled back, and its batches are not in the table.",
+        "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",
+    )
+    TABLE_REPLACED = (
+        "The ledger was written for another table: this one is a clone, or was made anew under the name.",
+        "If that was wanted, stream into it with a new checkpoint and sink id.",
+    )
+    BRANCH_MISSING = (
+        "The branch that the sink writes to is not there any more.",
+        "Create it again, or retire the sink.",
+    )
+    UNSUPPORTED = (
+        "lakesink cannot write this table any more: its format version is not 2.",
+        "Stream into a table of format version 2.",
+    )
+    TAG_ELSEWHERE = (
+        "The ledger tag is not at the ledger's snapshot: readers see another batch, and a rollback may pass unseen.",
+        "If the stream runs with ledger_tag=False, remove the tag; else see who moved it. The next batch sets it.",
+    )
+    FILE_TWICE = (
+        "A snapshot references one data file more than once: readers see its rows more than once.",
+        "See who added it the second time, and remove one reference (a delete or rewrite of that file's rows).",
+    )
+    FILE_ADDED_TWICE = (
+        "Two batches brought the same data file, although names never occur twice.",
+        "Report it: lakesink must not do this. One of the two snapshots was not written by it as it seems.",
+    )
+    FILE_MISSING = (
+        "A data file that a snapshot references is not there: reads of that snapshot fail or lose its rows.",
+        "Restore it from a backup of the storage; else replay its batch. An orphan cleaner may have taken it.",
+    )
+    FILE_SIZE = (
+        "A data file has another size than its manifest states: it was cut or replaced.",
+        "Restore it from a backup of the storage; else replay its batch.",
+    )
+    FILE_ROWS = (
+        "A data file's footer counts other rows than its manifest states.",
+        "Restore it from a backup of the storage; else replay its batch.",
+    )
+    FILE_DAMAGED = (
+        "A data file of the stated size is no readable Parquet file.",
+        "Restore it from a backup of the storage; else replay its batch.",
+    )
+    MANIFEST_UNREADABLE = (
+        "A manifest or manifest list of a retained snapshot is missing or damaged: that snapshot cannot be read.",
+        "Restore it from a backup of the storage; else roll back to a snapshot that can be read.",
+    )
+    MANIFEST_DISAGREES = (
+        "A manifest holds other files or rows than the manifest list states: engines that trust the list are misled.",
+        "Rewrite the manifests (Spark: rewrite_manifests), and report it if lakesink wrote them.",
+    )
+    SUMMARY_DISAGREES = (
+        "The summary of a batch's snapshot states other rows, files or bytes than its manifests hold.",
+        "Trust the manifests; the summary was forged or is a defect: report it.",
+    )
+    TOTALS_DISAGREE = (
+        "The totals in the summary of a branch's head are not those of its files.",
+        "Trust the files. Engines that answer count(*) from totals are misled until a rewrite sets them right.",
+    )
+    CHECKPOINT_AHEAD = (
+        "Spark calls batches done that the table does not have: their rows are not in it.",
+        "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",
+    )
+    CHECKPOINT_OFFSETS = (
+        "A batch in the table ended at other offsets than the checkpoint has for it: it is not the same batch.",
+        "Give the checkpoint that belongs to the table; this one was copied, edited, or is another query's.",
+    )
+    CHECKPOINT_UNKNOWN = (
+        "The checkpoint's query calls batches done, and the table knows nothing of that query.",
+        "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint.",
+    )
+
+    def __init__(self, means: str, action: str) -> None:
+        self.means = means
+        self.action = action
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that must not be.
+
+    Attributes:
+        code: Its kind.
+        subject: Sink and branch, or what else it is about; empty for the table.
+        found: What was found, in one sentence.
+        items: Paths, snapshots or batches, all of them.
+    """
+
+    code: Code
+    subject: str
+    found: str
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to know that is no fault.
+
+    Attributes:
+        name: Its kind: stable, one or two words.
+        subject: As in `Finding`.
+        found: One sentence.
+    """
+
+    name: str
+    subject: str
+    found: str
+
+
+def listed(items: Iterable[str]) -> str:
+    """The first items, and how many more there are."""
+    every = list(items)
+    more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``1,234 files``, ``2 batches``."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -1,0 +1,163 @@
+"""Files of lakesink's own that no snapshot references: of batches in the making, prepared, or given up. Only counted.
+
+Files are known by their names, which carry sink, batch, task and a UUID. Nothing else in the folder is looked at.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, PyFileSystem
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from lakesink.audit.finding import Note, counted
+from lakesink_catalog.identity import NAME_PATTERN
+from lakesink_catalog.locations import data_location, metadata_location
+from lakesink_catalog.prepared import parse_prepared
+from lakesink_catalog.record import MAX_RECORD_BYTES, parse_record
+
+_OWN_NAME = re.compile(
+    rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-\d{{5,}}-"
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.parquet"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnName:
+    """What a data file's name tells.
+
+    Attributes:
+        sink: Sink id, or application id.
+        batch_id: Batch id, or version.
+    """
+
+    sink: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Own files that no retained snapshot references.
+
+    Attributes:
+        files: Files of batches that the ledgers have passed: they never will be referenced.
+        bytes: Their size in bytes.
+        pending_files: Files of batches that are not committed yet, be they in the making or given up.
+        pending_bytes: Their size in bytes.
+        prepared: Batches whose prepared record waits, as ``sink batch``.
+        unlisted: Why they could not be looked for; empty if they were.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    pending_files: int = 0
+    pending_bytes: int = 0
+    prepared: tuple[str, ...] = ()
+    unlisted: str = ""
+
+    def notes(self) -> Iterator[Note]:
+        """What there is to say."""
+        if self.unlisted:
+            yield Note("not checked", "", f"Files that nobody references were not looked for: {self.unlisted}.")
+        if self.files:
+            found = f"{counted(self.files, 'file')} of lakesink, {self.bytes:,} bytes, that no snapshot references:"
+            cleaner = "left by crashes. Any orphan cleaner with an age limit of 24 hours or more removes them."
+            yield Note("orphans", "", f"{found} {cleaner}")
+        if self.pending_files:
+            found = f"{counted(self.pending_files, 'file')}, {self.pending_bytes:,} bytes, of batches not committed yet"
+            yield Note("pending", "", f"{found}: being written now, or left by a crash.")
+        if self.prepared:
+            yield Note("prepared", "", f"Prepared and not committed yet: {', '.join(self.prepared)}.")
+
+
+def own_name(path: str, known: Collection[str]) -> OwnName | None:
+    """What the name of a file tells, if it is one that lakesink gives.
+
+    Args:
+        path: Path or location.
+        known: Sinks that the table knows; they settle whether a leading hash is one, or a part of the id.
+    """
+    found = _OWN_NAME.fullmatch(path.rpartition("/")[2])
+    if found is None:
+        return None
+    whole = f"{found['hashed'] or ''}{found['sink']}"
+    return OwnName(whole if whole in known else found["sink"], int(found["batch"]))
+
+
+def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[str, int]) -> Leftovers:
+    """List the data folder and the prepared records.
+
+    Args:
+        table: As loaded.
+        referenced: Every location that a retained snapshot references.
+        ledgers: The last batch of each sink, over all branches.
+    """
+    opened = _filesystem(table)
+    if opened is None:
+        return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")
+    system, path_of = opened
+    taken = {_name(path) for path in referenced}
+    prepared = []
+    for sink, batch_id, paths in _records(system, path_of(f"{metadata_location(table)}/lakesink")):
+        taken.update(map(_name, paths))
+        if batch_id > ledgers.get(sink, -1):
+            prepared.append(f"{sink} {batch_id}")
+    files = _list(system, path_of(data_location(table)))
+    return _counted((file for file in files if file.base_name not in taken), ledgers, tuple(sorted(prepared)))
+
+
+def _counted(files: Iterator[FileInfo], ledgers: Mapping[str, int], prepared: tuple[str, ...]) -> Leftovers:
+    sizes: dict[bool, list[int]] = {True: [], False: []}
+    for file in files:
+        name = own_name(file.base_name, ledgers)
+        if name is not None:
+            sizes[name.batch_id > ledgers.get(name.sink, -1)].append(file.size)
+    passed, pending = sizes[False], sizes[True]
+    return Leftovers(len(passed), sum(passed), len(pending), sum(pending), prepared)
+
+
+def _records(system: FileSystem, folder: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Sink, batch and data files of every prepared record that is whole."""
+    for file in _list(system, folder):
+        if file.extension != "json" or file.size > MAX_RECORD_BYTES:
+            continue
+        with system.open_input_stream(file.path) as stream:
+            document = parse_record(stream.read())
+        if document is not None:
+            yield from _participants(document)
+
+
+def _participants(document: Mapping[str, Any]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    batch, participants = document.get("batch"), document.get("participants")
+    if not isinstance(batch, dict) or not isinstance(participants, dict):
+        return
+    for payload in participants.values():
+        prepared = parse_prepared(payload) if isinstance(payload, dict) else None
+        sink, batch_id = batch.get("sink"), batch.get("batch_id")
+        if prepared is not None and isinstance(sink, str) and isinstance(batch_id, int):
+            yield sink, batch_id, tuple(path for path, _ in prepared.files)
+
+
+def _list(system: FileSystem, folder: str) -> Iterator[FileInfo]:
+    selector = FileSelector(folder, allow_not_found=True, recursive=True)
+    return (file for file in system.get_file_info(selector) if file.type is FileType.File)
+
+
+def _filesystem(table: Table) -> tuple[FileSystem, Any] | None:
+    """The very file system that the table is read by, with its credentials, if it can list."""
+    io = table.io
+    if isinstance(io, PyArrowFileIO):
+        scheme, host, _ = io.parse_location(table.location(), io.properties)
+        return io.fs_by_scheme(scheme, host), lambda location: io.parse_location(location, io.properties)[2]
+    if isinstance(io, FsspecFileIO):
+        scheme, _, rest = table.location().partition("://")
+        system = io.get_fs(scheme, rest.partition("/")[0])
+        return PyFileSystem(FSSpecHandler(system)), system._strip_protocol  # noqa: SLF001 - fsspec's one way to a path
+    return None
+
+
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]

@@ -1,0 +1,85 @@
+"""A branch as far as the table still shows it: its snapshots link by link, and whose batches they bear."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
+from lakesink_catalog.ledger import Mark, mark_of
+from lakesink_catalog.view import view_table
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One batch in one snapshot."""
+
+    mark: Mark
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One branch.
+
+    Attributes:
+        branch: Its name.
+        walk: Its snapshots, newest first, down to the first parent that is not there.
+        complete: True if the walk reaches the table's first snapshot.
+        steps: Batches on the walk, oldest first, by the sink and the branch that they were written to.
+    """
+
+    branch: str
+    walk: tuple[Snapshot, ...]
+    complete: bool
+    steps: Mapping[SinkKey, tuple[Step, ...]]
+
+    @property
+    def head(self) -> Snapshot | None:
+        """The newest snapshot; None if there is none."""
+        return self.walk[0] if self.walk else None
+
+
+def lines_of(table: Table) -> dict[str, Line]:
+    """Every branch of a table, by name; ``main`` always."""
+    marks = {snapshot.snapshot_id: mark_of(snapshot.summary) for snapshot in table.metadata.snapshots}
+    return {branch: _line(table, branch, marks) for branch in _branches(table)}
+
+
+def frontier(snapshots: Mapping[int, Snapshot]) -> list[int]:
+    """The fewest retained snapshots that together reference all that any retained snapshot references.
+
+    An append keeps all that its parent has, so a snapshot that a retained append follows adds nothing.
+    """
+    appended_to = {
+        snapshot.parent_snapshot_id
+        for snapshot in snapshots.values()
+        if snapshot.summary is not None and snapshot.summary.operation is Operation.APPEND
+    }
+    return [snapshot_id for snapshot_id in snapshots if snapshot_id not in appended_to]
+
+
+def _branches(table: Table) -> list[str]:
+    refs = table.metadata.refs
+    named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]
+    return sorted({MAIN_BRANCH, *named})
+
+
+def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
+    walk = tuple(_walk(table, branch))
+    steps: dict[SinkKey, list[Step]] = defaultdict(list)
+    for snapshot in reversed(walk):
+        mark = marks[snapshot.snapshot_id]
+        if mark is not None:
+            steps[mark.key].append(Step(mark, snapshot))
+    oldest = min((snapshot.sequence_number or 0 for snapshot in walk), default=0)
+    return Line(branch, walk, oldest <= 1, {key: tuple(found) for key, found in steps.items()})
+
+
+def _walk(table: Table, branch: str) -> Iterator[Snapshot]:
+    for snapshot in view_table(table, SinkKey("walk", branch)).walk():
+        assert isinstance(snapshot, Snapshot)
+        yield snapshot

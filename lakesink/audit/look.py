@@ -1,0 +1,203 @@
+"""One look at a table: branches, sinks, and all that its retained snapshots reference, compared part by part."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from lakesink.audit import contents
+from lakesink.audit.checkpoint import Done, Present, compare, present
+from lakesink.audit.continuity import breaks
+from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.inventory import Entry, Inventory, sums
+from lakesink.audit.lines import Line, Step, frontier, lines_of
+from lakesink_catalog.errors import Reason, SettingsError
+from lakesink_catalog.history import SinkState, history, sinks
+from lakesink_catalog.identity import SinkKey, SinkKind
+from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.view import view_table
+
+Said = Finding | Note
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look.
+
+    Attributes:
+        table: As loaded.
+        states: The sinks that are looked at.
+        lines: Branches by name.
+        snapshots: Every retained snapshot, by id.
+        tips: Heads, and snapshots that together reference all that any retained one references.
+        inventory: What was read of them.
+    """
+
+    table: Table
+    states: tuple[SinkState, ...]
+    lines: Mapping[str, Line]
+    snapshots: Mapping[int, Snapshot]
+    tips: tuple[Snapshot, ...]
+    inventory: Inventory
+
+    @classmethod
+    def at(cls, table: Table, sink: str | None) -> "Look":
+        """Look at a table; at one sink's batches alone if it is named.
+
+        Raises:
+            SettingsError: There is no such sink.
+            OSError: The storage failed.
+        """
+        states = _chosen(sinks(table), sink)
+        lines = lines_of(table)
+        snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+        heads = {line.head.snapshot_id for line in lines.values() if line.head is not None}
+        tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
+        inventory = Inventory(table.io)
+        inventory.read(tips)
+        return cls(table, states, lines, snapshots, tips, inventory)
+
+    def entries(self) -> list[Entry]:
+        """Every file that a retained snapshot references, once for each claim about its size and rows."""
+        claims: dict[tuple[str, int, int], Entry] = {}
+        for manifest in self.inventory.known():
+            for entry in manifest.entries:
+                claims.setdefault((entry.path, entry.size_bytes, entry.rows), entry)
+        return list(claims.values())
+
+    def ledgers(self) -> dict[str, int]:
+        """Last batch of each sink, over its branches."""
+        found: dict[str, int] = {}
+        for state in self.states:
+            found[state.sink] = max(found.get(state.sink, -1), -1 if state.batch_id is None else state.batch_id)
+        return found
+
+    def steps(self, key: SinkKey) -> tuple[Step, ...]:
+        """A sink's batches on its branch, oldest first."""
+        line = self.lines.get(key.branch)
+        return line.steps.get(key, ()) if line is not None else ()
+
+    def of_sinks(self) -> Iterator[Said]:
+        """Order of the batches, ledgers and their tags."""
+        for state in self.states:
+            yield from self._of_sink(state)
+
+    def of_contents(self) -> Iterator[Said]:
+        """Manifests, summaries and totals; files that are referenced twice."""
+        yield from contents.disagreeing_manifests(self.inventory)
+        yield from contents.doubled_files(self.tips, self.inventory)
+        for line in self.lines.values():
+            yield from contents.totals(line, self.inventory)
+        yield from self._of_summaries()
+        own = (step.snapshot.snapshot_id for state in self.states for step in self.steps(key_of(state)))
+        yield from contents.added_twice(self.inventory, own)
+        yield from contents.damaged(self.inventory)
+
+    def of_checkpoint(self, done: Done) -> Iterator[Said]:
+        """What Spark calls done, beside what is there."""
+        found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
+        return compare(done, [one for one in found if one is not None])
+
+    def of_history(self) -> Iterator[Note]:
+        """What the retained history can no longer show."""
+        for state in self.states:
+            yield from self._reach(state)
+        on_lines = {snapshot.snapshot_id for line in self.lines.values() for snapshot in line.walk}
+        aside = len(self.snapshots.keys() - on_lines)
+        if aside:
+            found = f"{counted(aside, 'retained snapshot')} on no branch's walk: rolled back, or kept alive by a tag."
+            yield Note("aside", "", found)
+
+    def _of_sink(self, state: SinkState) -> Iterator[Said]:
+        key, subject = key_of(state), _subject(state)
+        line = self.lines.get(key.branch)
+        marks = [step.mark for step in self.steps(key)]
+        yield from breaks(subject, key, marks, complete=line is not None and line.complete)
+        if state.trouble is not None:
+            yield Finding(_code(state.trouble), subject, f"Its next batch would be refused: {state.trouble.value}.")
+        elif state.unproven:
+            found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: it is trusted."
+            yield Note("unproven", subject, found)
+        yield from self._tag(state)
+        accepted = [f"{mark.batch_id} ({mark.accepted})" for mark in marks if mark.accepted]
+        if accepted:
+            yield Note("accepted", subject, f"Let in by a human: {', '.join(accepted)}.")
+
+    def _tag(self, state: SinkState) -> Iterator[Said]:
+        name = key_of(state).ledger_tag
+        tag = self.table.metadata.refs.get(name)
+        if tag is None or tag.snapshot_ref_type is not SnapshotRefType.TAG:
+            yield Note("no tag", _subject(state), f"There is no tag {name}: a rollback after expiry is not noticed.")
+        elif state.trouble is None and tag.snapshot_id != state.snapshot_id:
+            found = f"The tag {name} is at snapshot {tag.snapshot_id}, the ledger at {state.snapshot_id}."
+            yield Finding(Code.TAG_ELSEWHERE, _subject(state), found, (str(tag.snapshot_id),))
+
+    def _of_summaries(self) -> Iterator[Said]:
+        """Most batches are proved by the live files of some tip; of the others their own manifests are read."""
+        shown = [sums(self.inventory.entries(tip)) for tip in self.tips]
+        doubtful = {state: contents.unshown(self.steps(key_of(state)), shown) for state in self.states}
+        self.inventory.read_own(step.snapshot for step in itertools.chain.from_iterable(doubtful.values()))
+        for state, steps in doubtful.items():
+            yield from contents.disagreeing_summaries(_subject(state), steps, self.inventory)
+            yield from contents.broken_sums(_subject(state), self.steps(key_of(state)), self.snapshots)
+
+    def _present(self, state: SinkState, done: Done) -> Present | None:
+        key = key_of(state)
+        entry = view_table(self.table, key).entry if state.trouble is None else None
+        ledger = (entry.query_id, entry.batch_id, entry.end) if entry is not None else None
+        return present(_subject(state), done.query_id, [step.mark for step in self.steps(key)], ledger)
+
+    def _reach(self, state: SinkState) -> Iterator[Note]:
+        """How far back the batches of a sink can be told one by one."""
+        line, steps = self.lines.get(state.branch), self.steps(key_of(state))
+        if line is None or line.complete:
+            return
+        found = "No batch is retained on the branch: the ledger alone says what came last."
+        if steps:
+            found = f"Batches before {steps[0].mark.batch_id} cannot be told one by one: their snapshots have expired."
+        records = history(self.table, sink=state.sink, branch=state.branch)
+        older = sorted({record.batch_id for record in records if record.in_branch is None})
+        kept = f" Tags keep of them {counted(len(older), 'batch')}: {listed(map(str, older))}." if older else ""
+        brought = self._expired(line)
+        left = f" What they left in the branch was looked at: {brought}." if brought else ""
+        yield Note("history", _subject(state), found + kept + left)
+
+    def _expired(self, line: Line) -> str:
+        """What the head still has of snapshots that are gone."""
+        gone = [
+            counts
+            for snapshot_id, counts in sums(self.inventory.entries(line.head) if line.head else ()).items()
+            if snapshot_id not in self.snapshots
+        ]
+        files, rows = sum(counts[0] for counts in gone), sum(counts[1] for counts in gone)
+        return f"{counted(files, 'file')} with {counted(rows, 'row')}" if files else ""
+
+
+def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, ...]:
+    found = tuple(state for state in states if sink in (None, state.sink))
+    if sink is None or found:
+        return found
+    raise SettingsError(
+        "SINK_UNKNOWN",
+        f"The table knows no batch of sink {sink[:60]!r}.",
+        data="Nothing was changed: this command only reads.",
+        action=f"{did_you_mean(sink, {state.sink for state in states})} lakesink status shows every sink.".strip(),
+    )
+
+
+def key_of(state: SinkState) -> SinkKey:
+    """Who it is."""
+    return SinkKey(state.sink, state.branch, SinkKind(state.kind))
+
+
+def _subject(state: SinkState) -> str:
+    kind = "" if state.kind == SinkKind.STREAM.value else " (txn)"
+    return f"{state.sink}{kind} into {state.branch}"
+
+
+def _code(reason: Reason) -> Code:
+    """A refusal that the last batch itself would meet; any other would be a defect of the verdict."""
+    return Code[reason.name]

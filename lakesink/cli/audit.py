@@ -1,0 +1,18 @@
+"""The command ``audit``: what arrived, proved from the table alone."""
+
+import click
+
+from lakesink.cli.output import Report, reporting
+
+
+@click.command(help="Prove from TABLE alone that every batch is there once, whole and readable.")
+@click.argument("table")
+@click.option("--checkpoint", metavar="DIR", help="Spark's checkpoint: is every batch that it calls done in the table?")
+@click.option("--sink", metavar="ID", help="Only this sink's batches and ledger; files are looked at whole anyway.")
+@click.option("--footers/--no-footers", default=True, help="Compare row counts with Parquet footers.  [default: do]")
+@reporting
+def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, footers: bool) -> Report:
+    """Exit code 1: something is not as it must be; 2: nothing is, but some of it could not be looked at."""
+    from lakesink.cli import proving  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+
+    return proving.audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=footers)

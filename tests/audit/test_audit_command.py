@@ -1,0 +1,162 @@
+"""`lakesink audit` as a person and a script see it: words, JSON, exit codes, and nothing of others on the terminal."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakesink.audit.finding import Code
+from tests.audit.terminal import Run, found, refused, terminal
+from tests.audit.test_checkpoints import checkpoint
+from tests.builders import TABLE, Lake, Stream, contents
+from tests.faults.maintenance import append_foreign, edit_metadata, set_property
+
+JSON = ("--output", "json")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+@pytest.fixture
+def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return terminal(lake, monkeypatch)
+
+
+@pytest.fixture
+def stream(lake: Lake) -> Stream:
+    """Four batches of three rows."""
+    stream = Stream(lake)
+    for batch_id in range(4):
+        stream.run(batch_id)
+    return stream
+
+
+def test_a_clean_table_ends_with_0(run: Run, lake: Lake, stream: Stream, tmp_path: Path) -> None:
+    assert stream.writes == 4
+    before = contents(lake)
+    result = run("audit", "--checkpoint", checkpoint(tmp_path / "c", range(4)))
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert lines[0] == f"{TABLE} in test: clean: 4 batches, each there once, whole and readable"
+    assert lines[2].split()[:6] == ["events", "main", "3", "0", "4", "12"]
+    assert lines[3].startswith("note: events into main: Every batch that Spark calls done is in the table, up to 3;")
+    assert lines[4].startswith("Looked at 4 snapshots, 4 manifests, and sizes and footers of 4 files (")
+    assert lines[5].startswith(f"Next: lakesink log {TABLE} shows the batches")
+    assert contents(lake) == before
+
+
+def test_the_same_as_json(run: Run, lake: Lake, stream: Stream) -> None:
+    assert stream.writes == 4
+    document = found(run("audit", *JSON))
+    size = sum(path.stat().st_size for path in lake.files() if path.suffix == ".parquet")
+    assert document["well"] is True
+    assert (document["findings"], document["notes"]) == ([], [])
+    assert document["looked_at"] == {
+        "snapshots": 4,
+        "manifests": 4,
+        "files": 4,
+        "bytes": size,
+        "footers": True,
+        "unchecked": 0,
+    }
+    assert document["sinks"][0]["batches"] == 4
+    assert found(run("audit", "--no-footers", *JSON))["looked_at"]["footers"] is False
+
+
+def test_a_finding_ends_with_1_what_it_means_and_what_to_do(run: Run, lake: Lake, stream: Stream) -> None:
+    set_property(lake, stream.key.ledger_property, None)
+    lines = run("audit").stdout.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("[LEDGER_LOST]"))
+    assert lines[0].endswith(": 1 finding")
+    assert lines[place + 1 : place + 3] == [
+        f"  It means: {Code.LEDGER_LOST.means}",
+        f"  Do: {Code.LEDGER_LOST.action}",
+    ]
+    assert lines[-1] == "Next: mend what was found, from the top, and run lakesink audit again."
+    document = found(run("audit", *JSON), 1)
+    assert document["well"] is False
+    assert document["findings"][0]["code"] == "LEDGER_LOST"
+    assert document["findings"][0]["action"] == Code.LEDGER_LOST.action
+
+
+def test_many_findings_of_a_kind_are_cut_in_words_only(run: Run, lake: Lake) -> None:
+    stream = Stream(lake)
+    for batch_id in range(8):
+        stream.run(batch_id)
+    edit_metadata(lake, lambda found: [one["summary"].update({"added-records": "9"}) for one in found["snapshots"]])
+    text = run("audit", "--sink", "events").stdout
+    assert text.count("[SUMMARY_DISAGREES]") == 6
+    assert "more; --output json has all." in text
+    assert sum(one["code"] == "SUMMARY_DISAGREES" for one in found(run("audit", *JSON), 1)["findings"]) >= 8
+
+
+def test_what_could_not_be_looked_at_ends_with_2(run: Run, lake: Lake, stream: Stream) -> None:
+    assert stream.writes == 4
+    path = next(path for path in lake.files() if path.suffix == ".parquet")
+    path.unlink()
+    path.mkdir()
+    assert "no finding, but 1 file could not be looked at" in run("audit").stdout
+    assert found(run("audit", *JSON), 2)["looked_at"]["unchecked"] == 1
+
+
+def test_a_table_that_no_stream_wrote_to_ends_with_1(run: Run, lake: Lake) -> None:
+    append_foreign(lake)
+    result = run("audit")
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{TABLE} in test: no lakesink stream has written to it")
+
+
+def test_an_unknown_sink_is_refused_with_the_nearest(run: Run, stream: Stream) -> None:
+    assert stream.sink_id == "events"
+    error = refused(run("audit", "--sink", "event", *JSON))
+    assert error["code"] == "LAKESINK_SINK_UNKNOWN"
+    assert "Did you mean 'events'?" in error["action"]
+
+
+def test_what_is_no_checkpoint_ends_with_2(run: Run, stream: Stream, tmp_path: Path) -> None:
+    assert stream.writes == 4
+    error = refused(run("audit", "--checkpoint", tmp_path / "nowhere", *JSON))
+    assert error["code"] == "LAKESINK_CHECKPOINT_UNREADABLE"
+
+
+def test_nothing_that_others_wrote_reaches_the_terminal_as_control_code(run: Run, lake: Lake, stream: Stream) -> None:
+    evil = "[red]x[/red]\x1b[31m\u202e\x07"
+
+    def forge(metadata: dict[str, list[dict[str, dict[str, str]]]]) -> None:
+        for number, snapshot in enumerate(metadata["snapshots"]):
+            names = {"lakesink.sink-id": evil, "lakesink.query-id": evil, "lakesink.batch-id": str(number * 5)}
+            snapshot["summary"].update(names | {"lakesink.accepted": evil})
+
+    assert stream.writes == 4
+    edit_metadata(lake, forge)
+    result = run("audit")
+    assert result.exit_code == 1
+    assert "[red]x[/red]" in result.stdout
+    assert not {"\x1b", "\u202e", "\x07"} & set(result.stdout)
+    assert not {"\x1b", "\u202e", "\x07"} & set(run("audit", *JSON).stdout)
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None  # as if they were not installed
+from lakesink.audit.checkpoint import read_done
+print(read_done(sys.argv[1]).batches)
+"""
+
+
+def test_a_checkpoint_is_read_without_spark(tmp_path: Path) -> None:
+    root = checkpoint(tmp_path / "c", range(3))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, root], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.stdout, done.stderr) == ("(0, 1, 2)\n", "")
+
+
+def test_the_page_explains_every_code() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text()
+    for code in Code:
+        assert f"| `{code.name}` | {code.means} | {code.action} |" in page, code.name

@@ -1,0 +1,97 @@
+"""Own files that no snapshot references are counted by what their names and the prepared records say, never touched."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from lakesink.audit.leftovers import Leftovers, OwnName, own_name
+from lakesink.audit.proof import audit
+from lakesink_catalog.failpoints import FailpointReached
+from tests.builders import Lake, Stream, contents
+from tests.faults.maintenance import append_foreign, rewrite
+
+UUID = "0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+@pytest.fixture
+def stream(lake: Lake) -> Stream:
+    """Four batches."""
+    stream = Stream(lake)
+    for batch_id in range(4):
+        stream.run(batch_id)
+    return stream
+
+
+def leave(lake: Lake, name: str, size_bytes: int = 100) -> None:
+    folder = lake.folder / "warehouse" / "demo" / "events" / "data"
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size_bytes))
+
+
+def own(batch_id: int, sink: str = "events") -> str:
+    return f"{sink}-{batch_id}-00000-{uuid.uuid4()}.parquet"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (f"events-7-00000-{UUID}.parquet", OwnName("events", 7)),
+        (f"s3://b/t/data/day=2026-01-01/events-7-00012-{UUID}.parquet", OwnName("events", 7)),
+        (f"data/0110/1001/0101/10110101-events-7-00000-{UUID}.parquet", OwnName("events", 7)),
+        (f"10110101-known-7-00000-{UUID}.parquet", OwnName("10110101-known", 7)),
+        (f"a-1-2.x_y-7-00000-{UUID}.parquet", OwnName("a-1-2.x_y", 7)),
+        (f"00000-0-{UUID}.parquet", None),
+        (f"00000-7-{UUID}-00001.parquet", None),
+        (f"events-7-00000-{UUID}.orc", None),
+        ("compacted.parquet", None),
+    ],
+)
+def test_a_name_tells_sink_and_batch_if_it_is_ours(path: str, expected: OwnName | None) -> None:
+    assert own_name(path, {"events", "10110101-known"}) == expected
+
+
+def test_a_table_without_leftovers_has_none(lake: Lake, stream: Stream) -> None:
+    append_foreign(lake)
+    rewrite(lake)
+    assert stream.writes == 4
+    assert audit(lake.table()).leftovers == Leftovers()
+
+
+def test_leftovers_are_told_by_whether_their_batch_is_past(lake: Lake, stream: Stream) -> None:
+    assert stream.writes == 4
+    for batch_id, size_bytes in ((1, 10), (3, 20), (4, 400), (9, 500)):
+        leave(lake, own(batch_id), size_bytes)
+    leave(lake, own(0, "unborn"), 600)
+    leave(lake, "foreign.parquet", 1)
+    before = contents(lake)
+    proof = audit(lake.table())
+    assert proof.leftovers == Leftovers(files=2, bytes=30, pending_files=3, pending_bytes=1500)
+    assert proof.findings == ()
+    assert [note.name for note in proof.notes] == ["orphans", "pending"]
+    assert contents(lake) == before
+
+
+def test_a_prepared_batch_is_no_leftover(lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@4=raise")
+    with pytest.raises(FailpointReached):
+        stream.run(4)
+    assert audit(lake.table()).leftovers == Leftovers(prepared=("events 4",))
+    monkeypatch.delenv("LAKESINK_FAILPOINTS")
+    for record in (lake.folder / "warehouse").rglob("4-*.json"):
+        record.write_bytes(record.read_bytes()[:-1])
+    torn = audit(lake.table()).leftovers
+    assert (torn.prepared, torn.pending_files) == ((), 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 100, b"[]\n[]"])
+def test_a_record_that_is_none_protects_nothing(lake: Lake, stream: Stream, content: bytes) -> None:
+    folder = lake.folder / "warehouse/demo/events/metadata" / stream.key.record_folder
+    (folder / "9-x.json").write_bytes(content)
+    assert audit(lake.table()).leftovers == Leftovers()
