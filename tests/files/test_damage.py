@@ -265,6 +265,13 @@ VOTES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
         votes[0],
         edited(votes[1], lambda vote: vote["parts"][0].__setitem__(0, "../../other/parts/x.parquet")),
     ],
+    "a part that another task might have": lambda votes: [
+        votes[0],
+        edited(
+            votes[1],
+            lambda vote: vote["parts"][0].__setitem__(0, vote["parts"][0][0].replace("-00001-", "-00000-")),
+        ),
+    ],
     "a part twice": lambda votes: [
         votes[0],
         edited(votes[1], lambda vote: vote.update(parts=vote["parts"] * 2, rows=vote["rows"] * 2)),
@@ -289,7 +296,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-WHOLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+WHOLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 
 
 @WHOLE

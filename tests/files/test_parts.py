@@ -1,6 +1,7 @@
 """Every value in every format comes back from independent readers as it went in, and odd ones are refused by name."""
 
 import datetime as dt
+import gc
 import gzip
 import json
 import math
@@ -158,7 +159,7 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(rows=st.lists(CELLS, min_size=1, max_size=20))
 def test_any_rows_come_back_from_both_formats(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
@@ -220,6 +221,23 @@ def test_a_part_that_never_closed_is_removed_and_closed_ones_stay(tmp_path: Path
     for path in kept:
         found = duckdb.read_parquet(str(path)) if format_name == "parquet" else duckdb.read_json(str(path))
         assert len(found.fetchall()) == 200
+
+
+@pytest.mark.filterwarnings("error")  # also what a writer says that is left open
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_part_that_is_open_when_the_query_fails_never_looks_like_a_whole_one(
+    tmp_path: Path, format_name: str
+) -> None:
+    def rows() -> Any:
+        yield pa.record_batch({"v": pa.array(["the same"] * 20_000)})
+        assert len(list(tmp_path.iterdir())) == 1
+        raise RuntimeError("the query's own code")
+
+    parts = plan(tmp_path, format=format_name, codec="gzip", target_file_size_bytes=100_000)
+    with pytest.raises(RuntimeError, match="own code"):
+        PartsWriter(parts).write(0, rows())
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_date_beyond_all_calendars_is_refused_by_name(tmp_path: Path) -> None:

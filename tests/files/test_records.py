@@ -48,6 +48,12 @@ def test_a_torn_record_reads_as_absent(process: Process, cut: int) -> None:
     assert process.log().find(BATCH) is None
 
 
+def test_a_record_that_was_changed_reads_as_absent(process: Process) -> None:
+    process.log().put(BATCH, PAYLOADS)
+    process.path().write_bytes(process.path().read_bytes().replace(b'"rows":3', b'"rows":4'))
+    assert process.log().find(BATCH) is None
+
+
 @pytest.mark.parametrize("other", [NEXT, replace(BATCH, query_id="q2"), replace(BATCH, fingerprint="0" * 32)])
 def test_a_record_is_not_found_by_another_batch_even_under_its_name(process: Process, other: Batch) -> None:
     process.log().put(BATCH, PAYLOADS)
