@@ -15,27 +15,58 @@ LAST_LINES = {
 }
 
 
-def run(example: str, folder: Path) -> list[str]:
+CUSTOM_SINK = EXAMPLES / "custom_sink"
+DRILL = EXAMPLES.parent / "docs" / "failpoints.md"
+
+
+def run(command: list[str], folder: Path, **variables: str) -> list[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LAKESINK_", "PYICEBERG_"))}
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / example)],
+        command,
         cwd=folder,
-        env=environment | {"PYICEBERG_HOME": str(folder), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        env=environment | {"PYICEBERG_HOME": str(folder), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", **variables},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("example", sorted(LAST_LINES))
 def test_an_example_runs_and_runs_again(tmp_path: Path, example: str) -> None:
-    assert tuple(run(example, tmp_path)[-1] for _ in range(2)) == LAST_LINES[example]
+    command = [sys.executable, str(EXAMPLES / example)]
+    assert tuple(run(command, tmp_path)[-1] for _ in range(2)) == LAST_LINES[example]
+
+
+def test_the_custom_sink_is_killed_and_replayed_and_every_order_is_there_once(tmp_path: Path) -> None:
+    told = run([sys.executable, str(CUSTOM_SINK / "run.py")], tmp_path)
+    shown = "\n".join(told)
+    assert "lakesink.failpoint.reached name=after-prepared batch=1 action=kill" in shown
+    assert "It ended with -9.\n   In the table: 100 rows, 100 orders, 1 batches." in shown
+    assert "lakesink.batch.recovered table=orders sink=orders batch=1" in shown
+    assert "In the table: 300 rows, 300 orders, 3 batches.\n3. Every order once: True." in shown
+    assert told[-2].startswith("Next: ")
+
+
+def test_the_custom_sink_passes_the_suite(tmp_path: Path) -> None:
+    options = ["-p", "no:cacheprovider", "--basetemp", str(tmp_path / "pytest")]
+    run([sys.executable, "-m", "pytest", str(CUSTOM_SINK), *options], tmp_path)
+
+
+def test_the_drill_of_the_documents_runs_as_it_is_printed(tmp_path: Path) -> None:
+    drill = DRILL.read_text().partition("<!-- drill -->\n```sh\n")[2].partition("```")[0]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    told = run(["bash", "-c", drill], tmp_path, EXAMPLES=str(EXAMPLES), PATH=path)
+    assert any(line.startswith("No batch of lakesink is retained") for line in told)
+    assert any(line.startswith("orders") and " recovered " in line for line in told)
 
 
 def test_every_example_is_run_here_and_named_in_their_readme() -> None:
     found = {path.name for path in EXAMPLES.glob("*.py")}
+    folders = {path.parent.name for path in EXAMPLES.glob("*/README.md")}
+    named = (EXAMPLES / "README.md").read_text()
 
-    assert found == set(LAST_LINES)
-    assert all(f"[{name}]({name})" in (EXAMPLES / "README.md").read_text() for name in found)
+    assert (found, folders) == (set(LAST_LINES), {CUSTOM_SINK.name})
+    assert all(f"[{name}]({name})" in named for name in found)
+    assert all(f"[{name}]({name}/README.md)" in named for name in folders)
