@@ -78,3 +78,9 @@ def test_the_readme_example_runs_as_it_is_printed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert re.search(r"^0 \d+ 1000 committed$", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())]
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
