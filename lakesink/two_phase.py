@@ -104,7 +104,8 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
     def prepared_log(self) -> PreparedLog:
         """Where the pre-commit of a batch survives a crash, if this sink is the batch's first or only participant.
 
-        Asked for once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs none.
+        Asked for once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs none; for the others
+        `lakesink.sinks.records.PreparedDirectory` keeps them in any folder.
         """
         return NoPreparedLog()
 

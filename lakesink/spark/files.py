@@ -2,6 +2,7 @@
 
 import os
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -49,7 +50,8 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         WriteError: A column has a type that the format does not hold, or files cannot be created exclusively there.
     """
     check_streaming(df, "lakesink.stream_files")
-    sink = FileSink(
+    new_sink = partial(
+        FileSink,
         directory,
         sink_id,
         format=format,
@@ -58,6 +60,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         accept=accept,
         prepared_max_age=prepared_max_age,
     )
-    check_part_schema(arrow_schema(df.schema), sink.settings.part_format)
-    reporter = Reporter(sink.layout.directory, sink.layout.sink_id)
-    return stream_writer(df, os.fspath(checkpoint), reporter, lambda _schema, _session: sink)
+    settings = new_sink().settings
+    check_part_schema(arrow_schema(df.schema), settings.part_format)
+    reporter = Reporter(settings.layout.directory, settings.layout.sink_id)
+    return stream_writer(df, os.fspath(checkpoint), reporter, lambda _schema, _session: new_sink())
