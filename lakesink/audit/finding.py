@@ -52,8 +52,8 @@ class Code(Enum):
         "Stream into a table of format version 2.",
     )
     TAG_ELSEWHERE = (
-        "The ledger tag is not at the ledger's snapshot: readers see another batch, and a rollback may pass unseen.",
-        "If the stream runs with ledger_tag=False, remove the tag; else see who moved it. The next batch sets it.",
+        "A tag of lakesink is not at the batch that it stands for: its readers see another one.",
+        "See who moved it, and remove it. With the next batch the ledger tag is there again, unless ledger_tag=False.",
     )
     FILE_TWICE = (
         "A snapshot references one data file more than once: readers see its rows more than once.",

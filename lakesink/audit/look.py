@@ -1,6 +1,7 @@
 """One look at a table: branches, sinks, and all that its retained snapshots reference, compared part by part."""
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,12 @@ from lakesink.audit.lines import Line, Step, frontier, lines_of
 from lakesink_catalog.errors import Reason, SettingsError
 from lakesink_catalog.history import SinkState, history, sinks
 from lakesink_catalog.identity import SinkKey, SinkKind
+from lakesink_catalog.ledger import mark_of
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.view import view_table
 
 Said = Finding | Note
+_TAGGED_BATCH = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +124,33 @@ class Look:
         elif state.unproven:
             found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: it is trusted."
             yield Note("unproven", subject, found)
-        yield from self._tag(state)
+        yield from self._ledger_tag(state)
+        yield from self._audit_tags(state)
         accepted = [f"{mark.batch_id} ({mark.accepted})" for mark in marks if mark.accepted]
         if accepted:
             yield Note("accepted", subject, f"Let in by a human: {', '.join(accepted)}.")
 
-    def _tag(self, state: SinkState) -> Iterator[Said]:
+    def _ledger_tag(self, state: SinkState) -> Iterator[Said]:
         name = key_of(state).ledger_tag
         tag = self.table.metadata.refs.get(name)
         if tag is None or tag.snapshot_ref_type is not SnapshotRefType.TAG:
             yield Note("no tag", _subject(state), f"There is no tag {name}: a rollback after expiry is not noticed.")
         elif state.trouble is None and tag.snapshot_id != state.snapshot_id:
             found = f"The tag {name} is at snapshot {tag.snapshot_id}, the ledger at {state.snapshot_id}."
-            yield Finding(Code.TAG_ELSEWHERE, _subject(state), found, (str(tag.snapshot_id),))
+            yield Finding(Code.TAG_ELSEWHERE, _subject(state), found, (name,))
+
+    def _audit_tags(self, state: SinkState) -> Iterator[Finding]:
+        """Tags that name a batch must show it; one that was rolled back still is that batch."""
+        key = key_of(state)
+        for name, tag in self.table.metadata.refs.items():
+            named = _TAGGED_BATCH.match(name.removeprefix(key.audit_tag_prefix))
+            snapshot = self.snapshots.get(tag.snapshot_id)
+            if not name.startswith(key.audit_tag_prefix) or named is None or snapshot is None:
+                continue
+            mark = mark_of(snapshot.summary)
+            if mark is None or mark.key != key or mark.batch_id != int(named[0]):
+                shown = "no batch of the sink" if mark is None or mark.key != key else f"batch {mark.batch_id}"
+                yield Finding(Code.TAG_ELSEWHERE, _subject(state), f"The tag {name} shows {shown}.", (name,))
 
     def _of_summaries(self) -> Iterator[Said]:
         """Most batches are proved by the live files of some tip; of the others their own manifests are read."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from pyiceberg.table import Table
 
 from lakesink.audit import contents, data_files
-from lakesink.audit.checkpoint import read_done
+from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.look import Look, key_of
@@ -72,21 +72,20 @@ class Proof:
     unchecked: int
 
 
-def audit(table: Table, *, checkpoint: str | None = None, sink: str | None = None, footers: bool = True) -> Proof:
+def audit(table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True) -> Proof:
     """Prove what can be proved of a table.
 
     Args:
         table: As loaded.
-        checkpoint: Spark's checkpoint of a stream into it, path or URI; None to look at the table alone.
+        done: What a stream's checkpoint says, read before the table was loaded: a stream that runs goes on meanwhile.
+            None to look at the table alone.
         sink: Only this sink's batches and ledger; files and manifests are looked at whole anyway.
         footers: True to compare row counts with Parquet footers: a request more for each file.
 
     Raises:
         SettingsError: There is no such sink.
-        QueryError: The checkpoint cannot be read.
         OSError: The storage failed.
     """
-    done = read_done(checkpoint) if checkpoint is not None else None
     look = Look.at(table, sink)
     entries = look.entries()
     faults = data_files.faults(table.io, entries, footers=footers)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from lakesink.audit.checkpoint import read_done
 from lakesink.audit.finding import Code, Finding, Note, counted
 from lakesink.audit.proof import Proof, SinkProof, audit
 from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, printable, size
@@ -29,8 +30,9 @@ def audit_report(
         footers: True to compare row counts with Parquet footers.
     """
     started = time.perf_counter()
+    done = read_done(checkpoint) if checkpoint is not None else None
     table = load_table(connect(catalog, create=False), identifier)
-    proof = audit(table, checkpoint=checkpoint, sink=sink, footers=footers)
+    proof = audit(table, done=done, sink=sink, footers=footers)
     seconds = time.perf_counter() - started
     return Report(
         document={

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.audit.checkpoint import read_done
 from lakesink.audit.proof import Proof, audit
 from lakesink_catalog.errors import QueryError
 from tests.builders import Lake, Stream
@@ -39,6 +40,10 @@ def checkpoint(folder: Path, done: Iterable[int], query: str = "query-1", shift:
     return str(folder)
 
 
+def proved(lake: Lake, root: str) -> Proof:
+    return audit(lake.table(), done=read_done(root))
+
+
 def codes(proof: Proof) -> list[str]:
     return [finding.code.name for finding in proof.findings]
 
@@ -50,41 +55,39 @@ def note(proof: Proof) -> str:
 
 def test_batches_that_are_done_are_in_the_table(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     assert stream.writes == 4
-    proof = audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(4)))
+    proof = proved(lake, checkpoint(tmp_path / "c", range(4)))
     assert codes(proof) == []
     assert note(proof) == "Every batch that Spark calls done is in the table, up to 3; 4 batches compared by offsets."
 
 
 def test_a_batch_that_spark_does_not_know_as_done_is_no_finding(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     assert stream.writes == 4
-    assert codes(audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(3)))) == []
+    assert codes(proved(lake, checkpoint(tmp_path / "c", range(3)))) == []
 
 
 def test_done_batches_that_the_table_lacks_are_found(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     assert stream.writes == 4
-    [found] = audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(6))).findings
+    [found] = proved(lake, checkpoint(tmp_path / "c", range(6))).findings
     assert (found.code.name, found.items) == ("CHECKPOINT_AHEAD", ("4", "5"))
 
 
 def test_batches_that_were_rolled_back_are_not_in_the_table(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     roll_back(lake, stream.snapshot_of(1))
-    proof = audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(4)))
+    proof = proved(lake, checkpoint(tmp_path / "c", range(4)))
     assert codes(proof) == ["ROLLED_BACK", "CHECKPOINT_AHEAD"]
     assert proof.findings[1].items == ("2", "3")
 
 
 def test_a_batch_of_other_offsets_is_another_batch(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     assert stream.writes == 4
-    [found] = audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(4), shift=1)).findings
+    [found] = proved(lake, checkpoint(tmp_path / "c", range(4), shift=1)).findings
     assert (found.code.name, found.items) == ("CHECKPOINT_OFFSETS", ("0", "1", "2", "3"))
 
 
 def test_a_checkpoint_of_another_query_is_found(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     assert stream.writes == 4
-    assert codes(audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", [0], query="other"))) == [
-        "CHECKPOINT_UNKNOWN"
-    ]
-    proof = audit(lake.table(), checkpoint=checkpoint(tmp_path / "empty", [], query="other"))
+    assert codes(proved(lake, checkpoint(tmp_path / "c", [0], query="other"))) == ["CHECKPOINT_UNKNOWN"]
+    proof = proved(lake, checkpoint(tmp_path / "empty", [], query="other"))
     assert (codes(proof), note(proof)) == ([], "Query other has no batch done yet: there is nothing to prove.")
 
 
@@ -94,18 +97,18 @@ def test_the_checkpoint_before_the_present_one_is_known_by_its_marks(
     second = Stream(lake, query="query-2")
     second.run(second.batch(0, start=4, end=5))
     assert stream.query == "query-1"
-    assert codes(audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(4)))) == []
-    assert codes(audit(lake.table(), checkpoint=checkpoint(tmp_path / "d", range(5)))) == ["CHECKPOINT_AHEAD"]
+    assert codes(proved(lake, checkpoint(tmp_path / "c", range(4)))) == []
+    assert codes(proved(lake, checkpoint(tmp_path / "d", range(5)))) == ["CHECKPOINT_AHEAD"]
 
 
 def test_after_expiry_the_ledger_alone_proves_the_last_batch(lake: Lake, stream: Stream, tmp_path: Path) -> None:
     append_foreign(lake)
     remove_ref(lake, stream.key.ledger_tag)
     expire(lake)
-    proof = audit(lake.table(), checkpoint=checkpoint(tmp_path / "c", range(4)))
+    proof = proved(lake, checkpoint(tmp_path / "c", range(4)))
     assert codes(proof) == []
     assert note(proof).endswith("1 batch compared by offsets.")
-    assert codes(audit(lake.table(), checkpoint=checkpoint(tmp_path / "d", range(5)))) == ["CHECKPOINT_AHEAD"]
+    assert codes(proved(lake, checkpoint(tmp_path / "d", range(5)))) == ["CHECKPOINT_AHEAD"]
 
 
 @pytest.mark.parametrize("root", ["nowhere", "nothing://nowhere"])
@@ -113,7 +116,7 @@ def test_what_is_no_checkpoint_is_an_error(lake: Lake, stream: Stream, tmp_path:
     assert stream.writes == 4
     place = root if ":" in root else str(tmp_path / root)
     with pytest.raises(QueryError, match="LAKESINK_CHECKPOINT_UNREADABLE"):
-        audit(lake.table(), checkpoint=place)
+        proved(lake, place)
 
 
 def test_a_checkpoint_of_another_version_is_an_error(lake: Lake, stream: Stream, tmp_path: Path) -> None:
@@ -121,4 +124,4 @@ def test_a_checkpoint_of_another_version_is_an_error(lake: Lake, stream: Stream,
     root = checkpoint(tmp_path / "c", range(4))
     (tmp_path / "c" / "offsets" / "3").write_text("v9\n{}\n4")
     with pytest.raises(QueryError, match="LAKESINK_CHECKPOINT_VERSION"):
-        audit(lake.table(), checkpoint=root)
+        proved(lake, root)

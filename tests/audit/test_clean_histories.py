@@ -10,6 +10,7 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from lakesink.audit.proof import Proof, audit
 from lakesink_catalog.forget import Forgetting
 from lakesink_catalog.identity import SinkKind
+from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import (
     append_foreign,
@@ -133,6 +134,16 @@ def rows_deleted(lake: Lake, stream: Stream) -> None:
     stream.run(4)
 
 
+def rows_deleted_by_position(lake: Lake, stream: Stream) -> None:
+    delete_by_position(lake, next(iter(lake.table().scan().plan_files())).file.file_path, [0, 2])
+    stream.run(4)
+
+
+def rows_deleted_by_value(lake: Lake, _: Stream) -> None:
+    delete_by_equality(lake, 1)
+    append_foreign(lake)
+
+
 def expired(lake: Lake, stream: Stream) -> None:
     expire(lake)
     sweep(lake)
@@ -164,6 +175,8 @@ STORIES: list[Story] = [
     compacted_and_expired,
     a_batch_deleted,
     rows_deleted,
+    rows_deleted_by_position,
+    rows_deleted_by_value,
     expired,
     expired_by_java,
     every_own_snapshot_expired,

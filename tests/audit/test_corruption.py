@@ -264,6 +264,13 @@ def move_tag(lake: Lake, stream: Stream) -> None:
     change(lake, update)
 
 
+def move_audit_tag(lake: Lake, stream: Stream) -> None:
+    stream.run(4, tag_every=2)
+    assert audit(lake.table()).findings == ()
+    lake.table().manage_snapshots().remove_tag(stream.key.audit_tag(4)).commit()
+    lake.table().manage_snapshots().create_tag(stream.snapshot_of(3), stream.key.audit_tag(4)).commit()
+
+
 def drop_branch(lake: Lake, _: Stream) -> None:
     branch_off(lake, "checks")
     Stream(lake, sink_id="other", branch="checks").run(0)
@@ -281,6 +288,7 @@ def drop_branch(lake: Lake, _: Stream) -> None:
         (lambda lake, _: upgrade(lake), ["UNSUPPORTED"]),
         (drop_branch, ["BRANCH_MISSING"]),
         (move_tag, ["TAG_ELSEWHERE"]),
+        (move_audit_tag, ["TAG_ELSEWHERE"]),
     ],
 )
 def test_a_ledger_that_is_not_the_newest_own_batch_is_found(
