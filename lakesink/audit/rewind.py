@@ -1,10 +1,13 @@
 """Takes Spark's checkpoint back to an earlier batch, for the replay after the table was rolled back.
 
-What is removed is copied first. Every state in between is one that Spark itself leaves when it dies: entries go from
-the newest batch down, and of each batch its commit before its offsets. Cut short, it is completed by being run again.
+What is removed is copied first. Of the logs the newest batch goes first, and of a batch its commit before its offsets:
+what is left at any moment is what Spark itself leaves when it dies. Before the logs goes the state of later batches: a
+log whose state is gone makes Spark refuse to start, while state that outlives its log would be read as that of another
+batch, and rows come twice. Cut short, it is completed by being run again.
 """
 
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +19,7 @@ from lakesink_catalog.errors import QueryError
 
 NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in a table."
 _LOGS = ("commits", "offsets")
-_STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)")
+_STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)(?:\.crc)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +36,30 @@ class Logs:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What a rewind will do.
+
+    Attributes:
+        to_batch: Newest batch that is left; -1 if none.
+        batches: Batches whose log entries go, newest first.
+        files: All files that go, relative to the checkpoint, in this order: state, then log entries.
+    """
+
+    to_batch: int
+    batches: tuple[int, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rewound:
     """What a rewind did.
 
     Attributes:
-        to_batch: Newest batch that is left; -1 if none.
-        removed: Batches whose entries are gone, newest first; empty if there was nothing to do.
-        backup: Where the logs were copied to; None if there was nothing to do.
+        plan: What it was to do; there may have been nothing to do.
+        backup: Where all that was removed had been copied to; None if there was nothing to do.
     """
 
-    to_batch: int
-    removed: tuple[int, ...]
+    plan: Plan
     backup: str | None
 
 
@@ -58,39 +74,48 @@ class RewindableCheckpoint:
         self._root = root.rstrip("/")
         self._system, self._folder = fsspec.core.url_to_fs(self._root, use_listings_cache=False)
 
-    def rewind(self, to_batch: int, backup: str | None = None) -> Rewound:
-        """Remove all that Spark logged about batches above `to_batch`, after copying the logs.
+    def plan(self, to_batch: int) -> Plan:
+        """What `rewind` would do; changes nothing.
 
         Args:
             to_batch: Newest batch to keep; -1 for none.
-            backup: Folder for the copy, which must not exist; None for one beside the checkpoint.
 
         Raises:
             QueryError: The folder is no checkpoint, or the query could not go on from that batch.
         """
-        removed = self.removable(to_batch)
-        if not removed:
-            return Rewound(to_batch, (), None)
-        place = backup or f"{self._root}.backup-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-        self._copy_logs(place)
-        for batch_id in removed:
-            for log in _LOGS:
-                self._remove(log, batch_id)
-        return Rewound(to_batch, removed, place)
-
-    def removable(self, to_batch: int) -> tuple[int, ...]:
-        """Batches that `rewind` would remove, newest first; changes nothing.
-
-        Raises:
-            QueryError: As `rewind`.
-        """
-        logs = Logs(*(frozenset(self._batches(log)) for log in ("offsets", "commits")))
         if not self._system.exists(f"{self._folder}/metadata"):
             raise _refused("The folder is not the checkpoint of a query: it has no metadata file.")
-        removed = above(logs, to_batch)
-        if removed and to_batch >= 0:
-            self._check_state(to_batch)
-        return removed
+        logs = Logs(offsets=frozenset(self._batches("offsets")), commits=frozenset(self._batches("commits")))
+        batches = above(logs, to_batch)
+        entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in getattr(logs, log))
+        state = self._state_files()
+        # Spark numbers state by the batch that reads it, so what `to_batch` left is of the number above its own.
+        later = (name for name, version in state if version > to_batch + 1)
+        plan = Plan(to_batch, batches, (*later, *entries))
+        if plan.files and to_batch >= 0:
+            _check_state(state, to_batch)
+        return plan
+
+    def rewind(self, plan: Plan, backup: str | None = None) -> Rewound:
+        """Remove all that Spark kept about later batches, after copying it and the logs.
+
+        Args:
+            plan: From this checkpoint.
+            backup: Folder for the copy, which must not exist; None for one beside the checkpoint.
+
+        Raises:
+            QueryError: As `plan`, or the checkpoint is not what it was then: its query runs.
+        """
+        if not plan.files:
+            return Rewound(plan, None)
+        place = backup or f"{self._root}.backup-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        self._copy(plan, place)
+        # Nothing in a checkpoint tells that its query is stopped; that it has moved on tells the contrary.
+        if self.plan(plan.to_batch) != plan:
+            raise _refused("The query is running: its checkpoint changed meanwhile.")
+        for path in plan.files:
+            self._remove(path)
+        return Rewound(plan, place)
 
     def _batches(self, log: str) -> Iterator[int]:
         return (int(name) for name in self._names(log) if name.isdecimal())
@@ -105,31 +130,30 @@ class RewindableCheckpoint:
         listed: list[Any] = self._system.ls(folder, detail=False)
         return listed
 
-    def _check_state(self, to_batch: int) -> None:
-        """The state that the next batch starts from is the one that `to_batch` left: the version above its id."""
-        needed = to_batch + 1
-        versions: dict[str, set[int]] = {}
-        for path in self._system.find(f"{self._folder}/state") if self._system.exists(f"{self._folder}/state") else ():
-            folder, _, name = str(path).rpartition("/")
-            if found := _STATE_FILE.fullmatch(name):
-                versions.setdefault(folder, set()).add(int(found[1]))
-        if any(needed not in known for known in versions.values()):
-            raise _refused(f"The query keeps state, and Spark has removed the state as it was after batch {to_batch}.")
+    def _state_files(self) -> list[tuple[str, int]]:
+        """Every file of state, and Spark's checksum of it, with its version; the newest version first."""
+        folder = f"{self._folder}/state"
+        paths = map(str, self._system.find(folder) if self._system.exists(folder) else ())
+        found = ((path, _STATE_FILE.fullmatch(path.rpartition("/")[2])) for path in paths)
+        files = ((f"state/{path.partition(f'{folder}/')[2]}", int(named[1])) for path, named in found if named)
+        return sorted(files, key=lambda file: (-file[1], file[0]))
 
-    def _copy_logs(self, place: str) -> None:
+    def _copy(self, plan: Plan, place: str) -> None:
         system, folder = fsspec.core.url_to_fs(place, use_listings_cache=False)
         if system.exists(folder):
             raise _refused("The folder of the backup exists already.")
-        for path in ("metadata", *(f"{log}/{name}" for log in _LOGS for name in self._names(log))):
+        logs = (f"{log}/{name}" for log in _LOGS for name in self._names(log))
+        for path in sorted({"metadata", *logs, *plan.files}):
             system.makedirs(f"{folder}/{path}".rpartition("/")[0], exist_ok=True)
-            system.pipe_file(f"{folder}/{path}", self._system.cat_file(f"{self._folder}/{path}"))
+            with self._system.open(f"{self._folder}/{path}", "rb") as here, system.open(f"{folder}/{path}", "wb") as to:
+                shutil.copyfileobj(here, to)
 
-    def _remove(self, log: str, batch_id: int) -> None:
-        """The entry and Hadoop's checksum of it; a checksum without its file is ignored, the reverse is an error."""
-        for name in (str(batch_id), f".{batch_id}.crc"):
-            path = f"{self._folder}/{log}/{name}"
-            if self._system.exists(path):
-                self._system.rm_file(path)
+    def _remove(self, path: str) -> None:
+        """A file and Hadoop's checksum of it; a checksum without its file is ignored, the reverse is an error."""
+        folder, _, name = path.rpartition("/")
+        for each in (name, f".{name}.crc"):
+            if self._system.exists(f"{self._folder}/{folder}/{each}"):
+                self._system.rm_file(f"{self._folder}/{folder}/{each}")
 
 
 def above(logs: Logs, to_batch: int) -> tuple[int, ...]:
@@ -151,6 +175,16 @@ def above(logs: Logs, to_batch: int) -> tuple[int, ...]:
         oldest = min(logs.offsets, default=max(known))
         raise _refused(f"The checkpoint no longer has the offsets of batch {to_batch}; its oldest are of {oldest}.")
     return tuple(sorted((batch_id for batch_id in known if batch_id > to_batch), reverse=True))
+
+
+def _check_state(files: list[tuple[str, int]], to_batch: int) -> None:
+    versions: dict[str, set[int]] = {}
+    for name, version in files:
+        if name.endswith(".crc"):
+            continue
+        versions.setdefault(name.rpartition("/")[0], set()).add(version)
+    if any(to_batch + 1 not in known for known in versions.values()):
+        raise _refused(f"The query keeps state, and Spark has removed the state as it was after batch {to_batch}.")
 
 
 def _refused(what: str) -> QueryError:

@@ -16,21 +16,23 @@ def rewind(checkpoint: str, to_batch: int, backup: str | None, *, yes: bool) -> 
     from lakesink.audit.rewind import RewindableCheckpoint  # noqa: PLC0415 - help must not import fsspec
 
     place = RewindableCheckpoint(checkpoint)
-    batches = place.removable(to_batch)
-    if batches:
-        confirmed(f"Is the query stopped, and are batches {batches[-1]} to {batches[0]} to run again?", yes=yes)
-    done = place.rewind(to_batch, backup)
+    plan = place.plan(to_batch)
+    if plan.files:
+        which = f"batches {plan.batches[-1]} to {plan.batches[0]}" if plan.batches else "what follows"
+        confirmed(f"Is the query stopped, and is {which} to run again on the state of batch {to_batch}?", yes=yes)
+    done = place.rewind(plan, backup)
     title = (
-        f"The checkpoint ends at batch {to_batch}: {number(len(done.removed))} batches will run again."
-        if done.removed
+        f"The checkpoint ends at batch {to_batch}: {number(len(plan.batches))} batches will run again."
+        if done.backup
         else f"Nothing to do: the checkpoint ends at batch {to_batch}."
     )
-    hints = [f"The logs as they were: {done.backup}"] if done.backup else []
+    hints = [f"What was removed is in {done.backup}"] if done.backup else []
     return Report(
         document={
             "checkpoint": checkpoint,
             "to_batch": to_batch,
-            "removed": sorted(done.removed),
+            "removed": sorted(plan.batches),
+            "files": len(plan.files),
             "backup": done.backup,
         },
         title=title,

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from lakesink.audit.rewind import RewindableCheckpoint
 from lakesink.cli.main import main
+from lakesink_catalog.errors import QueryError
 
 
 @pytest.fixture
@@ -29,6 +30,11 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def rewind(*arguments: Any) -> Result:
     return CliRunner().invoke(main, ["rewind", *map(str, arguments), "--output", "json"], catch_exceptions=False)
+
+
+def take_back(checkpoint: Path, backup: Path) -> None:
+    place = RewindableCheckpoint(str(checkpoint))
+    place.rewind(place.plan(2), str(backup))
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -63,9 +69,9 @@ def test_a_second_run_has_nothing_to_do(checkpoint: Path) -> None:
     assert files(checkpoint) == left
 
 
-@pytest.mark.parametrize("removals", range(10))
+@pytest.mark.parametrize("removals", range(16))
 def test_cut_short_anywhere_it_leaves_a_checkpoint_as_spark_does_and_can_be_run_again(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removals: int
+    checkpoint: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removals: int
 ) -> None:
     system = type(fsspec.filesystem("file"))
     remove = system.rm_file
@@ -80,12 +86,14 @@ def test_cut_short_anywhere_it_leaves_a_checkpoint_as_spark_does_and_can_be_run_
     with monkeypatch.context() as patched:
         patched.setattr(system, "rm_file", cut)
         with pytest.raises(KeyboardInterrupt):
-            RewindableCheckpoint(str(checkpoint)).rewind(2, str(tmp_path / "first"))
+            take_back(checkpoint, tmp_path / "first")
     planned, committed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
     assert planned[-1] - committed[-1] in (0, 1)
     assert [planned, committed] == [list(range(1, planned[-1] + 1)), list(range(1, committed[-1] + 1))]
-    RewindableCheckpoint(str(checkpoint)).rewind(2, str(tmp_path / "second"))
+    assert planned[-1] == 5 or not LATER & set(files(state)), "logs go only after the state"
+    take_back(checkpoint, tmp_path / "second")
     assert batches(checkpoint, "offsets") == batches(checkpoint, "commits") == [1, 2]
+    assert {name for name in files(state) if not name.startswith(".")} == set(STATE) - LATER
 
 
 @pytest.mark.parametrize(("to_batch", "told"), [(6, "newest batch is 5"), (0, "no longer has the offsets of batch 0")])
@@ -99,14 +107,61 @@ def test_a_batch_that_the_checkpoint_does_not_have_is_refused(checkpoint: Path, 
     assert files(checkpoint) == before
 
 
-def test_a_query_that_keeps_state_goes_back_only_to_state_that_is_there(checkpoint: Path) -> None:
-    state = checkpoint / "state" / "0" / "0"
-    state.mkdir(parents=True)
-    for name in ("_metadata", "3.delta", "4.delta", "5_8d7a.zip"):
-        (state / name).write_bytes(b"")
+LATER = {"4.delta", ".4.delta.crc", "4.delta.crc", "4.snapshot", "5_8d7a.zip", "6.changelog"}
+STATE = ("_metadata", "2.delta", "2.delta.crc", "3.delta", "3.delta.crc", *LATER)
+
+
+@pytest.fixture
+def state(checkpoint: Path) -> Path:
+    """What batch n leaves is of version n+1."""
+    folder = checkpoint / "state" / "0" / "1" / "left-keyToNumValues"
+    folder.mkdir(parents=True)
+    for name in STATE:
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_state_of_later_batches_goes_too_and_is_copied(checkpoint: Path, state: Path) -> None:
+    document = json.loads(rewind(checkpoint, "--to-batch", 2, "--yes").stdout)
+    assert set(files(state)) == set(STATE) - LATER
+    copied = files(Path(document["backup"]) / state.relative_to(checkpoint))
+    assert copied == {name: name.encode() for name in LATER if not name.startswith(".")}
+
+
+def test_state_that_was_left_behind_by_hand_goes_as_well(checkpoint: Path, state: Path) -> None:
+    for log in ("offsets", "commits"):
+        for batch_id in range(3, 6):
+            (checkpoint / log / str(batch_id)).unlink(missing_ok=True)
+    assert json.loads(rewind(checkpoint, "--to-batch", 2, "--yes").stdout)["files"] == 5
+    assert set(files(state)) == set(STATE) - LATER
+
+
+def test_a_query_without_a_batch_has_no_state(checkpoint: Path, state: Path) -> None:
+    rewind(checkpoint, "--to-batch", -1, "--yes")
+    assert set(files(state)) == {"_metadata"}
+    assert batches(checkpoint, "offsets") == []
+
+
+def test_a_query_that_keeps_state_goes_back_only_to_state_that_is_there(checkpoint: Path, state: Path) -> None:
+    (state / "2.delta").unlink()
+    before = files(checkpoint)
     refused = json.loads(rewind(checkpoint, "--to-batch", 1, "--yes").stdout)
     assert "state as it was after batch 1" in refused["error"]["what"]
-    assert json.loads(rewind(checkpoint, "--to-batch", 2, "--yes").stdout)["removed"] == [3, 4, 5]
+    assert files(checkpoint) == before
+
+
+@pytest.mark.parametrize("written", ["offsets/6", "commits/5", "state/0/1/left-keyToNumValues/7.delta"])
+def test_a_query_that_turns_out_to_run_is_left_alone(
+    checkpoint: Path, state: Path, tmp_path: Path, written: str
+) -> None:
+    assert state.is_dir()
+    place = RewindableCheckpoint(str(checkpoint))
+    plan = place.plan(2)
+    (checkpoint / written).write_text("meanwhile")
+    before = files(checkpoint)
+    with pytest.raises(QueryError, match="is running"):
+        place.rewind(plan, str(tmp_path / "copy"))
+    assert files(checkpoint) == before
 
 
 def test_nothing_happens_without_a_yes(checkpoint: Path) -> None:

@@ -45,3 +45,23 @@ def test_after_a_rollback_each_row_is_there_once_again(spark: Any, tmp_path: Pat
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(60))
     run(into(file_stream(spark, tmp_path / "in"), TABLE, **OPTIONS))
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(60))
+
+
+def test_a_query_with_state_goes_on_from_the_state_of_its_batch(spark: Any, tmp_path: Path) -> None:
+    def start() -> Any:
+        return lakesink.stream(file_stream(spark, tmp_path / "in").dropDuplicates(["id"]), TABLE, **OPTIONS)
+
+    write_files(tmp_path / "in", 4)
+    run(start())
+    kept = next(record for record in lakesink.history(TABLE) if record.batch_id == 1)
+    _table().manage_snapshots().rollback_to_snapshot(kept.snapshot_id).commit()
+    assert CliRunner().invoke(main, ["rewind", "ck", "--to-batch", "1", "--yes"]).exit_code == 0
+    versions = {int(path.name.partition(".")[0]) for path in Path("ck/state").rglob("[0-9]*.*")}
+    assert max(versions) == 2
+
+    run(start())
+    write_files(tmp_path / "again", 4)
+    for number, path in enumerate(sorted((tmp_path / "again").iterdir())):
+        path.rename(tmp_path / "in" / f"again-{number}.json")
+    run(start())
+    assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(40))
