@@ -28,7 +28,6 @@ STORES = ["local", "webhdfs", "s3"]
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     """An object store where every client finds it as it would find its own."""
-    pytest.importorskip("s3fs")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     with object_store() as store:
         settings = {
