@@ -118,12 +118,17 @@ def history(table: Table, *, sink: str | None = None, branch: str | None = None)
 
 
 def sinks(table: Table) -> list[SinkState]:
-    """Every sink that wrote to the table and left a ledger entry or a retained mark, by name; but those it forgot."""
+    """Every sink that wrote to the table and left a ledger entry or a retained mark, by name; but those it forgot.
+
+    Marks alone that expiry has cut off from their branch, as those that audit tags keep, are no sign of a lost ledger:
+    a verdict does not see them either.
+    """
     retained: dict[SinkKey, list[Record]] = defaultdict(list)
     for record in history(table):
         retained[SinkKey(record.sink, record.branch, SinkKind(record.kind))].append(record)
     forgotten = {said.get(FORGOTTEN) for said in (snapshot.summary for snapshot in table.metadata.snapshots) if said}
-    keys = {key for key in retained if key.ledger_property not in forgotten} | set(_keys_of_ledger(table))
+    marked = {key for key, records in retained.items() if any(record.in_branch is not None for record in records)}
+    keys = {key for key in marked if key.ledger_property not in forgotten} | set(_keys_of_ledger(table))
     return [_state(table, key, retained.get(key, [])) for key in sorted(keys, key=_order)]
 
 

@@ -58,8 +58,9 @@ _WORDS: Words = {
     Reason.LEDGER_LOST: (
         "The table bears batches of sink {sink}, but its ledger entry is gone.",
         (
-            "Somebody removed the table property {property}. The newest batch in the table is {newest}, which ended at"
-            " {newest_end}; set the entry back from that snapshot's summary, or accept."
+            "If `lakesink forget` retired this sink, take another sink id. If somebody removed the table property"
+            " {property}, set it back: the newest batch in the table is {newest}, which ended at {newest_end}, and its"
+            " snapshot's summary has the rest. Or accept."
         ),
     ),
     Reason.UNKNOWN_HISTORY: (

@@ -1,10 +1,12 @@
 """A sink that is retired: one fenced commit, rows untouched, and its name refused from then on."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 
 from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_catalog.forget import Forgetting
@@ -13,7 +15,7 @@ from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.outcome import Committed
 from lakesink_catalog.retry import RetryPolicy
 from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, branch_off, remove_ref
+from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, remove_ref, roll_back
 
 
 @pytest.fixture
@@ -55,6 +57,7 @@ def test_a_stream_of_the_same_name_is_refused_afterwards(lake: Lake) -> None:
         with pytest.raises(BatchRefused) as error:
             stream.run(batch)
         assert error.value.reason is Reason.LEDGER_LOST
+        assert "`lakesink forget` retired this sink, take another sink id" in error.value.action
     assert counted(lake) == expected(0)
 
 
@@ -123,6 +126,19 @@ def test_audit_tags_go_if_they_are_named_at_once_or_later(lake: Lake, at_once: b
     assert counted(lake) == Counter(dict.fromkeys(expected(0, 1), 2))
 
 
+@pytest.mark.parametrize("expiry", [expire, expire_like_java])
+def test_a_retired_sink_is_no_trouble_when_only_its_audit_tags_are_left(
+    lake: Lake, expiry: Callable[[Lake], None]
+) -> None:
+    stream, other = Stream(lake, options={"tag_every": 1}), Stream(lake, "other", query="query-2")
+    stream.run(0)
+    forgetting(stream).run()
+    other.run(0)
+    expiry(lake)
+    assert {stream.key.audit_tag(0)} == tags_of(stream)
+    assert [state.sink for state in sinks(lake.table())] == ["other"]
+
+
 def test_a_branch_that_bears_the_name_of_a_tag_stays(lake: Lake) -> None:
     stream = Stream(lake, options={"tag_every": 1})
     stream.run(0)
@@ -161,3 +177,37 @@ def test_an_unknown_sink_names_the_nearest(lake: Lake) -> None:
         forgetting(Stream(lake, "event")).run()
     assert error.value.code == "LAKESINK_SINK_UNKNOWN"
     assert "'events'" in error.value.action
+
+
+@pytest.mark.parametrize("expiry", [expire, expire_like_java])
+def test_the_name_is_free_once_no_batch_of_it_is_retained(lake: Lake, expiry: Callable[[Lake], None]) -> None:
+    old, other = Stream(lake), Stream(lake, "other", query="query-2")
+    old.run(0)
+    forgetting(old).run()
+    other.run(0)
+    expiry(lake)
+    with pytest.raises(BatchRefused) as error:
+        old.run(1)
+    assert error.value.reason is Reason.UNKNOWN_HISTORY
+    assert isinstance(Stream(lake, query="query-3").run(0), Committed)
+
+
+def dies(_: Apply) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_late_request_of_a_forgotten_sink_lands_nowhere(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    head = lake.head().snapshot_id
+    lake.catalog.faults = [lake.catalog.arrives_late, dies]
+    with pytest.raises(KeyboardInterrupt):
+        stream.run(1)
+    forgetting(stream).run()
+    roll_back(lake, head)
+    with pytest.raises(CommitFailedException, match="lakesink-events"):
+        lake.catalog.late[0]()
+    assert counted(lake) == expected(0)
+    with pytest.raises(BatchRefused) as error:
+        stream.run(1)
+    assert error.value.reason is Reason.LEDGER_LOST
