@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
@@ -102,19 +103,17 @@ class SqliteSink(TwoPhaseCommitSink[Open, Staged]):
             files = [name for vote in votes for name in vote["files"]]
         except (ValueError, TypeError, KeyError):
             cast, files = None, []
-        if cast != [(self._stem(transaction.batch), task) for task in range(len(receipts))]:
+        tasks = [(self._stem(transaction.batch), task) for task in range(len(receipts))]
+        if cast != tasks or not self._are_staged(files, transaction.batch):
             raise WriteError(
                 "RECEIPT_REJECTED", "A receipt was rejected.", data="Nothing is in.", action="Start again."
             )
         return Staged(files)
 
     def recover(self, transaction: Open, payload: Payload) -> Staged | None:
-        """What an earlier run staged; a record is data from storage, so: only files of this batch, and all there."""
-        ours = re.compile(re.escape(self._stem(transaction.batch)) + r"-\d+-[0-9a-f-]{36}\.arrow")
-        match payload.get("files"):
-            case [*names] if all(isinstance(name, str) and ours.fullmatch(name) for name in names):
-                return Staged(names, recovered=True) if all((self.staging / name).exists() for name in names) else None
-        return None
+        """What an earlier run staged, if all of it is there; a record is data from storage, and checked."""
+        files = payload.get("files")
+        return Staged(files, recovered=True) if self._are_staged(files, transaction.batch) else None
 
     def commit(self, transaction: Open, prepared: Staged) -> Outcome:
         """Rows and ledger in one transaction, which first asks the ledger again: somebody may have been faster."""
@@ -136,9 +135,8 @@ class SqliteSink(TwoPhaseCommitSink[Open, Staged]):
 
     def _has(self, database: sqlite3.Connection, batch: Batch) -> bool:
         """Whether the batch is in, or comes next; anything else is a story that a human must hear."""
-        [last] = database.execute(
-            "SELECT coalesce(max(batch_id), -1) FROM ledger WHERE sink_id = ?", [self.name]
-        ).fetchone()
+        newest = "SELECT coalesce(max(batch_id), -1) FROM ledger WHERE sink_id = ?"
+        [last] = database.execute(newest, [self.name]).fetchone()
         if batch.batch_id > last + 1:
             raise _refused(Reason.GAP, batch, f"does not follow batch {last}")
         told = "SELECT query_id, fingerprint FROM ledger WHERE sink_id = ? AND batch_id = ?"
@@ -149,17 +147,23 @@ class SqliteSink(TwoPhaseCommitSink[Open, Staged]):
             raise _refused(Reason.BATCH_CHANGED, batch, "came back with other data")
         return bool(batch.batch_id <= last)
 
+    def _are_staged(self, files: Any, batch: Batch) -> TypeGuard[list[str]]:
+        """Whether these are files of this batch, each named once, and there. Receipts and records may say anything."""
+        name = re.compile(re.escape(self._stem(batch)) + r"-\d+-[0-9a-f-]{36}\.arrow")
+        return (
+            isinstance(files, list)
+            and all(isinstance(file, str) and name.fullmatch(file) and (self.staging / file).exists() for file in files)
+            and len(set(files)) == len(files)
+        )
+
     def _insert(self, database: sqlite3.Connection, staged: Path) -> int:
         with pa.ipc.open_stream(staged.read_bytes()) as batches:
             columns = ", ".join(map(_quoted, batches.schema.names))
             marks = ", ".join("?" for _ in batches.schema.names)
             insert = f"INSERT INTO {_quoted(self.table)} ({columns}) VALUES ({marks})"  # noqa: S608 - quoted names
-            return sum(
-                database.executemany(
-                    insert, zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                ).rowcount
-                for batch in batches
-            )
+            rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        database.executemany(insert, rows)
+        return len(rows)
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.database, timeout=60, isolation_level=None)
