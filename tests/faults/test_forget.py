@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_catalog.forget import Forgetting
@@ -70,6 +71,35 @@ def test_a_sink_that_commits_meanwhile_is_seen(lake: Lake) -> None:
     stale.run()
     assert counted(lake) == expected(0, 1)
     assert [mark.batch_id for mark in stream.marks()] == [0, 1]
+
+
+def test_rows_that_others_commit_meanwhile_stay(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+
+    def others_first(apply: Apply) -> Any:
+        append_foreign(lake)
+        return apply()
+
+    lake.catalog.faults = [others_first]
+    forgetting(stream).run()
+    assert counted(lake).total() == expected(0).total() + 1
+    assert stream.key.ledger_property not in lake.table().properties
+
+
+def test_a_tag_that_somebody_moves_meanwhile_is_looked_at_again(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    append_foreign(lake)
+
+    def moved_first(apply: Apply) -> Any:
+        remove_ref(lake, stream.key.ledger_tag)
+        branch_off(lake, stream.key.ledger_tag)
+        return apply()
+
+    lake.catalog.faults = [moved_first]
+    forgetting(stream).run()
+    assert lake.table().metadata.refs[stream.key.ledger_tag].snapshot_ref_type is SnapshotRefType.BRANCH
 
 
 @pytest.mark.parametrize("landed", [True, False])
