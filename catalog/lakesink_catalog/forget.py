@@ -37,6 +37,10 @@ from lakesink_catalog.view import view_refs, view_table
 
 logger = logging.getLogger("lakesink")
 
+_HOW_TO_NAME = (
+    "lakesink status shows every sink; --txn names an application id; --tags removes audit tags of a forgotten sink."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
@@ -181,7 +185,7 @@ def _unknown(table: Table, key: SinkKey) -> SettingsError:
         "SINK_UNKNOWN",
         f"The table has no ledger entry of {key.name!r} for branch {key.branch!r}.",
         data="Nothing was changed.",
-        action=f"{did_you_mean(key.name, known)} lakesink status shows every sink; --txn names an application id.",
+        action=" ".join([*filter(None, [did_you_mean(key.name, known)]), _HOW_TO_NAME]),
     )
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from lakesink.cli.output import Report, confirmed, number, reporting
+from lakesink.cli.output import Report, confirmed, number, printable, reporting
 
 
 @click.command(help="Retire a sink of TABLE: its ledger entry and ledger tag go, its rows and snapshots stay.")
@@ -37,7 +37,7 @@ def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool
         },
         title=f"{table} has forgotten {sink}: snapshot {done.snapshot_id} of branch {done.branch} says so.",
         hints=[
-            f"Left where they are: its rows, its snapshots, and its prepared records in {done.records}",
+            f"Left where they are: its rows, its snapshots, and its prepared records in {printable(done.records)}",
             f"Audit tags removed: {number(len(done.audit_tags))}."
             if tags
             else "Its audit tags stay; --tags removes them.",

@@ -18,8 +18,8 @@ def rewind(checkpoint: str, to_batch: int, backup: str | None, *, yes: bool) -> 
     place = RewindableCheckpoint(checkpoint)
     plan = place.plan(to_batch)
     if plan.files:
-        which = f"batches {plan.batches[-1]} to {plan.batches[0]}" if plan.batches else "what follows"
-        confirmed(f"Is the query stopped, and is {which} to run again on the state of batch {to_batch}?", yes=yes)
+        which = f"batches {plan.batches[-1]} to {plan.batches[0]}" if plan.batches else f"all after batch {to_batch}"
+        confirmed(f"Is the query stopped, and shall Spark run {which} again?", yes=yes)
     done = place.rewind(plan, backup)
     title = (
         f"The checkpoint ends at batch {to_batch}: {number(len(plan.batches))} batches will run again."

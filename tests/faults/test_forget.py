@@ -149,7 +149,7 @@ def test_audit_tags_go_if_they_are_named_at_once_or_later(lake: Lake, at_once: b
     if not at_once:
         assert forgetting(stream).run().audit_tags == ()
         assert tags_of(stream) - others == set(audit)
-        with pytest.raises(SettingsError):
+        with pytest.raises(SettingsError, match="--tags removes audit tags"):
             forgetting(stream).run()
     assert forgetting(stream, with_audit_tags=True).run().audit_tags == audit
     assert tags_of(stream) == tags_of(other) == others
