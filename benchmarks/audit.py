@@ -40,7 +40,7 @@ def main(batches: int, runs: int) -> None:
         print(f"{batches:,} batches made in {time.perf_counter() - started:.0f} s")
         names = {"TYPE": "sql", "URI": uri, "WAREHOUSE": warehouse}
         environment = {f"PYICEBERG_CATALOG__BENCH__{name}": value for name, value in names.items()}
-        for title, options in (("sizes and footers", ()), ("sizes alone", ("--no-footers",))):
+        for title, options in (("sizes and footers", ()), ("sizes alone", ("--skip-footers",))):
             seconds = [audit_seconds(environment, "--catalog", "bench", *options) for _ in range(runs)]
             wall, used = (statistics.median(column) for column in zip(*seconds, strict=True))
             print(f"audit, {title}: median {wall:.1f} s, {used:.1f} s of processor  goal <= {GOAL_SECONDS:.0f}")

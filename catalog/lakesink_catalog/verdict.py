@@ -225,9 +225,15 @@ class Situation:
 
     def _picked_from(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
         """Summary of the snapshot whose files a cherry-pick brought back: they are in the table again."""
-        text = str((snapshot.summary or {}).get(PICKED_FROM) or "")
-        source = self.view.snapshots.get(int(text)) if _NUMBER.fullmatch(text) else None
+        source_id = picked_from(snapshot.summary)
+        source = None if source_id is None else self.view.snapshots.get(source_id)
         return None if source is None else source.summary
+
+
+def picked_from(summary: Mapping[str, Any] | None) -> int | None:
+    """The snapshot whose files a cherry-pick brought back; None if the summary is of no cherry-pick."""
+    text = str((summary or {}).get(PICKED_FROM) or "")
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.audit.finding import Code, Finding, Note, counted
+from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
 from lakesink_catalog.errors import QueryError
 from lakesink_catalog.identity import digest
@@ -105,7 +105,12 @@ def _compare(done: Done, one: Present) -> Iterator[Finding | Note]:
         yield Finding(Code.CHECKPOINT_OFFSETS, one.subject, text, tuple(map(str, other)))
     if not lacking and not other:
         same = sum(batch_id in one.ends for batch_id in done.ends)
+        oldest = min(one.ends, default=0)
+        unseen = [batch_id for batch_id in done.batches if batch_id > oldest and batch_id not in one.ends]
         text = f"Every batch that Spark calls done is in the table, up to {done.batches[-1]}"
+        if unseen:
+            text = f"Spark calls batches up to {done.batches[-1]} done; before it the branch does not show"
+            text = f"{text} {listed(map(str, unseen))}"
         yield Note("checkpoint", one.subject, f"{text}; {counted(same, 'batch')} compared by offsets.")
 
 

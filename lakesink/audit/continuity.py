@@ -1,8 +1,8 @@
 """Whether a sink's batches on a branch follow each other without a gap, a repetition or a jump back. Pure.
 
 Each batch of a stream is the one after the batch before it; a new query, on a new checkpoint, begins with 0. A batch
-that a human let in breaks the chain by permission, and the chain goes on from there. Versions of a transaction
-application only grow.
+that a human let in breaks the chain by permission, and the chain goes on from there. So it does after a cherry-pick of
+what has expired, which may have brought any batch. Versions of a transaction application only grow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,25 +12,26 @@ from lakesink_catalog.identity import SinkKey, SinkKind
 from lakesink_catalog.ledger import Mark
 
 
-def breaks(subject: str, key: SinkKey, marks: Sequence[Mark], *, complete: bool) -> Iterator[Finding]:
+def breaks(subject: str, key: SinkKey, marks: Sequence[Mark | None], *, complete: bool) -> Iterator[Finding]:
     """What is wrong with the order of a sink's batches.
 
     Args:
         subject: The sink in words.
         key: The sink.
-        marks: Its marks on the branch's walk, oldest first.
+        marks: Its marks on the branch's walk, oldest first; None where any batch may have come.
         complete: True if the walk reaches the table's first snapshot, so that nothing came before.
     """
-    doubled = _doubled(marks)
+    doubled = _doubled([mark for mark in marks if mark is not None])
     if doubled:
         found = f"{len(doubled):,} of its batches are there more than once: {_ranges(doubled)}."
         yield Finding(Code.BATCH_TWICE, subject, found, tuple(map(str, doubled)))
-    chain = [mark for mark in marks if mark.ledger_batch_id == mark.batch_id]
+    chain = [mark for mark in marks if mark is None or mark.ledger_batch_id == mark.batch_id]
     previous: Mark | None = None
+    seen = complete
     for mark in chain:
-        if previous is not None or complete:
+        if mark is not None and seen:
             yield from _break(subject, key, previous, mark)
-        previous = mark
+        previous, seen = mark, mark is not None
 
 
 def _doubled(marks: Sequence[Mark]) -> list[int]:

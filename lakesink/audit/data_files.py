@@ -13,6 +13,7 @@ from lakesink.audit.inventory import Entry
 from lakesink_catalog.redact import describe
 
 AT_ONCE = 16
+_TAIL_BYTES = 64 * 1024
 _WORDS = {
     Code.FILE_MISSING: "not there",
     Code.FILE_SIZE: "of another size than stated",
@@ -68,8 +69,6 @@ def _look(io: FileIO, entry: Entry, *, footers: bool) -> Fault | None:
         return _compare(io.new_input(entry.path), entry, footers=footers)
     except FileNotFoundError:
         return Fault(Code.FILE_MISSING, entry.path, "")
-    except pa.ArrowInvalid as error:
-        return Fault(Code.FILE_DAMAGED, entry.path, describe(error, io.properties))
     except Exception as error:  # noqa: BLE001 - rights, network, a scheme without its package: nothing is proved
         return Fault(None, entry.path, describe(error, io.properties))
 
@@ -80,8 +79,23 @@ def _compare(file: InputFile, entry: Entry, *, footers: bool) -> Fault | None:
         return Fault(Code.FILE_SIZE, entry.path, f"{size:,} bytes instead of {entry.size_bytes:,}")
     if not footers or not entry.is_parquet:
         return None
-    with file.open() as stream:
-        rows = pq.read_metadata(stream).num_rows
+    tail = _tail(file, size)  # read apart from the parser: it gives a storage's errors and its own one class
+    try:
+        rows = pq.read_metadata(pa.BufferReader(tail)).num_rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return Fault(Code.FILE_DAMAGED, entry.path, describe(error))
     if rows == entry.rows:
         return None
     return Fault(Code.FILE_ROWS, entry.path, f"{rows:,} rows instead of {entry.rows:,}")
+
+
+def _tail(file: InputFile, size_bytes: int) -> bytes:
+    """The end of a file, its Parquet footer in it: mostly one request."""
+    with file.open() as stream:
+        stream.seek(max(size_bytes - _TAIL_BYTES, 0))
+        tail = stream.read()
+        footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < footer_bytes <= size_bytes:
+            stream.seek(size_bytes - footer_bytes)
+            tail = stream.read()
+        return tail

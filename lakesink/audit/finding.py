@@ -105,7 +105,7 @@ class Code(Enum):
     )
     CHECKPOINT_UNKNOWN = (
         "The checkpoint's query calls batches done, and the table knows nothing of that query.",
-        "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint.",
+        "Give the checkpoint that belongs to the table. Of a query whose snapshots expired nothing can be proved.",
     )
 
     def __init__(self, means: str, action: str) -> None:

@@ -90,6 +90,15 @@ class Inventory:
         wanted = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
         self._read_manifests(wanted, lambda snapshot, manifest: manifest.added_snapshot_id == snapshot.snapshot_id)
 
+    def find_lists(self, snapshots: Iterable[Snapshot]) -> None:
+        """See that the manifest lists of these snapshots are there, as far as they were not read.
+
+        Raises:
+            OSError: As `read`.
+        """
+        lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
+        _at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists)
+
     def manifests(self, snapshot: Snapshot) -> list[Manifest]:
         """The manifests of a snapshot that was read, without those that are damaged."""
         paths = self._paths.get(snapshot.snapshot_id, ())

@@ -4,7 +4,7 @@ Files are known by their names, which carry sink, batch, task and a UUID. Nothin
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,14 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import Note, counted
-from lakesink_catalog.identity import NAME_PATTERN
+from lakesink_catalog.errors import CatalogError
+from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind
 from lakesink_catalog.locations import data_location, metadata_location
 from lakesink_catalog.prepared import parse_prepared
 from lakesink_catalog.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.redact import describe
 
+_Opened = tuple[FileSystem, Callable[[str], str]]
 _OWN_NAME = re.compile(
     rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-\d{{5,}}-"
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.parquet"
@@ -87,58 +90,87 @@ def own_name(path: str, known: Collection[str]) -> OwnName | None:
     return OwnName(whole if whole in known else found["sink"], int(found["batch"]))
 
 
-def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[str, int]) -> Leftovers:
+def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     """List the data folder and the prepared records.
 
     Args:
         table: As loaded.
         referenced: Every location that a retained snapshot references.
-        ledgers: The last batch of each sink, over all branches.
+        ledgers: The last batch of each sink on each branch.
     """
     opened = _filesystem(table)
     if opened is None:
         return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")
+    try:
+        return _leftovers(table, opened, referenced, ledgers)
+    except CatalogError as error:
+        return Leftovers(unlisted=error.what.rstrip("."))
+    except OSError as error:
+        return Leftovers(unlisted=describe(error, table.io.properties))
+
+
+def _leftovers(table: Table, opened: _Opened, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     system, path_of = opened
     taken = {_name(path) for path in referenced}
     prepared = []
-    for sink, batch_id, paths in _records(system, path_of(f"{metadata_location(table)}/lakesink")):
-        taken.update(map(_name, paths))
-        if batch_id > ledgers.get(sink, -1):
-            prepared.append(f"{sink} {batch_id}")
+    for key, batch_id, paths in _records(system, path_of(f"{metadata_location(table)}/lakesink")):
+        if batch_id > ledgers.get(key, -1):
+            taken.update(map(_name, paths))
+            prepared.append(f"{key.name} {batch_id}")
     files = _list(system, path_of(data_location(table)))
-    return _counted((file for file in files if file.base_name not in taken), ledgers, tuple(sorted(prepared)))
+    orphans = (file for file in files if file.base_name not in taken)
+    return _counted(orphans, _passed(ledgers), tuple(sorted(prepared)))
 
 
-def _counted(files: Iterator[FileInfo], ledgers: Mapping[str, int], prepared: tuple[str, ...]) -> Leftovers:
+def _passed(ledgers: Mapping[SinkKey, int]) -> dict[str, int]:
+    """Batch up to which a sink is through on all its branches: the names of its files do not tell which it is."""
+    found: dict[str, int] = {}
+    for key, batch_id in ledgers.items():
+        found[key.name] = min(found.get(key.name, batch_id), batch_id)
+    return found
+
+
+def _counted(files: Iterator[FileInfo], passed_batches: Mapping[str, int], prepared: tuple[str, ...]) -> Leftovers:
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for file in files:
-        name = own_name(file.base_name, ledgers)
+        name = own_name(file.base_name, passed_batches)
         if name is not None:
-            sizes[name.batch_id > ledgers.get(name.sink, -1)].append(file.size)
+            sizes[name.batch_id > passed_batches.get(name.sink, -1)].append(file.size)
     passed, pending = sizes[False], sizes[True]
     return Leftovers(len(passed), sum(passed), len(pending), sum(pending), prepared)
 
 
-def _records(system: FileSystem, folder: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+def _records(system: FileSystem, folder: str) -> Iterator[tuple[SinkKey, int, tuple[str, ...]]]:
     """Sink, batch and data files of every prepared record that is whole."""
     for file in _list(system, folder):
         if file.extension != "json" or file.size > MAX_RECORD_BYTES:
             continue
-        with system.open_input_stream(file.path) as stream:
-            document = parse_record(stream.read())
+        try:
+            with system.open_input_stream(file.path) as stream:
+                document = parse_record(stream.read())
+        except FileNotFoundError:
+            continue  # a stream that runs beside this removes what has landed
         if document is not None:
             yield from _participants(document)
 
 
-def _participants(document: Mapping[str, Any]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+def _participants(document: Mapping[str, Any]) -> Iterator[tuple[SinkKey, int, tuple[str, ...]]]:
     batch, participants = document.get("batch"), document.get("participants")
     if not isinstance(batch, dict) or not isinstance(participants, dict):
         return
+    key, batch_id = _key_of(batch), batch.get("batch_id")
     for payload in participants.values():
         prepared = parse_prepared(payload) if isinstance(payload, dict) else None
-        sink, batch_id = batch.get("sink"), batch.get("batch_id")
-        if prepared is not None and isinstance(sink, str) and isinstance(batch_id, int):
-            yield sink, batch_id, tuple(path for path, _ in prepared.files)
+        if prepared is not None and key is not None and isinstance(batch_id, int):
+            yield key, batch_id, tuple(path for path, _ in prepared.files)
+
+
+def _key_of(batch: Mapping[str, Any]) -> SinkKey | None:
+    sink, branch, kind = (batch.get(name) for name in ("sink", "branch", "kind"))
+    kinds = {member.value for member in SinkKind}
+    if not isinstance(sink, str) or not isinstance(branch, str) or not isinstance(kind, str) or kind not in kinds:
+        return None
+    return SinkKey(sink, branch, SinkKind(kind))
 
 
 def _list(system: FileSystem, folder: str) -> Iterator[FileInfo]:
@@ -146,7 +178,7 @@ def _list(system: FileSystem, folder: str) -> Iterator[FileInfo]:
     return (file for file in system.get_file_info(selector) if file.type is FileType.File)
 
 
-def _filesystem(table: Table) -> tuple[FileSystem, Any] | None:
+def _filesystem(table: Table) -> _Opened | None:
     """The very file system that the table is read by, with its credentials, if it can list."""
     io = table.io
     if isinstance(io, PyArrowFileIO):

@@ -10,12 +10,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
 from lakesink_catalog.ledger import Mark, mark_of
+from lakesink_catalog.verdict import picked_from
 from lakesink_catalog.view import view_table
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch in one snapshot."""
+    """One batch in one snapshot: that of its commit, or one that picked it back after a rollback."""
 
     mark: Mark
     snapshot: Snapshot
@@ -30,17 +31,25 @@ class Line:
         walk: Its snapshots, newest first, down to the first parent that is not there.
         complete: True if the walk reaches the table's first snapshot.
         steps: Batches on the walk, oldest first, by the sink and the branch that they were written to.
+        blind: Snapshots that picked back what has expired: any batch may have come with them.
     """
 
     branch: str
     walk: tuple[Snapshot, ...]
     complete: bool
     steps: Mapping[SinkKey, tuple[Step, ...]]
+    blind: frozenset[int]
 
     @property
     def head(self) -> Snapshot | None:
         """The newest snapshot; None if there is none."""
         return self.walk[0] if self.walk else None
+
+    def chain(self, key: SinkKey) -> list[Mark | None]:
+        """A sink's marks, oldest first; None wherever the branch is blind."""
+        known = {step.snapshot.snapshot_id: step.mark for step in self.steps.get(key, ())}
+        ids = [snapshot.snapshot_id for snapshot in reversed(self.walk)]
+        return [known.get(snapshot_id) for snapshot_id in ids if snapshot_id in known or snapshot_id in self.blind]
 
 
 def lines_of(table: Table) -> dict[str, Line]:
@@ -72,11 +81,17 @@ def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
     walk = tuple(_walk(table, branch))
     steps: dict[SinkKey, list[Step]] = defaultdict(list)
     for snapshot in reversed(walk):
-        mark = marks[snapshot.snapshot_id]
+        mark = marks[snapshot.snapshot_id] or marks.get(picked_from(snapshot.summary) or 0)
         if mark is not None:
             steps[mark.key].append(Step(mark, snapshot))
     oldest = min((snapshot.sequence_number or 0 for snapshot in walk), default=0)
-    return Line(branch, walk, oldest <= 1, {key: tuple(found) for key, found in steps.items()})
+    blind = frozenset(snapshot.snapshot_id for snapshot in walk if _is_blind(snapshot, marks))
+    return Line(branch, walk, oldest <= 1, {key: tuple(found) for key, found in steps.items()}, blind)
+
+
+def _is_blind(snapshot: Snapshot, marks: Mapping[int, Mark | None]) -> bool:
+    source_id = picked_from(snapshot.summary)
+    return source_id is not None and source_id not in marks and marks[snapshot.snapshot_id] is None
 
 
 def _walk(table: Table, branch: str) -> Iterator[Snapshot]:

@@ -32,6 +32,7 @@ class Look:
 
     Attributes:
         table: As loaded.
+        known: Every sink.
         states: The sinks that are looked at.
         lines: Branches by name.
         snapshots: Every retained snapshot, by id.
@@ -40,6 +41,7 @@ class Look:
     """
 
     table: Table
+    known: tuple[SinkState, ...]
     states: tuple[SinkState, ...]
     lines: Mapping[str, Line]
     snapshots: Mapping[int, Snapshot]
@@ -54,14 +56,17 @@ class Look:
             SettingsError: There is no such sink.
             OSError: The storage failed.
         """
-        states = _chosen(sinks(table), sink)
+        known = tuple(sinks(table))
+        states = _chosen(known, sink)
         lines = lines_of(table)
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
         heads = {line.head.snapshot_id for line in lines.values() if line.head is not None}
         tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
         inventory = Inventory(table.io)
         inventory.read(tips)
-        return cls(table, states, lines, snapshots, tips, inventory)
+        tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & snapshots.keys()
+        inventory.find_lists(snapshots[snapshot_id] for snapshot_id in tagged)
+        return cls(table, known, states, lines, snapshots, tips, inventory)
 
     def entries(self) -> list[Entry]:
         """Every file that a retained snapshot references, once for each claim about its size and rows."""
@@ -71,12 +76,11 @@ class Look:
                 claims.setdefault((entry.path, entry.size_bytes, entry.rows), entry)
         return list(claims.values())
 
-    def ledgers(self) -> dict[str, int]:
-        """Last batch of each sink, over its branches."""
-        found: dict[str, int] = {}
-        for state in self.states:
-            found[state.sink] = max(found.get(state.sink, -1), -1 if state.batch_id is None else state.batch_id)
-        return found
+    def ledgers(self) -> dict[SinkKey, int]:
+        """Last batch of every sink; of one that was retired, as far as the branches still show it."""
+        steps = [(key, steps[-1]) for line in self.lines.values() for key, steps in line.steps.items()]
+        shown = {key: last.mark.ledger_batch_id for key, last in steps if key.branch in self.lines}
+        return shown | {key_of(state): -1 if state.batch_id is None else state.batch_id for state in self.known}
 
     def steps(self, key: SinkKey) -> tuple[Step, ...]:
         """A sink's batches on its branch, oldest first."""
@@ -118,7 +122,8 @@ class Look:
         key, subject = key_of(state), _subject(state)
         line = self.lines.get(key.branch)
         marks = [step.mark for step in self.steps(key)]
-        yield from breaks(subject, key, marks, complete=line is not None and line.complete)
+        if line is not None:
+            yield from breaks(subject, key, line.chain(key), complete=line.complete)
         if state.trouble is not None:
             yield Finding(_code(state.trouble), subject, f"Its next batch would be refused: {state.trouble.value}.")
         elif state.unproven:

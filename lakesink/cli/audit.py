@@ -9,10 +9,10 @@ from lakesink.cli.output import Report, reporting
 @click.argument("table")
 @click.option("--checkpoint", metavar="DIR", help="Spark's checkpoint: is every batch that it calls done in the table?")
 @click.option("--sink", metavar="ID", help="Only this sink's batches and ledger; files are looked at whole anyway.")
-@click.option("--footers/--no-footers", default=True, help="Compare row counts with Parquet footers.  [default: do]")
+@click.option("--skip-footers", is_flag=True, help="Compare sizes alone, not row counts with Parquet footers.")
 @reporting
-def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, footers: bool) -> Report:
+def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, skip_footers: bool) -> Report:
     """Exit code 1: something is not as it must be; 2: nothing is, but some of it could not be looked at."""
     from lakesink.cli import proving  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
-    return proving.audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=footers)
+    return proving.audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)

@@ -64,7 +64,7 @@ def test_the_same_as_json(run: Run, lake: Lake, stream: Stream) -> None:
         "unchecked": 0,
     }
     assert document["sinks"][0]["batches"] == 4
-    assert found(run("audit", "--no-footers", *JSON))["looked_at"]["footers"] is False
+    assert found(run("audit", "--skip-footers", *JSON))["looked_at"]["footers"] is False
 
 
 def test_a_finding_ends_with_1_what_it_means_and_what_to_do(run: Run, lake: Lake, stream: Stream) -> None:

@@ -11,6 +11,7 @@ from lakesink.audit.proof import Proof, audit
 from lakesink_catalog.errors import QueryError
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import append_foreign, expire, remove_ref, roll_back
+from tests.faults.test_cherry_picks import pick
 
 
 @pytest.fixture
@@ -76,6 +77,27 @@ def test_batches_that_were_rolled_back_are_not_in_the_table(lake: Lake, stream: 
     proof = proved(lake, checkpoint(tmp_path / "c", range(4)))
     assert codes(proof) == ["ROLLED_BACK", "CHECKPOINT_AHEAD"]
     assert proof.findings[1].items == ("2", "3")
+
+
+def test_batches_that_were_picked_back_are_in_the_table(lake: Lake, stream: Stream, tmp_path: Path) -> None:
+    brought = [stream.snapshot_of(batch_id) for batch_id in (2, 3)]
+    roll_back(lake, stream.snapshot_of(1))
+    pick(lake, brought[0])
+    pick(lake, brought[1])
+    stream.run(4)
+    proof = proved(lake, checkpoint(tmp_path / "c", range(5)))
+    assert codes(proof) == []
+    assert note(proof).endswith("up to 4; 5 batches compared by offsets.")
+
+
+def test_a_batch_that_was_left_out_is_not_called_there(lake: Lake, stream: Stream, tmp_path: Path) -> None:
+    newest = stream.snapshot_of(3)
+    roll_back(lake, stream.snapshot_of(1))
+    pick(lake, newest)
+    stream.run(4)
+    proof = proved(lake, checkpoint(tmp_path / "c", range(5)))
+    assert codes(proof) == ["BATCH_GAP"]
+    assert note(proof).startswith("Spark calls batches up to 4 done; before it the branch does not show 2; 4 batches")
 
 
 def test_a_batch_of_other_offsets_is_another_batch(lake: Lake, stream: Stream, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests.faults.maintenance import (
     set_property,
     sweep,
 )
+from tests.faults.test_cherry_picks import pick
 
 Story = Callable[[Lake, Stream], None]
 
@@ -85,6 +86,35 @@ def a_gap_that_a_human_let_in(_: Lake, stream: Stream) -> None:
 def an_old_batch_that_a_human_let_in_again(_: Lake, stream: Stream) -> None:
     stream.run(stream.batch(1, start=7), accept="Rewound:1:commit")
     stream.run(4)
+
+
+def rolled_back_and_picked(lake: Lake, stream: Stream) -> None:
+    brought = [stream.snapshot_of(batch_id) for batch_id in (1, 3)]
+    roll_back(lake, stream.snapshot_of(0))
+    pick(lake, brought[0])
+    stream.run(2)
+    batches(stream, 3, 4)
+
+
+def picked_and_replayed_from_there(lake: Lake, stream: Stream) -> None:
+    newest = stream.snapshot_of(3)
+    roll_back(lake, stream.snapshot_of(2))
+    pick(lake, newest)
+    batches(stream, 4, 5)
+
+
+def picked_from_what_has_expired(lake: Lake, stream: Stream) -> None:
+    newest = stream.snapshot_of(3)
+    picked_and_replayed_from_there(lake, stream)
+    expire(lake, [newest])
+
+
+def picked_from_another_branch(lake: Lake, stream: Stream) -> None:
+    branch_off(lake, "staged")
+    staged = Stream(lake, sink_id="staged", branch="staged")
+    batches(staged, 0, 3)
+    pick(lake, staged.snapshot_of(1))
+    batches(stream, 4, 5)
 
 
 def retired(lake: Lake, stream: Stream) -> None:
@@ -187,6 +217,10 @@ STORIES: list[Story] = [
     a_new_checkpoint_from_where_the_old_one_ended,
     a_gap_that_a_human_let_in,
     an_old_batch_that_a_human_let_in_again,
+    rolled_back_and_picked,
+    picked_and_replayed_from_there,
+    picked_from_what_has_expired,
+    picked_from_another_branch,
     retired,
     tagged_then_expired,
     merged_manifests,

@@ -4,6 +4,7 @@ import json
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +16,9 @@ from pyiceberg.manifest import read_manifest_list, write_manifest_list
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from lakesink.audit.data_files import faults
 from lakesink.audit.finding import Code
+from lakesink.audit.inventory import Entry
 from lakesink.audit.proof import Proof, audit
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import branch_off, change, edit_metadata, remove_ref, roll_back, set_property, upgrade
@@ -67,6 +70,13 @@ def scramble(path: Path) -> None:
     path.write_bytes(b"x" * path.stat().st_size)
 
 
+def scramble_footer(path: Path) -> None:
+    """Its length and the magic behind it stay."""
+    content = path.read_bytes()
+    footer = struct.unpack("<I", content[-8:-4])[0] + 8
+    path.write_bytes(content[:-footer] + b"\xff" * (footer - 8) + content[-8:])
+
+
 def exchange(path: Path) -> None:
     """Another Parquet file of the very same size: its footer is moved to the end, over a gap that nobody reads."""
     size, other = path.stat().st_size, path.with_name("other")
@@ -83,6 +93,7 @@ def exchange(path: Path) -> None:
         (Path.unlink, Code.FILE_MISSING),
         (cut, Code.FILE_SIZE),
         (scramble, Code.FILE_DAMAGED),
+        (scramble_footer, Code.FILE_DAMAGED),
         (exchange, Code.FILE_ROWS),
     ],
 )
@@ -94,6 +105,16 @@ def test_a_damaged_data_file_is_found(lake: Lake, stream: Stream, damage: Callab
     assert found.code is code
     assert [local(item) for item in found.items] == [path]
     assert stream.writes == 4
+
+
+def test_a_footer_longer_than_the_first_read_is_read_whole(lake: Lake) -> None:
+    path = lake.folder / "wide.parquet"
+    wide = pa.table({f"column_{number:05}": [1, 2] for number in range(2000)})
+    pq.write_table(wide, path)
+    assert struct.unpack("<I", path.read_bytes()[-8:-4])[0] > 2 * 64 * 1024
+    entry = Entry(f"file://{path}", path.stat().st_size, 2, 1, is_data=True, is_parquet=True, is_new=True)
+    assert faults(lake.table().io, [entry], footers=True) == []
+    assert [fault.code for fault in faults(lake.table().io, [replace(entry, rows=3)], footers=True)] == [Code.FILE_ROWS]
 
 
 def test_without_footers_only_what_the_size_tells_is_found(lake: Lake, stream: Stream) -> None:
@@ -166,6 +187,17 @@ def test_damaged_metadata_is_found(lake: Lake, stream: Stream, what: str, damage
     [found] = audit(lake.table()).findings
     assert found.code is Code.MANIFEST_UNREADABLE
     assert [local(item) for item in found.items] == [path]
+
+
+def test_a_tag_that_cannot_be_read_is_found(lake: Lake, stream: Stream) -> None:
+    tagged = stream.snapshot_of(1)
+    lake.table().manage_snapshots().create_tag(tagged, "keep").commit()
+    assert audit(lake.table()).findings == ()
+    snapshot = lake.table().snapshot_by_id(tagged)
+    assert snapshot is not None
+    local(snapshot.manifest_list).unlink()
+    [found] = audit(lake.table()).findings
+    assert (found.code, found.items) == (Code.MANIFEST_UNREADABLE, (snapshot.manifest_list,))
 
 
 def test_a_manifest_that_is_not_as_its_list_states_is_found(lake: Lake, stream: Stream) -> None:

@@ -8,8 +8,9 @@ import pytest
 from lakesink.audit.leftovers import Leftovers, OwnName, own_name
 from lakesink.audit.proof import audit
 from lakesink_catalog.failpoints import FailpointReached
+from lakesink_catalog.forget import Forgetting
 from tests.builders import Lake, Stream, contents
-from tests.faults.maintenance import append_foreign, rewrite
+from tests.faults.maintenance import append_foreign, branch_off, rewrite, set_property
 
 UUID = "0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70"
 
@@ -88,6 +89,42 @@ def test_a_prepared_batch_is_no_leftover(lake: Lake, stream: Stream, monkeypatch
         record.write_bytes(record.read_bytes()[:-1])
     torn = audit(lake.table()).leftovers
     assert (torn.prepared, torn.pending_files) == ((), 1)
+
+
+def test_another_sink_and_a_retired_one_are_told_the_same_way(lake: Lake, stream: Stream) -> None:
+    other, retired = Stream(lake, sink_id="other"), Stream(lake, sink_id="retired")
+    for batch_id in range(2):
+        other.run(batch_id)
+        retired.run(batch_id)
+    Forgetting(lake.table, retired.key).run()
+    for sink_id in ("other", "retired"):
+        leave(lake, own(0, sink_id), 10)
+    assert audit(lake.table(), sink=stream.sink_id).leftovers == Leftovers(files=2, bytes=20)
+    assert audit(lake.table()).leftovers == Leftovers(files=2, bytes=20)
+
+
+def test_a_sink_of_two_branches_is_past_a_batch_when_both_are(lake: Lake, stream: Stream) -> None:
+    branch_off(lake, "checks", next(iter(lake.table().metadata.snapshots)).snapshot_id)
+    stream.run(stream.batch(4))
+    other = Stream(lake, branch="checks", query="query-2")
+    other.run(other.batch(0), accept="UnknownHistory:0:commit")
+    leave(lake, own(0), 10)
+    leave(lake, own(2), 200)
+    assert audit(lake.table()).leftovers == Leftovers(files=1, bytes=10, pending_files=1, pending_bytes=200)
+
+
+@pytest.mark.parametrize("place", ["file:///elsewhere", "metadata/version-hint.text"])
+def test_a_folder_that_cannot_be_listed_is_told(lake: Lake, stream: Stream, place: str) -> None:
+    assert stream.writes == 4
+    table = lake.table()
+    if ":" not in place:
+        place = f"{table.location()}/{place}"
+        (lake.folder / "warehouse/demo/events/metadata/version-hint.text").write_text("4")
+    set_property(lake, "write.data.path", place)
+    proof = audit(lake.table())
+    assert proof.findings == ()
+    assert proof.leftovers.unlisted
+    assert [note.name for note in proof.notes] == ["not checked"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff" * 100, b"[]\n[]"])
