@@ -10,7 +10,7 @@ from lakesink.audit.proof import audit
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.forget import Forgetting
 from tests.builders import Lake, Stream, contents
-from tests.faults.maintenance import append_foreign, branch_off, rewrite, set_property
+from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
 
 UUID = "0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70"
 
@@ -101,6 +101,17 @@ def test_another_sink_and_a_retired_one_are_told_the_same_way(lake: Lake, stream
         leave(lake, own(0, sink_id), 10)
     assert audit(lake.table(), sink=stream.sink_id).leftovers == Leftovers(files=2, bytes=20)
     assert audit(lake.table()).leftovers == Leftovers(files=2, bytes=20)
+
+
+def test_a_sink_that_only_its_ledger_remembers_is_told_the_same_way(lake: Lake, stream: Stream) -> None:
+    other = Stream(lake, sink_id="other")
+    other.run(0)
+    append_foreign(lake)
+    for key in (stream.key, other.key):
+        remove_ref(lake, key.ledger_tag)
+    expire(lake)
+    leave(lake, own(0, "other"), 10)
+    assert audit(lake.table(), sink=stream.sink_id).leftovers == Leftovers(files=1, bytes=10)
 
 
 def test_a_sink_of_two_branches_is_past_a_batch_when_both_are(lake: Lake, stream: Stream) -> None:
