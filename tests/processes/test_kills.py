@@ -19,6 +19,8 @@ from tests.processes.harness import (
 )
 
 ADAPTERS = ["stream", "format"]
+LONG = [pytest.mark.soak, pytest.mark.timeout(900)]
+"""Seven drivers, each with a planner and a committer to start: minutes."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "c
         pytest.param("stream", "main", EVERY_POINT, (), id="every-point-on-main"),
         pytest.param("stream", "audit", WORST_POINTS, (), id="worst-points-on-a-branch"),
         pytest.param("stream", "main", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches"),
-        pytest.param("format", "main", EVERY_POINT, (), id="every-point-by-format"),
+        pytest.param("format", "main", EVERY_POINT, (), id="every-point-by-format", marks=LONG),
         pytest.param("format", "audit", WORST_POINTS, (0, 1, 3), id="empty-batches-on-a-branch-by-format"),
     ],
 )
