@@ -1,0 +1,1 @@
+"""Real servers that the proof runs lakesink against."""

@@ -1,0 +1,192 @@
+"""Java programs that the proof runs beside lakesink: fetched by name through Maven, and only as the list has them.
+
+The jars of a set stand in ``.tools/jars/<set>``. `CHECKSUMS` has one line for each, in the form of ``sha256sum``: a jar
+that is not in it, or is another one, is not run. ``python -m proof.servers.jars fetch [SET...]`` brings them,
+``... lock`` writes the list anew after a set was changed here.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.etree import ElementTree as ET
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".tools" / "jars"
+CHECKSUMS = ROOT / "requirements" / "jars.sha256"
+LONGEST_SECONDS = 900
+_COORDINATES = ("groupId", "artifactId", "version", "classifier")
+
+
+class JarsMissing(Exception):
+    """The jars cannot be had on this machine, in one sentence with what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that run together.
+
+    Attributes:
+        name: Its folder.
+        artifacts: ``group:artifact:version`` or ``group:artifact:version:classifier``.
+        transitive: False to leave out what the artifacts ask for themselves.
+    """
+
+    name: str
+    artifacts: tuple[str, ...]
+    transitive: bool = True
+
+
+ICEBERG, JETTY, HADOOP = "1.11.0", "12.1.2", "3.4.2"
+_SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+
+REST_REFERENCE = JarSet(
+    "rest-reference",
+    (
+        f"org.apache.iceberg:iceberg-open-api:{ICEBERG}:test-fixtures",
+        f"org.apache.iceberg:iceberg-core:{ICEBERG}",
+        f"org.apache.iceberg:iceberg-core:{ICEBERG}:tests",
+        _SQLITE,
+        f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
+        f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
+        f"org.eclipse.jetty:jetty-server:{JETTY}",
+        f"org.eclipse.jetty:jetty-xml:{JETTY}",
+        f"org.eclipse.jetty.ee10:jetty-ee10-servlet:{JETTY}",
+        "org.slf4j:slf4j-simple:2.0.17",
+    ),
+)
+"""Iceberg's REST reference server. Jetty 12.0 is too old for its servlet."""
+
+ICEBERG_SPARK = JarSet(
+    "iceberg-spark", (f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}", _SQLITE), transitive=False
+)
+"""Iceberg's own sink for Spark 4.1, and what it needs to open the SQLite catalog: for ``spark.jars``."""
+
+SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK)}
+
+
+def fetched(jars: JarSet) -> tuple[Path, ...]:
+    """The jars of a set, fetched if they are not here yet. Several processes may ask at once.
+
+    Raises:
+        JarsMissing: No mvn, no registry, or a jar is not the one in the list.
+    """
+    expected = _listed(jars)
+    folder = FOLDER / jars.name
+    if not all(_is(folder / name, digest) for name, digest in expected.items()):
+        _bring(jars, folder, expected)
+    return tuple(folder / name for name in sorted(expected))
+
+
+def classpath(jars: JarSet) -> str:
+    """The jars of a set as Java's ``-cp`` takes them, see `fetched`."""
+    return os.pathsep.join(map(str, fetched(jars)))
+
+
+def lock() -> None:
+    """Write the list of checksums anew, from what Maven brings now."""
+    lines: list[str] = []
+    for jars in SETS.values():
+        with _downloaded(jars) as came:
+            lines += [f"{_digest(path)}  {jars.name}/{path.name}" for path in sorted(Path(came).glob("*.jar"))]
+    CHECKSUMS.write_text("\n".join(lines) + "\n")
+
+
+def _listed(jars: JarSet) -> dict[str, str]:
+    lines = [line.split() for line in CHECKSUMS.read_text().splitlines()]
+    names = {name: digest for digest, name in lines}
+    found = {Path(name).name: digest for name, digest in names.items() if Path(name).parent.name == jars.name}
+    if not found:
+        raise JarsMissing(f"{CHECKSUMS.name} has no jars {jars.name}: python -m proof.servers.jars lock.")
+    return found
+
+
+def _bring(jars: JarSet, folder: Path, expected: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with _downloaded(jars) as came:
+        found = {path.name: _digest(path) for path in Path(came).glob("*.jar")}
+        wrong = sorted({name for name, _ in found.items() ^ expected.items()})
+        if wrong:
+            raise JarsMissing(f"Maven brought other {jars.name} jars than {CHECKSUMS.name} has: {', '.join(wrong)}.")
+        for name in expected:
+            (Path(came) / name).replace(folder / name)
+
+
+def _downloaded(jars: JarSet) -> "TemporaryDirectory[str]":
+    """The jars as Maven brings them, in a folder beside their place; Maven itself resumes what was interrupted."""
+    program = shutil.which("mvn")
+    if program is None:
+        raise JarsMissing("Maven, which fetches Java servers, is not here (Debian, Ubuntu: apt-get install maven).")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    came = TemporaryDirectory(prefix=f".{jars.name}-", dir=FOLDER)
+    project = Path(came.name, "pom.xml")
+    project.write_bytes(_project(jars))
+    call = [program, "-B", "-q", "-f", str(project), "dependency:copy-dependencies"]
+    failure = _run([*call, f"-DoutputDirectory={came.name}", "-DincludeScope=runtime"])
+    if failure:
+        came.cleanup()
+        raise JarsMissing(f"Maven cannot fetch the jars {jars.name}; run it again when the registry answers. {failure}")
+    return came
+
+
+def _run(command: Sequence[str]) -> str:
+    """What went wrong; empty if nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"It took longer than {LONGEST_SECONDS} s."
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+
+
+def _project(jars: JarSet) -> bytes:
+    project = ET.Element("project", xmlns="http://maven.apache.org/POM/4.0.0")
+    own = {"modelVersion": "4.0.0", "groupId": "lakesink", "artifactId": jars.name, "version": "1", "packaging": "pom"}
+    _fill(project, own)
+    dependencies = ET.SubElement(project, "dependencies")
+    for artifact in jars.artifacts:
+        dependency = ET.SubElement(dependencies, "dependency")
+        _fill(
+            dependency, dict(zip(("groupId", "artifactId", "version", "classifier"), artifact.split(":"), strict=False))
+        )
+        if not jars.transitive:
+            exclusion = ET.SubElement(ET.SubElement(dependency, "exclusions"), "exclusion")
+            _fill(exclusion, {"groupId": "*", "artifactId": "*"})
+    return ET.tostring(project)
+
+
+def _fill(element: ET.Element, children: Mapping[str, str]) -> None:
+    for name, text in children.items():
+        ET.SubElement(element, name).text = text
+
+
+def _is(path: Path, digest: str) -> bool:
+    return path.is_file() and _digest(path) == digest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``fetch [SET...]`` or ``lock``."""
+    match arguments:
+        case ["lock"]:
+            lock()
+        case ["fetch", *names] if set(names) <= SETS.keys():
+            for name in names or SETS:
+                print(f"{name}: {len(fetched(SETS[name]))} jars")
+        case _:
+            sys.exit(f"python -m proof.servers.jars fetch [{'|'.join(SETS)}]... | lock")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except JarsMissing as error:
+        sys.exit(str(error))
