@@ -15,7 +15,8 @@ from lakesink.doctor.storage import check_storage, delete_folder
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.redact import describe
-from lakesink_catalog.swap_probe import NOT_ATOMIC, ScratchTable, SwapProof, prove_swap
+from lakesink_catalog.scratch_table import ScratchTable
+from lakesink_catalog.swap_probe import NAMESPACE_PREFIX, NOT_ATOMIC, SwapProof, prove_swap
 
 SWAP = "compare-and-swap"
 _ASK = "Add --write-probe: it makes a table in a namespace of its own, sends rival commits to it, and drops both."
@@ -33,7 +34,7 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
         found: How another driver would open it.
         catalog: The catalog, open.
     """
-    scratch = ScratchTable(catalog)
+    scratch = ScratchTable(catalog, NAMESPACE_PREFIX)
     sightings: list[Sighting] = []
     try:
         before_ms = _now_ms()
@@ -46,7 +47,7 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
         storage = check_storage(Part.CATALOG, table, sightings, may_write=True)
         return [*swap, *storage, check_clock(Part.CATALOG, sightings), *_removed(scratch)]
     finally:
-        _remove(scratch)  # once more after an interruption; what is gone stays gone
+        remove(scratch)  # once more after an interruption; what is gone stays gone
 
 
 def prove_place(found: FoundCatalog) -> list[Finding]:
@@ -71,14 +72,14 @@ def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
         failure = error
     if failure.code == NOT_ATOMIC:
         return [_swap_failed(failure)]
-    tagless = ScratchTable(scratch.catalog)
+    tagless = ScratchTable(scratch.catalog, NAMESPACE_PREFIX)
     try:
         tagless.create()
         proof = prove_swap(tagless, found.open, ledger_tag=False)
     except Exception:  # noqa: BLE001 - without the tag it is no better, so the first failure is the finding
         return [_swap_failed(failure)]
     finally:
-        _remove(tagless)
+        remove(tagless)
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
     fix = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
     return [_proved(proof), Finding(Part.CATALOG, "tags", Standing.WARNING, refused, fix)]
@@ -101,14 +102,15 @@ def _not_made(failure: Finding) -> Finding:
 
 
 def _removed(scratch: ScratchTable) -> list[Finding]:
-    left = _remove(scratch)
+    left = remove(scratch)
     if not left:
         return []
     found = f"A scratch table was not removed whole: {'; '.join(left)}"
     return [Finding(Part.CATALOG, "scratch", Standing.WARNING, found, "Remove it by hand.")]
 
 
-def _remove(scratch: ScratchTable) -> list[str]:
+def remove(scratch: ScratchTable) -> list[str]:
+    """Remove a scratch table, its namespace and its folder; returns what is left, and why. May be called again."""
     left = scratch.drop()
     if scratch.table is not None and scratch.folder is not None:
         try:

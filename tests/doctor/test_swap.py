@@ -12,7 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakesink.doctor.finding import Finding, Standing
 from lakesink.doctor.scratch import prove_catalog
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog, connect
-from lakesink_catalog.swap_probe import Answered, broken_promise
+from lakesink_catalog.offer import Answered
+from lakesink_catalog.swap_probe import broken_promise
 from tests.catalog.rest_catalog import rest_catalog
 from tests.catalog.servers import postgres
 from tests.doctor import liars
