@@ -1,0 +1,150 @@
+"""What a stream's processes left, as facts for the oracle: rows by DuckDB, files by their footers, a reader's looks."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import duckdb
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent, ManifestFile
+
+from proof.oracle import (
+    Broken,
+    Rows,
+    batches_contiguous,
+    files_whole,
+    reader_honest,
+    rows_once,
+    untouched,
+)
+from proof.processes.checkpoint import PARTITIONS
+from proof.processes.harness import Stream
+
+LOOK_SECONDS = 0.05
+Identity = tuple[int, int, int]
+"""Of a file: inode, size, time of its last change."""
+
+
+def local(path: str) -> Path:
+    """The file at a location in a table."""
+    return Path(urlsplit(path).path)
+
+
+def read_rows(paths: list[str]) -> Rows:
+    """How often each row is in these files, read by DuckDB."""
+    if not paths:
+        return Counter()
+    with duckdb.connect() as connection:
+        query = 'select "partition", "offset", count(*) from read_parquet(?) group by all'
+        found = connection.execute(query, [[str(local(path)) for path in paths]]).fetchall()
+    return Counter({(partition, offset): count for partition, offset, count in found})
+
+
+def stored(path: str) -> tuple[int, int] | None:
+    """Size and rows of a data file; None if it is not there."""
+    file = local(path)
+    if not file.exists():
+        return None
+    return file.stat().st_size, int(pq.read_metadata(file).num_rows)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Looks at a table again and again while drivers come and go.
+
+    Attributes:
+        stream: Whose table.
+        looks: The stream's own rows at each head that it saw.
+        files: Identity of every file that it saw referenced.
+        failures: Looks that failed, which no crash of a writer may cause.
+    """
+
+    stream: Stream
+    looks: list[Rows] = field(default_factory=list)
+    files: dict[str, Identity] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    _last: int | None = None
+
+    def look(self) -> None:
+        """Read the table if its head is another one than at the last look."""
+        table = self.stream.load()
+        head = None if table is None else table.current_snapshot()
+        if table is None or head is None or head.snapshot_id == self._last:
+            return
+        self._last = head.snapshot_id
+        paths = list(_live_files(table.io, head.manifests(table.io)))
+        for path in paths:
+            self.files.setdefault(path, _identity(path))
+        rows = read_rows(paths)
+        self.looks.append(Counter({key: count for key, count in rows.items() if 0 <= key[0] < PARTITIONS}))
+
+    @contextmanager
+    def reading(self) -> Iterator["Reader"]:
+        """Look all through the block, and once more at its end."""
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(LOOK_SECONDS):
+                self._try()
+
+        thread = threading.Thread(target=look, daemon=True, name="reader")
+        thread.start()
+        try:
+            yield self
+        finally:
+            done.set()
+            thread.join()
+            self._try()
+
+    def touched(self) -> list[str]:
+        """Files that it saw referenced and that are not what they were."""
+        return [path for path, seen in self.files.items() if not local(path).exists() or _identity(path) != seen]
+
+    def _try(self) -> None:
+        try:
+            self.look()
+        except Exception as error:  # noqa: BLE001 - whatever a reader meets is told
+            self.failures.append(f"{type(error).__name__}: {error}")
+
+
+def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: int | None = None) -> list[Broken]:
+    """Everything that the oracle says of a stream's table.
+
+    Args:
+        stream: The stream.
+        foreign: Rows that others have written.
+        reader: Who looked meanwhile.
+        batches: Batches that should be there; all that the source has, if None.
+    """
+    facts = stream.facts()
+    ids = range(stream.batches if batches is None else batches)
+    broken = rows_once(read_rows([file.path for file in facts.files]), stream.keys(ids) + foreign)
+    broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
+    if reader is not None:
+        broken += reader_honest(reader.looks, [stream.keys([batch]) for batch in range(stream.batches)])
+        broken += untouched(reader.touched(), bool)  # nobody here compacts: whatever was referenced stays
+    return broken
+
+
+def orphans(stream: Stream) -> int:
+    """Data files under the stream's root that no retained snapshot references."""
+    facts = stream.facts()
+    known = {local(file.path) for snapshot in facts.snapshots.values() for file in snapshot.files}
+    return len(set(stream.root.rglob("*.parquet")) - known)
+
+
+def _identity(path: str) -> Identity:
+    status = local(path).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _live_files(io: FileIO, manifests: list[ManifestFile]) -> Iterator[str]:
+    for manifest in manifests:
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            assert entry.data_file.content == DataFileContent.DATA
+            yield entry.data_file.file_path
