@@ -1,7 +1,7 @@
 """Manifests and manifest lists: receipts in, Avro files out. One manifest a partition spec, many entries a block."""
 
 import uuid
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,7 +31,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.locations import metadata_location
 from lakesink_catalog.partitions import partition_record, partition_summaries, partition_type
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.receipt import DataFileReceipt, binary, flag, plain_text, whole_count
 
 ENTRIES_PER_BLOCK = 1000
 UNASSIGNED_SEQUENCE = -1
@@ -117,14 +117,14 @@ class ManifestRecord:
     def from_json(cls, document: Mapping[str, Any], snapshot_id: int) -> "ManifestRecord":
         """The inverse of `to_json`; raises what a malformed document raises (ValueError, TypeError, KeyError)."""
         return cls(
-            path=str(document["path"]),
-            length_bytes=int(document["bytes"]),
-            spec_id=int(document["spec"]),
+            path=plain_text(document["path"]),
+            length_bytes=whole_count(document["bytes"]),
+            spec_id=whole_count(document["spec"]),
             snapshot_id=snapshot_id,
-            files=int(document["files"]),
-            rows=int(document["rows"]),
+            files=whole_count(document["files"]),
+            rows=whole_count(document["rows"]),
             partitions=tuple(
-                PartitionSummary(bool(null), bool(nan), _binary(lower), _binary(upper))
+                PartitionSummary(flag(null), flag(nan), _binary(lower), _binary(upper))
                 for null, nan, lower, upper in document["partitions"]
             ),
         )
@@ -166,7 +166,6 @@ def _write_batch_manifest(
     ]
     output = new_metadata_file(table, f"{snapshot_id}-{uuid.uuid4()}-m{spec.spec_id}.avro")
     length = write_entries(output, spec, schema, entries, codec_of(table))
-    summaries = partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
     return ManifestRecord(
         path=output.location,
         length_bytes=length,
@@ -174,10 +173,16 @@ def _write_batch_manifest(
         snapshot_id=snapshot_id,
         files=len(files),
         rows=sum(file.record_count for file in files),
-        partitions=tuple(
-            PartitionSummary(part.contains_null, bool(part.contains_nan), part.lower_bound, part.upper_bound)
-            for part in summaries
-        ),
+        partitions=summaries_of(spec, schema, entries),
+    )
+
+
+def summaries_of(spec: PartitionSpec, schema: Schema, entries: Sequence[ManifestEntry]) -> tuple[PartitionSummary, ...]:
+    """Bounds of every partition field over the entries of one manifest."""
+    found = partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
+    return tuple(
+        PartitionSummary(part.contains_null, bool(part.contains_nan), part.lower_bound, part.upper_bound)
+        for part in found
     )
 
 
@@ -271,4 +276,4 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _binary(value: str | None) -> bytes | None:
-    return None if value is None else b64decode(value, validate=True)
+    return None if value is None else binary(value)

@@ -14,6 +14,7 @@ from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, typed_entry
 from lakesink_catalog.manifests import ManifestRecord
+from lakesink_catalog.receipt import plain_text, whole_count
 from lakesink_catalog.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 
 logger = logging.getLogger("lakesink")
@@ -74,22 +75,24 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
         follows = payload["follows"]
-        return PreparedBatch(
-            table_uuid=str(payload["table_uuid"]),
-            branch=str(payload["branch"]),
+        prepared = PreparedBatch(
+            table_uuid=plain_text(payload["table_uuid"]),
+            branch=plain_text(payload["branch"]),
             snapshot_id=snapshot_id,
-            schema_id=int(payload["schema_id"]),
+            schema_id=whole_count(payload["schema_id"]),
             follows=None if follows is None else typed_entry(follows),
-            accepted=str(payload["accepted"]),
+            accepted=plain_text(payload["accepted"]),
             manifests=tuple(ManifestRecord.from_json(document, snapshot_id) for document in payload["manifests"]),
-            files=tuple((str(path), int(size)) for path, size in payload["files"]),
-            rows=int(payload["rows"]),
-            partitions=int(payload["partitions"]),
+            files=tuple((plain_text(path), whole_count(size)) for path, size in payload["files"]),
+            rows=whole_count(payload["rows"]),
+            partitions=whole_count(payload["partitions"]),
             recovered=True,
         )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        _check_agreement(prepared)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         logger.warning("lakesink.prepared.dropped reason=malformed error=%s", type(error).__name__)
         return None
+    return prepared
 
 
 @dataclass(slots=True)
@@ -134,6 +137,16 @@ class PreparedFiles(PreparedRecords):
 
     def _remove(self, path: str) -> None:
         self.io.delete(path)
+
+
+def _check_agreement(prepared: PreparedBatch) -> None:
+    """Each part of a record counts the same files and rows, and nothing twice."""
+    manifests, files = prepared.manifests, prepared.files
+    alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
+    if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:
+        raise ValueError("other files or rows than its manifests")
+    if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
+        raise ValueError("something twice")
 
 
 def _snapshot_id(value: Any) -> int:

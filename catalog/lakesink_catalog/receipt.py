@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakesink_catalog.redact import shown
+
 RECEIPT_VERSION = 1
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 LARGEST_FIELD_ID = 2**31 - 1
@@ -103,13 +105,13 @@ def decode(data: bytes) -> Receipt:
         document = json.loads(_inflate(data))
         _check_version(document["v"])
         return Receipt(
-            task=_count(document["task"]),
-            lakesink_version=_text(document["lakesink"]),
-            skipped=_flag(document["skipped"]),
-            rows=_count(document["rows"]),
-            largest_arrow_batch_bytes=_count(document["largest"]),
+            task=whole_count(document["task"]),
+            lakesink_version=plain_text(document["lakesink"]),
+            skipped=flag(document["skipped"]),
+            rows=whole_count(document["rows"]),
+            largest_arrow_batch_bytes=whole_count(document["largest"]),
             files=tuple(_file_from_json(file) for file in document["files"]),
-            schema_id=None if document["schema"] is None else _count(document["schema"]),
+            schema_id=None if document["schema"] is None else whole_count(document["schema"]),
         )
     except ReceiptInvalid:
         raise
@@ -118,8 +120,8 @@ def decode(data: bytes) -> Receipt:
 
 
 def _check_version(version: Any) -> None:
-    if version != RECEIPT_VERSION:
-        raise ReceiptInvalid(f"receipt version {version!r}, this driver reads {RECEIPT_VERSION}")
+    if type(version) is not int or version != RECEIPT_VERSION:
+        raise ReceiptInvalid(f"receipt version {shown(repr(version), 20)}, this driver reads {RECEIPT_VERSION}")
 
 
 def _inflate(data: bytes) -> bytes:
@@ -149,45 +151,49 @@ def _file_to_json(file: DataFileReceipt) -> dict[str, Any]:
 
 def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
     return DataFileReceipt(
-        path=_text(document["path"]),
-        spec_id=_count(document["spec"]),
-        partition=tuple(None if value is None else _bytes(value) for value in document["partition"]),
-        record_count=_count(document["rows"]),
-        file_size_bytes=_count(document["bytes"]),
+        path=plain_text(document["path"]),
+        spec_id=whole_count(document["spec"]),
+        partition=tuple(None if value is None else binary(value) for value in document["partition"]),
+        record_count=whole_count(document["rows"]),
+        file_size_bytes=whole_count(document["bytes"]),
         column_sizes=_counts(document["sizes"]),
         value_counts=_counts(document["values"]),
         null_value_counts=_counts(document["nulls"]),
         nan_value_counts=_counts(document["nans"]),
-        lower_bounds={_field_id(key): _bytes(value) for key, value in document["lower"].items()},
-        upper_bounds={_field_id(key): _bytes(value) for key, value in document["upper"].items()},
-        split_offsets=tuple(_count(offset) for offset in document["splits"]),
+        lower_bounds={_field_id(key): binary(value) for key, value in document["lower"].items()},
+        upper_bounds={_field_id(key): binary(value) for key, value in document["upper"].items()},
+        split_offsets=tuple(whole_count(offset) for offset in document["splits"]),
     )
 
 
-def _count(value: Any) -> int:
+def whole_count(value: Any) -> int:
+    """The value, if it is a count that readers can hold; raises `ReceiptInvalid`."""
     if type(value) is not int or not 0 <= value < 2**63:
         raise ReceiptInvalid("a count is not a whole number from 0 to 2^63-1")
     return value
 
 
-def _text(value: Any) -> str:
+def plain_text(value: Any) -> str:
+    """The value, if it is text; raises `ReceiptInvalid`."""
     if not isinstance(value, str):
         raise ReceiptInvalid("a text is not a string")
     return value
 
 
-def _flag(value: Any) -> bool:
+def flag(value: Any) -> bool:
+    """The value, if it is true or false; raises `ReceiptInvalid`."""
     if not isinstance(value, bool):
         raise ReceiptInvalid("a flag is not true or false")
     return value
 
 
-def _bytes(value: Any) -> bytes:
-    return b64decode(_text(value), validate=True)
+def binary(value: Any) -> bytes:
+    """The bytes in Base64 text; raises ValueError."""
+    return b64decode(plain_text(value), validate=True)
 
 
 def _counts(document: Mapping[str, Any]) -> dict[int, int]:
-    return {_field_id(key): _count(value) for key, value in document.items()}
+    return {_field_id(key): whole_count(value) for key, value in document.items()}
 
 
 def _field_id(text: str) -> int:

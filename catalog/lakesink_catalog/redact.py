@@ -65,6 +65,11 @@ def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> st
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 3]}..."
 
 
+def shown(text: str, longest: int) -> str:
+    """Text that anybody may have written: bounded, and nothing in it that moves a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text[:longest])
+
+
 def safe_cause(error: BaseException, known: Mapping[str, Any] | None = None) -> BaseException | None:
     """The exception if no message in its chain shows a secret, else None: for ``raise ... from``."""
     messages = [str(link) for link in _chain(error)]

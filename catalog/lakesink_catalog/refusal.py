@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from lakesink_catalog.errors import BatchRefused, Reason
 from lakesink_catalog.ledger import MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
+from lakesink_catalog.redact import shown
 from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
 
 MAX_SHOWN = 60
@@ -111,10 +112,8 @@ def _facts(situation: Situation) -> dict[str, str]:
         "property": situation.key.ledger_property,
         "format_version": str(view.format_version),
         "table_uuid": view.table_uuid,
-        "known_uuid": situation.start_uuid
-        if situation.start_uuid != view.table_uuid or not entry
-        else _shown(entry.table_uuid, MAX_SHOWN),
-        "damage": _shown(view.entry_damage, MAX_SHOWN) or "it contradicts its own snapshot",
+        "known_uuid": shown(_known_uuid(situation), MAX_SHOWN),
+        "damage": shown(view.entry_damage, MAX_SHOWN) or "it contradicts its own snapshot",
         "last": str(last) if entry else "none",
         "next": str(last + 1),
         "changed": str(min(n, last)),
@@ -125,12 +124,14 @@ def _facts(situation: Situation) -> dict[str, str]:
     }
 
 
+def _known_uuid(situation: Situation) -> str:
+    """The UUID that is not the table's: of the start or the prepared record, else of the entry."""
+    entry = situation.entry
+    of_start = situation.start_uuid != situation.view.table_uuid or not entry
+    return situation.start_uuid if of_start or entry is None else entry.table_uuid
+
+
 def _end(written: LedgerEntry | Mark | None) -> str:
     if written is None:
         return "unknown"
-    return _shown(written.offsets, MAX_MARK_OFFSETS_BYTES) or f"digest {_shown(written.end, MAX_SHOWN)}"
-
-
-def _shown(text: str, longest: int) -> str:
-    """Text from a table, which anybody may have written: bounded, and nothing in it that moves a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text[:longest])
+    return shown(written.offsets, MAX_MARK_OFFSETS_BYTES) or f"digest {shown(written.end, MAX_SHOWN)}"

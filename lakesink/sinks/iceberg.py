@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings import Settings
 from lakesink.sinks.planning import SessionFacts, write_plan
-from lakesink.sinks.votes import all_under, count_votes, rejected
+from lakesink.sinks.votes import all_under, count_votes, is_data_file, rejected
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink.writer.columns import check_columns
 from lakesink.writer.plan import WritePlan
@@ -27,6 +27,7 @@ from lakesink_catalog.locations import data_location, metadata_location
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from lakesink_catalog.receipt import ReceiptInvalid
+from lakesink_catalog.recovery import holds_what_it_says
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
@@ -127,7 +128,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if prepared.table_uuid != seen.view.table_uuid:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
-        trouble = _trouble(transaction.look, prepared)
+        trouble = _trouble(transaction, prepared)
         if trouble:
             logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
             return None
@@ -248,19 +249,20 @@ def _all_there(io: FileIO, files: Sequence[tuple[str, int]]) -> bool:
         return all(pool.map(there, files))
 
 
-def _trouble(look: Look, prepared: PreparedBatch) -> str | None:
+def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
     """Why a prepared batch may not be committed any more; None if it may."""
+    look, table = transaction.look, transaction.look.table
     if not still_usable(look, prepared):
         return "the ledger, the schema or the specs moved on"
     manifests = [(manifest.path, manifest.length_bytes) for manifest in prepared.manifests]
-    inside = all_under(metadata_location(look.table), (path for path, _ in manifests)) and all_under(
-        data_location(look.table), (path for path, _ in prepared.files)
-    )
-    if not inside:
-        return "a path lies outside the table's locations"
-    io = look.table.io
+    own = (is_data_file(path, data_location(table), transaction.plan.file_stem) for path, _ in prepared.files)
+    if not all_under(metadata_location(table), (path for path, _ in manifests)) or not all(own):
+        return "a path lies outside the table's locations, or is another batch's"
+    io = table.io
     if not stored(io.properties, lambda: _all_there(io, [*manifests, *prepared.files])):
         return "a file is missing or has another size"
+    if not stored(io.properties, lambda: holds_what_it_says(prepared, table.metadata, io)):
+        return "its manifests hold other files than it says"
     return None
 
 

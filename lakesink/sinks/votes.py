@@ -10,9 +10,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink import __version__
+from lakesink.sinks.plausible import bounds_fit, checks_of, counts_agree
+from lakesink.writer.locations import is_location
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.locations import data_location, is_under
 from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
+from lakesink_catalog.redact import shown
+
+MOST_IN_A_BATCH = 2**53
+"""Rows, and bytes: totals that readers hold in 64 bits take a thousand such batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +53,19 @@ def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str) -> Coun
     files = tuple(file for vote in votes for file in vote.files)
     if len({file.path for file in files}) != len(files):
         raise rejected("a data file is in the votes twice")
+    if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
+        raise rejected("the batch would have more rows or bytes than can be")
     return Counted(files, _written_under(table, votes))
 
 
 def all_under(folder: str, paths: Iterable[str]) -> bool:
     """True if every path lies below the folder."""
     return all(is_under(path, folder) for path in paths)
+
+
+def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
+    """True if the path is one that a task of this batch gives to a data file, below the folder."""
+    return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
 def rejected(why: str) -> WriteError:
@@ -76,15 +89,19 @@ def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
     if vote.skipped:
         raise rejected("a task skipped a batch that the ledger does not have")
     if vote.lakesink_version != __version__:
-        raise rejected(f"a task ran lakesink {vote.lakesink_version}, the driver runs {__version__}")
+        theirs = shown(vote.lakesink_version, 20)
+        raise rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
     if vote.rows != sum(file.record_count for file in vote.files):
         raise rejected("a task received other rows than its files hold")
-    if not all_under(data_location(table), (file.path for file in vote.files)):
+    folder = data_location(table)
+    if not all_under(folder, (file.path for file in vote.files)):
         raise rejected("a data file lies outside the table's data location")
-    if any(f"{file_stem}-" not in file.path.rpartition("/")[2] for file in vote.files):
-        raise rejected("a data file bears the name of another batch or sink")
+    if not all(is_location(file.path, folder, file_stem, vote.task) for file in vote.files):
+        raise rejected("a data file bears the name of another task, batch or sink")
     if any(not _plausible(file, table) for file in vote.files):
         raise rejected("a data file was written under a partition spec that the table does not have, or is empty")
+    if not all(counts_agree(file) for file in vote.files):
+        raise rejected("the statistics of a data file contradict each other")
 
 
 def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
@@ -96,6 +113,9 @@ def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:
         raise rejected("tasks wrote under different schemas, or under one that the table does not have")
+    checks = checks_of(known[0])
+    if not all(bounds_fit(file, checks) for vote in votes for file in vote.files):
+        raise rejected("a bound is none of its column's type")
     return known[0]
 
 

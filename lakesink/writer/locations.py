@@ -5,9 +5,11 @@ its field's name.
 """
 
 import hashlib
+import re
 import struct
 import uuid
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -20,11 +22,15 @@ from lakesink.writer.single_value import decode_value
 MAX_NAME = 64
 MAX_VALUE = 128
 MAX_PARTITION_PATH = 512
+MAX_RELATIVE = 1024
+"""Characters below the data location: object stores take no longer keys."""
 _DIGEST_DIGITS = 16
 _LONGEST_ESCAPE = 12
 _HASH_BITS = 20
 _FOLDER_BITS = 4
 _FOLDERS = 3
+_FOLDER = r"(?:[01]{4,8}|[A-Za-z0-9._~+%-]*=[A-Za-z0-9._~+%-]*)/"
+_REST = r"-(?P<task>\d{5,10})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet"
 
 
 def new_location(plan: WritePlan, sources: Sequence[Source], task: int, partition: Partition) -> str:
@@ -44,11 +50,32 @@ def new_location(plan: WritePlan, sources: Sequence[Source], task: int, partitio
     return f"{plan.data_location}/{_hashed(name)}{'/' if plan.partitioned_paths else '-'}{name}"
 
 
+def is_location(location: str, folder: str, stem: str, task: int | None = None) -> bool:
+    """True if a location is one that `new_location` can give.
+
+    Args:
+        location: Any text.
+        folder: The plan's folder of data files.
+        stem: The plan's start of every file name.
+        task: The task that claims it; None for any task.
+    """
+    relative = location.removeprefix(f"{folder}/")
+    if relative == location or len(relative) > MAX_RELATIVE:
+        return False
+    found = _locations(stem).fullmatch(relative)
+    return found is not None and task in (None, int(found["task"]))
+
+
 def partition_path(sources: Sequence[Source], partition: Partition) -> str:
     """Folders ``name=value`` for a partition, escaped as Iceberg escapes them, long ones cut and told by a digest."""
     segments = [_segment(source, value) for source, value in zip(sources, partition, strict=True)]
     path = "/".join(segments)
     return path if len(path) <= MAX_PARTITION_PATH else f"partition={_digest(path)}"
+
+
+@lru_cache(maxsize=16)
+def _locations(stem: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{_FOLDER})*(?:[01]{{8}}-)?{re.escape(stem)}{_REST}", re.ASCII)
 
 
 def _segment(source: Source, value: bytes | None) -> str:

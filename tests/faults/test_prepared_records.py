@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from lakesink_catalog.errors import CommitUnresolved
+from lakesink_catalog.manifests import write_batch_manifests
 from lakesink_catalog.outcome import Committed
+from lakesink_catalog.receipt import DataFileReceipt
 from tests.builders import Lake, Stream, counted, expected, parquet_files
 from tests.faults.maintenance import set_property, sweep
 
@@ -127,7 +130,55 @@ SPOILT: dict[str, Callable[[Crashed], object]] = {
     "a snapshot that is there": lambda crashed: crashed.rewrite(snapshot_id=crashed.lake.head().snapshot_id),
     "prepared on a human's word": lambda crashed: crashed.rewrite(accepted="Gap:1:commit"),
     "malformed": lambda crashed: crashed.rewrite(files=7),
+    "malformed beyond depth": lambda crashed: crashed.rewrite(table_uuid=_nested(900)),
+    "fewer rows": lambda crashed: crashed.rewrite(rows=crashed.prepared["rows"] - 1),
+    "rows below zero": lambda crashed: crashed.rewrite(rows=-1),
+    "more partitions than files": lambda crashed: crashed.rewrite(partitions=9),
+    "the manifest twice": lambda crashed: crashed.rewrite(
+        manifests=crashed.prepared["manifests"] * 2, files=crashed.prepared["files"] * 2, rows=6
+    ),
+    "no file": lambda crashed: crashed.rewrite(files=[], manifests=[], rows=crashed.prepared["rows"]),
+    "the file of another batch": lambda crashed: _rewrite_manifest(crashed, path=_committed_file(crashed)),
+    "a manifest with another file": lambda crashed: _rewrite_manifest(
+        crashed, listed=False, path=_copied_outside(crashed)
+    ),
+    "a manifest with rows that the record lacks": lambda crashed: _rewrite_manifest(
+        crashed, counted=False, record_count=1_000
+    ),
+    "a manifest of another snapshot": lambda crashed: crashed.rewrite(snapshot_id=2**40),
+    "a manifest that is none": lambda crashed: _garble(crashed.manifest),
+    "partition bounds that hide rows": lambda crashed: crashed.rewrite(
+        manifests=[crashed.prepared["manifests"][0] | {"partitions": [[False, False, "AAAAAAAAAAA=", "AAAAAAAAAAA="]]}]
+    ),
 }
+
+
+def _nested(depth: int) -> Any:
+    return [] if depth == 0 else [_nested(depth - 1)]
+
+
+def _garble(path: Path) -> None:
+    path.write_bytes(b"\xff" * path.stat().st_size)
+
+
+def _committed_file(crashed: Crashed) -> str:
+    [task] = crashed.lake.table().scan().plan_files()
+    return str(task.file.file_path)
+
+
+def _rewrite_manifest(crashed: Crashed, *, listed: bool = True, counted: bool = True, **changed: Any) -> None:
+    """A manifest of the batch's own snapshot that holds something else, and a record that knows its size."""
+    table = crashed.lake.table()
+    vote = replace(_receipt_of(crashed), **changed)
+    forged = write_batch_manifests(table, [vote], schema=table.schema(), snapshot_id=crashed.prepared["snapshot_id"])
+    document = forged[0].to_json() | ({} if counted else {"rows": crashed.prepared["rows"]})
+    files = [[vote.path, vote.file_size_bytes]] if listed else crashed.prepared["files"]
+    crashed.rewrite(manifests=[document], files=files, rows=document["rows"])
+
+
+def _receipt_of(crashed: Crashed) -> DataFileReceipt:
+    path, size = crashed.prepared["files"][0]
+    return DataFileReceipt(path, 0, (), crashed.prepared["rows"], size, {}, {}, {}, {}, {}, {}, ())
 
 
 def _move_clock(crashed: Crashed, by_ms: int) -> None:

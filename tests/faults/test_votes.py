@@ -46,6 +46,8 @@ def rejected(sink: IcebergSink, transaction: IcebergTransaction, votes: list[byt
     with pytest.raises(WriteError) as error:
         sink.pre_commit(transaction, votes)
     assert error.value.code == "LAKESINK_RECEIPT_REJECTED"
+    assert len(str(error.value).partition("\n")[0]) < 200
+    assert error.value.what.isprintable()
     assert lake.table().metadata_location == location
 
 
@@ -68,6 +70,10 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "under a schema that the table does not have": lambda vote: replace(vote, schema_id=7),
     "under no schema": lambda vote: replace(vote, schema_id=None),
     "of a task beyond the last": lambda vote: replace(vote, task=7),
+    "of a lakesink that clears terminals": lambda vote: replace(vote, lakesink_version="\x1b[2J\n" + "9" * 5_000),
+    "with more rows than can be": lambda vote: replace(
+        vote, rows=2**62, files=tuple(replace(file, record_count=2**62) for file in vote.files)
+    ),
 }
 
 
@@ -108,6 +114,22 @@ BAD_FILES: dict[str, Change] = {
     "of another batch": lambda file, _: replace(file, path=file.path.replace("/events-1-", "/events-0-")),
     "of another sink": lambda file, _: replace(file, path=file.path.replace("/events-1-", "/clicks-1-")),
     "without bytes": lambda file, _: replace(file, file_size_bytes=0),
+    "of a sink whose name ends alike": lambda file, _: replace(file, path=file.path.replace("/events-", "/my-events-")),
+    "of another task": lambda file, _: replace(file, path=file.path.replace("-00001-", "-00000-")),
+    "of no task": lambda file, _: replace(file, path=file.path.replace("-00001-", "-")),
+    "below a folder that no task makes": lambda file, _: replace(
+        file, path=file.path.replace("/events-", "/a/events-")
+    ),
+    "climbing by percents": _at("{data}/%2e%2e/%2e%2e/x.parquet"),
+    "at a path of five kibibytes": lambda file, _: replace(
+        file, path=file.path.replace("/events-", f"/{'a=b/' * 1_300}events-")
+    ),
+    "with more NULLs than values": lambda file, _: replace(file, null_value_counts={1: 10**6}),
+    "with NaNs of a column without values": lambda file, _: replace(file, nan_value_counts={99: 1}),
+    "with a bound of no type": lambda file, _: replace(file, lower_bounds={1: b"\0"}),
+    "with a bound of no column": lambda file, _: replace(file, upper_bounds={99: b"\0" * 8}),
+    "with row groups out of order": lambda file, _: replace(file, split_offsets=(400, 4)),
+    "with a row group beyond its end": lambda file, _: replace(file, split_offsets=(4, file.file_size_bytes)),
 }
 
 
