@@ -32,6 +32,7 @@ from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import Change, CommitOptions, build_request
 from lakesink_catalog.retry import attempts
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
+from lakesink_catalog.trace import Event, Trace
 from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 
 logger = logging.getLogger("lakesink")
@@ -92,13 +93,17 @@ class FencedCommit:
 
     def look(self, batch: Batch) -> Look:
         """Load the table and decide on the batch."""
-        return self.decide_on(self.load(), batch)
+        trace: The driver's steps, for those who check them.
+        look = self.decide_on(self.load(), batch)
+        self.trace.looked(Event.LOOK, look.situation, look.verdict, tagged=self.options.ledger_tag)
+        return look
 
     def decide_on(self, table: Table, batch: Batch) -> Look:
         """Decide on the batch by a table just loaded."""
         if self.options.ledger_tag:
             check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
+    trace: Trace = field(default_factory=Trace)
         return Look(table, situation, decide(situation, self.options.accept))
 
     def prepare(self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema) -> PreparedBatch:
@@ -171,7 +176,9 @@ class FencedCommit:
     def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
         match look.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
+                self.trace.step(Event.ANSWER, batch, shows="unknown")
                 return _committed(prepared, attempt)
+            self.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
             case Skip(snapshot_id=found):
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
@@ -214,6 +221,8 @@ class FencedCommit:
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
         if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
             return False
+        view = look.situation.view
+        self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
         view = view_metadata(metadata, look.table.io, self.key)
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id

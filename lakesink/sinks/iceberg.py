@@ -1,6 +1,7 @@
 """The product: one Iceberg table as a two-phase sink. Hands receipts to the table side and never touches a row."""
 
 import logging
+import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from lakesink_catalog.recovery import holds_what_it_says
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
+from lakesink_catalog.trace import Event, Trace
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip
 
 logger = logging.getLogger("lakesink")
@@ -83,6 +85,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     session: SessionFacts
     surroundings: Surroundings = field(default_factory=Surroundings)
     _opened: Catalog | None = None
+    _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
     _start_uuid: str | None = None
     _records: PreparedFiles | None = None
 
@@ -101,6 +104,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and ask the ledger."""
         table = self._first_load(batch) if self._start_uuid is None else self._load()
+        self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
         fence = self._fence(table)
         look = fence.decide_on(table, batch)
         match look.verdict:
@@ -130,6 +134,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
         trouble = _trouble(transaction, prepared)
         if trouble:
+        self._trace.step(Event.RECOVERED, transaction.batch, snapshot=prepared.snapshot_id)
             logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
             return None
         return prepared
@@ -139,21 +144,34 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         table = transaction.look.table
         counted = count_votes(receipts, table, transaction.plan.file_stem)
         try:
-            return transaction.fence.prepare(transaction.look, counted.files, schema=counted.schema)
+            prepared = transaction.fence.prepare(transaction.look, counted.files, schema=counted.schema)
+        self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)
+        return prepared
         except ReceiptInvalid as error:
             raise rejected(str(error)) from None
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """One atomic snapshot commit, by the fenced loop."""
-        return transaction.fence.commit(transaction.batch, prepared)
+        try:
+            outcome = transaction.fence.commit(transaction.batch, prepared)
+        except BaseException as error:
+            self._trace.ended(transaction.batch, error)
+            raise
+        self._trace.ended(transaction.batch, outcome)
+        return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
+        self._trace.step(Event.ABORTED, transaction.batch)
         """Forget: what was written stays unreferenced, and nothing is deleted on the data path."""
         logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
 
     def records(self) -> PreparedFiles:
         """Prepared records of this sink; `begin` must have seen the table."""
         assert self._records is not None
+    def recorded(self, batch: Batch) -> None:
+        """The batch's prepared record is durable."""
+        self._trace.step(Event.RECORDED, batch)
+
         return self._records
 
     def _first_load(self, batch: Batch) -> Table:
@@ -206,7 +224,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             retry=effective.retry,
             merge=effective.merge,
         )
-        return FencedCommit(self._load, self.key, self._start_uuid, options, self.surroundings)
+        return FencedCommit(self._load, self.key, self._start_uuid, options, self.surroundings, self._trace)
 
     def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
         if unproven:
@@ -229,6 +247,7 @@ class IcebergPreparedLog:
         return self.sink.records().find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        self.sink.recorded(batch)
         """See `PreparedFiles.put`."""
         self.sink.records().put(batch, payloads)
 
