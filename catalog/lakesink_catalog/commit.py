@@ -31,8 +31,8 @@ from lakesink_catalog.redact import describe
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import Change, CommitOptions, build_request
 from lakesink_catalog.retry import attempts
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
 from lakesink_catalog.trace import Event, Trace
+from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
 from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 
 logger = logging.getLogger("lakesink")
@@ -83,6 +83,7 @@ class FencedCommit:
         start_uuid: The table's UUID when the stream first saw it.
         options: What the commits carry.
         surroundings: Clock, sleep and chance.
+        trace: The driver's steps, for those who check them.
     """
 
     load: Callable[[], Table]
@@ -90,10 +91,10 @@ class FencedCommit:
     start_uuid: str
     options: CommitOptions
     surroundings: Surroundings
+    trace: Trace = field(default_factory=Trace)
 
     def look(self, batch: Batch) -> Look:
         """Load the table and decide on the batch."""
-        trace: The driver's steps, for those who check them.
         look = self.decide_on(self.load(), batch)
         self.trace.looked(Event.LOOK, look.situation, look.verdict, tagged=self.options.ledger_tag)
         return look
@@ -103,7 +104,6 @@ class FencedCommit:
         if self.options.ledger_tag:
             check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
-    trace: Trace = field(default_factory=Trace)
         return Look(table, situation, decide(situation, self.options.accept))
 
     def prepare(self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema) -> PreparedBatch:
@@ -166,7 +166,9 @@ class FencedCommit:
                     raise
                 trouble = describe(error, known)
                 logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, trouble)
+                self.trace.step(Event.ANSWER, batch, shows="unknown")
                 continue
+            self.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
             if landed:
                 delete_old_metadata(look.table, metadata)
                 return _committed(prepared, attempt)
@@ -176,9 +178,7 @@ class FencedCommit:
     def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
         match look.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
-                self.trace.step(Event.ANSWER, batch, shows="unknown")
                 return _committed(prepared, attempt)
-            self.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
             case Skip(snapshot_id=found):
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
@@ -211,6 +211,8 @@ class FencedCommit:
         assert isinstance(look.verdict, Commit)
         change = Change(look.situation, look.verdict, batch, prepared, self.options)
         request = build_request(look.table, change, merger, self.surroundings.now_ms())
+        view = look.situation.view
+        self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
         reached("before-call", batch.batch_id)
         response = look.table.catalog.commit_table(look.table, request.requirements, request.updates)
         reached("after-call", batch.batch_id)
@@ -221,8 +223,6 @@ class FencedCommit:
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
         if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
             return False
-        view = look.situation.view
-        self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
         view = view_metadata(metadata, look.table.io, self.key)
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id

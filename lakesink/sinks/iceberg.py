@@ -85,9 +85,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     session: SessionFacts
     surroundings: Surroundings = field(default_factory=Surroundings)
     _opened: Catalog | None = None
-    _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
     _start_uuid: str | None = None
     _records: PreparedFiles | None = None
+    _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -104,9 +104,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and ask the ledger."""
         table = self._first_load(batch) if self._start_uuid is None else self._load()
-        self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
         fence = self._fence(table)
         look = fence.decide_on(table, batch)
+        self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
         match look.verdict:
             case Skip(snapshot_id=snapshot_id):
                 self._say_if_unproven(look, unproven=look.verdict.unproven)
@@ -134,9 +134,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
         trouble = _trouble(transaction, prepared)
         if trouble:
-        self._trace.step(Event.RECOVERED, transaction.batch, snapshot=prepared.snapshot_id)
             logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
             return None
+        self._trace.step(Event.RECOVERED, transaction.batch, snapshot=prepared.snapshot_id)
         return prepared
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
@@ -145,10 +145,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         counted = count_votes(receipts, table, transaction.plan.file_stem)
         try:
             prepared = transaction.fence.prepare(transaction.look, counted.files, schema=counted.schema)
-        self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)
-        return prepared
         except ReceiptInvalid as error:
             raise rejected(str(error)) from None
+        self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)
+        return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """One atomic snapshot commit, by the fenced loop."""
@@ -161,18 +161,18 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
-        self._trace.step(Event.ABORTED, transaction.batch)
         """Forget: what was written stays unreferenced, and nothing is deleted on the data path."""
         logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
+        self._trace.step(Event.ABORTED, transaction.batch)
 
     def records(self) -> PreparedFiles:
         """Prepared records of this sink; `begin` must have seen the table."""
         assert self._records is not None
+        return self._records
+
     def recorded(self, batch: Batch) -> None:
         """The batch's prepared record is durable."""
         self._trace.step(Event.RECORDED, batch)
-
-        return self._records
 
     def _first_load(self, batch: Batch) -> Table:
         self._opened = self._opened or self.catalog.open()
@@ -247,9 +247,9 @@ class IcebergPreparedLog:
         return self.sink.records().find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        self.sink.recorded(batch)
         """See `PreparedFiles.put`."""
         self.sink.records().put(batch, payloads)
+        self.sink.recorded(batch)
 
     def landed(self, batch: Batch) -> None:
         """See `PreparedFiles.landed`."""
