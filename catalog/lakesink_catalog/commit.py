@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
@@ -38,14 +39,21 @@ from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 logger = logging.getLogger("lakesink")
 
 NOT_SHOWN = "the catalog's answer did not show it"
+CHECKS_AT_ONCE = 16
 PASSING = frozenset(
     f"LAKESINK_{code}" for code in ("CATALOG_UNREACHABLE", "CATALOG_REJECTED", "CATALOG_FAILED", "WAREHOUSE_UNWRITABLE")
 )
 
 
+def all_pass(check: Callable[[Any], bool], things: Sequence[Any]) -> bool:
+    """True if a check passes for everything; several are made at once, for each waits for the storage."""
+    with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
+        return all(pool.map(check, things))
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Clock, sleep and chance, injected so that tests and simulators own them.
+    """Clock, sleep, chance and threads, injected so that tests and simulators own them.
 
     Attributes:
         now_ms: Wall clock, milliseconds since the epoch.
@@ -53,6 +61,7 @@ class Surroundings:
         sleep_ms: Waits.
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
+        all_pass: Makes a check of many things.
     """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -62,6 +71,7 @@ class Surroundings:
     new_snapshot_id: Callable[[], int] = field(
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
+    all_pass: Callable[[Callable[[Any], bool], Sequence[Any]], bool] = field(default=all_pass)
 
 
 @dataclass(frozen=True, slots=True)

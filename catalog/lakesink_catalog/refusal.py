@@ -22,7 +22,7 @@ def refusal(reason: Reason, situation: Situation, own_words: Words | None = None
         situation: The facts.
         own_words: Where a target that is no table has words of its own.
     """
-    words = {**_WORDS, **(own_words or {})}[reason]
+    words = {**_WORDS, **_words_for(situation), **(own_words or {})}[reason]
     facts = _facts(situation)
     action = words[1].format(**facts)
     if reason not in NEVER_OVERRULED:
@@ -99,6 +99,22 @@ _WORDS: Words = {
         "The checkpoint is newer than the table, or two queries share this sink id. Replay from batch {next}.",
     ),
 }
+
+
+_NEWEST_UNKNOWN: Words = {
+    Reason.ROLLED_BACK: (
+        "The table was rolled back behind batch {last} of sink {sink}; expiry has removed what tells its newest batch.",
+        (
+            "Stop the stream and find out by the rows which batch is the newest in the table. Run `lakesink rewind"
+            " <checkpoint> --to-batch <that batch>`, start the stream, and accept the batch after it."
+        ),
+    ),
+}
+"""Rewinding to the beginning would bring twice what is there."""
+
+
+def _words_for(situation: Situation) -> Words:
+    return {} if situation.newest_mark is not None or situation.walk_complete else _NEWEST_UNKNOWN
 
 
 def _facts(situation: Situation) -> dict[str, str]:

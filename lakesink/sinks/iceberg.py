@@ -3,9 +3,9 @@
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -36,8 +36,6 @@ from lakesink_catalog.trace import Event, Trace
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip
 
 logger = logging.getLogger("lakesink")
-
-EXISTENCE_CHECKS_AT_ONCE = 16
 
 
 class OpensCatalog(Protocol):
@@ -256,16 +254,12 @@ class IcebergPreparedLog:
         self.sink.records().landed(batch)
 
 
-def _all_there(io: FileIO, files: Sequence[tuple[str, int]]) -> bool:
-    def there(file: tuple[str, int]) -> bool:
-        path, size = file
-        try:
-            return len(io.new_input(path)) == size
-        except FileNotFoundError:
-            return False
-
-    with ThreadPoolExecutor(EXISTENCE_CHECKS_AT_ONCE) as pool:
-        return all(pool.map(there, files))
+def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
+    path, size = file
+    try:
+        return len(io.new_input(path)) == size
+    except FileNotFoundError:
+        return False
 
 
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
@@ -278,7 +272,8 @@ def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | 
     if not all_under(metadata_location(table), (path for path, _ in manifests)) or not all(own):
         return "a path lies outside the table's locations, or is another batch's"
     io = table.io
-    if not stored(io.properties, lambda: _all_there(io, [*manifests, *prepared.files])):
+    files, all_pass = [*manifests, *prepared.files], transaction.fence.surroundings.all_pass
+    if not stored(io.properties, lambda: all_pass(partial(_is_there, io), files)):
         return "a file is missing or has another size"
     if not stored(io.properties, lambda: holds_what_it_says(prepared, table.metadata, io)):
         return "its manifests hold other files than it says"

@@ -79,3 +79,13 @@ def test_what_others_wrote_into_the_table_is_bounded_and_moves_no_terminal(name:
     assert len(text) < 10_000
     assert len(text.partition("\n")[0]) < 200
     assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_where_expiry_hides_the_newest_batch_nobody_is_sent_back_to_the_beginning() -> None:
+    situations = [case.situation for case in REFUSED.values() if case.verdict == Refuse(11, Reason.ROLLED_BACK)]
+    hidden = [situation for situation in situations if not situation.marked and not situation.walk_complete]
+    assert hidden
+    for situation in hidden:
+        error = refusal(Reason.ROLLED_BACK, situation)
+        assert "--to-batch -1" not in error.action
+        assert "by the rows" in error.action

@@ -1,0 +1,178 @@
+"""Drivers of one stream: processes that start, die, and are started again, with the real sink in each."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from lakesink.settings import Settings
+from lakesink.sinks.iceberg import IcebergSink
+from lakesink.sinks.planning import SessionFacts
+from lakesink_catalog.commit import Surroundings
+from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved, LakesinkError, QueryError, WriteError
+from lakesink_catalog.identity import SinkKey
+from lakesink_catalog.outcome import AlreadyCommitted, Outcome
+from lakesink_catalog.prepared import SNAPSHOT_IDS
+from proof.oracle import Broken, Promise
+from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
+from proof.simulator.spark import ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
+from proof.simulator.truth import Truth, name_of
+from proof.simulator.world import Actor, World
+
+COLUMNS = ("partition", "offset")
+ROWS = pa.schema([(name, pa.int64()) for name in COLUMNS])
+SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """A catalog's client, as a sink asks for it."""
+
+    client: SimulatedCatalog
+
+    def open(self) -> SimulatedCatalog:
+        """It is open."""
+        return self.client
+
+
+@dataclass(eq=False)
+class Stream:
+    """One stream and all runs of it.
+
+    Attributes:
+        server: The catalog.
+        truth: Told what queries ask for, and asked whether what they are told is right.
+        checkpoint: The present checkpoint.
+        source: What is read.
+        sink_id: The present sink id.
+        restarts: How often its supervisor still starts a driver that died.
+        outcomes: What became of batches, by kind; errors by code.
+        refused: The refusal that the newest run ended with; None if it ended otherwise.
+        finished: True if the newest run came to the end of the source.
+    """
+
+    server: SimulatedServer
+    truth: Truth
+    checkpoint: SimulatedCheckpoint
+    source: Source
+    sink_id: str = "events"
+    restarts: int = 6
+    outcomes: Counter[str] = field(default_factory=Counter)
+    refused: BatchRefused | None = None
+    finished: bool = False
+    unknown: int = 0
+    running: list[Actor] = field(default_factory=list)
+    _started: int = 0
+
+    @property
+    def world(self) -> World:
+        """Clock, chance and scheduler."""
+        return self.server.store.world
+
+    def start(self, wait_ms: int = 0, **options: Any) -> Actor:
+        """Start a driver process."""
+        self._started += 1
+        checkpoint = self.checkpoint
+        actor = self.world.start(f"driver {self._started}", lambda: self._drive(checkpoint, options))
+        actor.wakes_at_ms += wait_ms
+        self.running = [running for running in self.running if running.alive] + [actor]
+        return actor
+
+    def kill(self, actor: Actor) -> None:
+        """SIGKILL: it does nothing more, not even clean up."""
+        actor.killed = True
+        self.outcomes["killed"] += 1
+
+    def kill_all(self) -> None:
+        """Stop the stream the hard way."""
+        for actor in self.running:
+            if actor.alive:
+                self.kill(actor)
+
+    def _drive(self, checkpoint: SimulatedCheckpoint, options: Mapping[str, Any]) -> None:
+        client = SimulatedCatalog(self.server)
+        query = SimulatedQuery(checkpoint, self.source, self._sink(client, options), self.server.store, self.truth.ask)
+        self.refused, self.finished = None, False
+        ended = self._run(query, client)
+        self.unknown += client.unknown
+        self.world.tell(f"ends: {ended}")
+        if ended == "finished":
+            self.finished = checkpoint is self.checkpoint
+        elif ended != "concurrent" and self.restarts > 0:
+            self.restarts -= 3 if self.refused else 1  # the same refusal each time tells nothing new
+            self.start(self.world.random.randrange(2000), **options)
+
+    def _run(self, query: SimulatedQuery, client: SimulatedCatalog) -> str:
+        try:
+            for outcome in query.run():
+                self._judge_outcome(query, client, outcome)
+        except ConcurrentQuery:
+            return "concurrent"
+        except BatchRefused as error:
+            self._judge_refusal(query, client, error)
+            return error.code
+        except (LakesinkError, JobFailed, OSError) as error:
+            self._judge_error(error, query.checkpoint)
+            return getattr(error, "code", type(error).__name__)
+        return "finished"
+
+    def _judge_outcome(self, query: SimulatedQuery, client: SimulatedCatalog, outcome: Outcome) -> None:
+        assert query.asked is not None
+        assert client.seen is not None
+        batch = query.asked.batch
+        if isinstance(outcome, AlreadyCommitted):
+            self.outcomes["already committed"] += 1
+            self.world.tell(f"batch {batch.batch_id} is in the table")
+            if not self.truth.states[client.seen.location].holds(query.asked):
+                self._broken(Promise.DECISIONS_ARE_RIGHT, f"skipped {name_of(query.asked)}, which is not there")
+            return
+        self.outcomes["recovered" if outcome.recovered else "committed"] += 1
+        self.world.tell(f"batch {batch.batch_id} is committed{', recovered' if outcome.recovered else ''}")
+        lied = self.world.faults["yes, and nothing done"]
+        if outcome.snapshot_id is not None and not self.truth.was_there(outcome.snapshot_id) and not lied:
+            self._broken(Promise.DECISIONS_ARE_RIGHT, f"said to have committed batch {batch.batch_id}, and had not")
+
+    def _judge_refusal(self, query: SimulatedQuery, client: SimulatedCatalog, error: BatchRefused) -> None:
+        self.refused = error
+        self.outcomes[error.code] += 1
+        assert query.asked is not None
+        assert client.seen is not None
+        self.world.tell(f"batch {query.asked.batch.batch_id} is refused: {error.reason.value}")
+        if not self.truth.refusal_is_right(error.reason, query.asked, client.seen):
+            self._broken(Promise.REFUSALS_ARE_RIGHT, f"{error.reason.value} for {name_of(query.asked)}")
+
+    def _judge_error(self, error: Exception, checkpoint: SimulatedCheckpoint) -> None:
+        """What ails a service is no refusal, and is right as long as something does ail it."""
+        code = getattr(error, "code", type(error).__name__)
+        self.outcomes[code] += 1
+        if isinstance(error, QueryError) and checkpoint.was_cut:
+            return  # under a driver that was thought to be dead
+        if self.world.calm or not isinstance(error, (CommitUnresolved, CatalogError, WriteError, JobFailed, OSError)):
+            self._broken(Promise.THE_RUN_ENDS, f"stopped with {code}: {error}")
+
+    def _broken(self, promise: Promise, what: str) -> None:
+        self.truth.broken.append(Broken(promise, what))
+
+    def _sink(self, client: SimulatedCatalog, options: Mapping[str, Any]) -> IcebergSink:
+        world = self.world
+        settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", **options}
+        return IcebergSink(
+            table="demo.events",
+            key=SinkKey(self.sink_id),
+            catalog=Opens(client),
+            settings=Settings.parse(settings),
+            schema=ROWS,
+            session=SessionFacts(),
+            surroundings=Surroundings(
+                now_ms=lambda: world.now_ms,
+                monotonic_ms=lambda: world.now_ms,
+                sleep_ms=world.sleep,
+                jitter=world.random.random,
+                new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
+                all_pass=lambda check, things: all(map(check, things)),
+            ),
+        )

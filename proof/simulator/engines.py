@@ -1,0 +1,164 @@
+"""Others at the same table: a writer, a compactor, expiry as two libraries do it, an orphan cleaner, a reader."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    RemoveSnapshotsUpdate,
+)
+
+from lakesink_catalog.manifests import manifests_under, write_batch_manifests, write_list
+from lakesink_catalog.prepared import SNAPSHOT_IDS
+from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.request import branch_at, snapshot_time_ms
+from proof.oracle import Rows
+from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
+from proof.simulator.store import SimulatedIO
+from proof.simulator.truth import Truth
+from proof.simulator.world import World
+
+FOREIGN_PARTITION = 100
+
+
+@dataclass(eq=False)
+class Engine:
+    """Another engine's hands: its requests are atomic and never lost; others may be quicker than it.
+
+    Attributes:
+        server: The catalog.
+        truth: Told of foreign rows.
+        appended: Rows that it has added so far.
+    """
+
+    server: SimulatedServer
+    truth: Truth
+    appended: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def world(self) -> World:
+        """Clock, chance and scheduler."""
+        return self.server.store.world
+
+    def append(self) -> None:
+        """One snapshot with one or two rows of its own."""
+        table = self._table()
+        count = self.world.random.randrange(1, 3)
+        rows: Rows = Counter((FOREIGN_PARTITION, self.appended + number) for number in range(count))
+        self.appended += count
+        file = self._data_file(table, rows)
+        self.world.pause()
+        self._commit(table, Operation.APPEND, rows, [file], manifests_under(table.io, table.current_snapshot()))
+
+    def compact(self) -> None:
+        """All rows in one new file."""
+        table = self._table()
+        rows = self.truth.rows(self.truth.states[table.metadata_location].version)
+        if not rows:
+            return
+        file = self._data_file(table, rows)
+        self.world.pause()
+        self._commit(table, Operation.REPLACE, Counter(), [file], [])
+
+    def expire(self) -> None:
+        """Forget snapshots that no branch and no tag holds, but a few; then remove the files that only they had."""
+        metadata = self._table().metadata
+        held = {ref.snapshot_id for ref in metadata.refs.values()}
+        free = [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in held]
+        gone = free[: len(free) - self.world.random.randrange(2)]
+        if not gone:
+            return
+        before = self.truth.reachable(metadata)
+        java = self.world.random.random() < 0.5
+        if java:
+            self._expire_like_java(gone)
+        else:
+            self.server.apply((), (RemoveSnapshotsUpdate(snapshot_ids=gone),))
+        self._did("expiry", f"expires {len(gone)} snapshots as {'Java' if java else 'PyIceberg'} does")
+        self.world.pause()
+        self._remove(before - self.truth.reachable(self.truth.newest.version.metadata))
+
+    def clean(self, age_limit_ms: int) -> None:
+        """Remove what is old and unreferenced, first listed and then removed."""
+        reachable = self.truth.reachable(self.truth.newest.version.metadata)
+        limit = self.world.now_ms - age_limit_ms
+        orphans = [
+            location
+            for location, stored in self.server.store.files.items()
+            if stored.created_ms < limit and location not in reachable and not location.endswith(".metadata.json")
+        ]
+        if orphans:
+            self._did("orphan cleaning", f"removes {len(orphans)} orphans")
+        for location in orphans:
+            self.world.pause()
+            self._remove([location])
+
+    def _expire_like_java(self, gone: Sequence[int]) -> None:
+        """Children keep the id of a parent that is not there any more."""
+        current = self.server.current
+        assert current is not None
+        metadata = current.metadata
+        self.server.edit(
+            snapshots=[snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone],
+            snapshot_log=[entry for entry in metadata.snapshot_log if entry.snapshot_id not in gone],
+        )
+
+    def _commit(
+        self, table: Table, operation: Operation, rows: Rows, files: Sequence[DataFileReceipt], kept: list[ManifestFile]
+    ) -> None:
+        snapshot_id = self.world.random.choice(SNAPSHOT_IDS)
+        written = write_batch_manifests(table, files, schema=table.schema(), snapshot_id=snapshot_id)
+        head = table.metadata.current_snapshot_id
+        sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
+        manifests = [*(manifest.to_manifest_file() for manifest in written), *kept]
+        snapshot = Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=head,
+            sequence_number=sequence_number,
+            timestamp_ms=snapshot_time_ms(table, self.world.now_ms),
+            manifest_list=write_list(
+                table, manifests, snapshot_id=snapshot_id, parent_id=head, sequence_number=sequence_number
+            ),
+            summary=Summary(operation),
+            schema_id=table.metadata.current_schema_id,
+        )
+        self.truth.foreign[snapshot_id] = rows
+        updates = (AddSnapshotUpdate(snapshot=snapshot), branch_at(table, "main", snapshot_id))
+        try:
+            self.server.apply((AssertRefSnapshotId(ref="main", snapshot_id=head),), updates)
+        except (CommitFailedException, ValueError):
+            self.appended -= sum(rows.values())
+            self._did(f"{operation.value} in vain", "somebody was quicker")
+        else:
+            self._did(f"foreign {operation.value}", f"commits {sum(rows.values())} rows")
+
+    def _data_file(self, table: Table, rows: Rows) -> DataFileReceipt:
+        path = f"{table.location()}/data/others-{uuid.uuid4()}.parquet"
+        content = repr(sorted(rows)).encode()
+        self.server.store.set(path, content, rows)
+        count = sum(rows.values())
+        return DataFileReceipt(path, 0, (), count, len(content), {}, {}, {}, {}, {}, {}, ())
+
+    def _remove(self, locations: Iterator[str] | Sequence[str] | set[str]) -> None:
+        for location in sorted(locations):
+            if location in self.server.store.files:
+                self.server.store.remove(location)
+
+    def _table(self) -> Table:
+        self.world.pause()
+        version = self.server.current
+        assert version is not None
+        io = SimulatedIO(self.server.store, quiet=True)
+        return Table(("demo", "events"), version.metadata, version.location, io, SimulatedCatalog(self.server))
+
+    def _did(self, what: str, story: str) -> None:
+        self.done[what] += 1
+        self.world.tell(story)

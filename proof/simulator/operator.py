@@ -1,0 +1,223 @@
+"""What people, schedulers and machines do to a stream and its table; and what a refusal tells its operator to do."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from lakesink_catalog.errors import BatchRefused, Reason
+from proof.simulator.catalog import LOCATION
+from proof.simulator.drivers import SCHEMA, Stream
+from proof.simulator.engines import Engine
+from proof.simulator.spark import Asked, SimulatedCheckpoint
+from proof.simulator.world import World
+
+HOUR_MS = 3_600_000
+LONGEST_FREEZE_MS = 30 * HOUR_MS
+AGE_LIMITS_MS = (24 * HOUR_MS, 72 * HOUR_MS)
+"""The shortest that orphan cleaners allow, and the usual one."""
+
+
+@dataclass(eq=False)
+class Operator:
+    """Does what the scenario says, at times of its own.
+
+    Attributes:
+        stream: The stream.
+        engine: Other engines at the table.
+        actions: What to do, in order.
+        done: What was done, by kind.
+    """
+
+    stream: Stream
+    engine: Engine
+    actions: tuple[str, ...]
+    done: Counter[str] = field(default_factory=Counter)
+    _kept: SimulatedCheckpoint | None = None
+
+    @property
+    def world(self) -> World:
+        """Clock, chance and scheduler."""
+        return self.stream.world
+
+    def act(self) -> None:
+        """One action after another."""
+        deeds: dict[str, Callable[[], None]] = {
+            "kill": self._kill,
+            "freeze": self._freeze,
+            "twin": self._twin,
+            "hours pass": self._hours_pass,
+            "foreign append": self.engine.append,
+            "compact": self.engine.compact,
+            "expire": self.engine.expire,
+            "clean orphans": self._clean,
+            "roll back": self._roll_back,
+            "move the head": self._move_the_head,
+            "forget a commit": self._forget_a_commit,
+            "restore the checkpoint": self._restore_the_checkpoint,
+            "lose the checkpoint": self._lose_the_checkpoint,
+            "replace the table": self._replace_the_table,
+        }
+        for action in self.actions:
+            self.world.sleep(self.world.random.randrange(600))
+            deeds[action]()
+
+    def mend(self, refused: BatchRefused) -> dict[str, Any]:
+        """Do what the refusal says; returns options for the next start."""
+        self.world.tell(f"the operator mends {refused.reason.value}")
+        match refused.reason:
+            case Reason.ROLLED_BACK:
+                return self._rewind()
+            case Reason.GAP:
+                self.stream.checkpoint.cut(self._entry().batch.batch_id)
+            case Reason.REWOUND | Reason.BATCH_CHANGED | Reason.NEW_CHECKPOINT:
+                self._put_back()
+            case Reason.TABLE_REPLACED | Reason.UNKNOWN_HISTORY:
+                self.stream.sink_id = f"{self.stream.sink_id}-anew"
+                self._begin_anew()
+            case _:
+                pass
+        return {}
+
+    def _entry(self) -> Asked:
+        entry = self.stream.truth.newest.entry
+        assert entry is not None
+        assert entry.asked is not None
+        return entry.asked
+
+    def _rewind(self) -> dict[str, Any]:
+        """Cut the checkpoint behind the newest batch in the table, or begin one there; where that is done, say so."""
+        batches = self.stream.truth.newest.batches
+        checkpoint = self.stream.checkpoint
+        goal = batches[-1].batch.batch_id if batches else -1
+        if batches and not checkpoint.agrees_with(batches[-1]):
+            self.stream.checkpoint = SimulatedCheckpoint.new(self.world, batches[-1].end)
+        elif checkpoint.newest("commits") > goal or checkpoint.newest("offsets") > goal + 1:
+            checkpoint.cut(goal)
+        else:
+            return {"accept": f"RolledBack:{goal + 1}:commit"}
+        return {}
+
+    def _put_back(self) -> None:
+        """The checkpoint that belongs to the table, if it is kept; else a new one that begins where the table ends."""
+        entry, kept = self._entry(), self._kept
+        belongs = kept is not None and kept.agrees_with(entry)
+        self.stream.checkpoint = kept if kept and belongs else SimulatedCheckpoint.new(self.world, entry.end)
+
+    # Processes.
+
+    def _alive(self) -> Any:
+        alive = [actor for actor in self.stream.running if actor.alive]
+        return self.world.random.choice(alive) if alive else None
+
+    def _kill(self) -> None:
+        actor = self._alive()
+        if actor is not None:
+            self._did("kill", f"SIGKILL to {actor.name}")
+            self.stream.kill(actor)
+            self.stream.start(self.world.random.randrange(1000))
+
+    def _freeze(self) -> None:
+        """SIGSTOP, another driver in its place, and SIGCONT after seconds, or after a day."""
+        actor = self._alive()
+        if actor is not None:
+            longest = self.world.random.choice([2000, LONGEST_FREEZE_MS])
+            actor.wakes_at_ms = self.world.now_ms + self.world.random.randrange(longest)
+            self._did("freeze", f"SIGSTOP to {actor.name} for {(actor.wakes_at_ms - self.world.now_ms) / 1000} s")
+            self.stream.start(self.world.random.randrange(1000))
+
+    def _twin(self) -> None:
+        self._did("twin", "starts a second driver on the same checkpoint")
+        self.stream.start()
+
+    def _hours_pass(self) -> None:
+        hours = self.world.random.randrange(1, 30)
+        self._did("hours pass", f"{hours} hours pass for everybody")
+        self.world.now_ms += hours * HOUR_MS
+
+    def _clean(self) -> None:
+        self.engine.clean(self.world.random.choice(AGE_LIMITS_MS))
+
+    # The table.
+
+    def _roll_back(self) -> None:
+        """To a snapshot under the head; with the stream stopped and its checkpoint rewound, or without."""
+        state = self.stream.truth.newest
+        kept = {snapshot.snapshot_id for snapshot in state.version.metadata.snapshots}
+        goals = [landed.snapshot_id for landed in state.path[:-1] if landed.snapshot_id in kept]
+        if not goals:
+            return
+        orderly = self.world.random.random() < 0.5
+        if orderly:
+            self.stream.kill_all()
+        self._set_head(self.world.random.choice(goals), "roll back")
+        if orderly:
+            newest = [asked.batch.batch_id for asked in self.stream.truth.newest.batches]
+            self.stream.checkpoint.cut(newest[-1] if newest else -1)
+            self.stream.start()
+
+    def _move_the_head(self) -> None:
+        """To any snapshot that is retained: back, forward, or over to what was rolled back."""
+        retained = self.stream.truth.newest.version.metadata.snapshots
+        if retained:
+            self._set_head(self.world.random.choice(retained).snapshot_id, "move the head")
+
+    def _set_head(self, snapshot_id: int, what: str) -> None:
+        self._did(what, f"sets the head to snapshot {snapshot_id}")
+        update = SetSnapshotRefUpdate(
+            ref_name="main",
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot_id,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        )
+        self.stream.truth.operator_at_work = True
+        self.stream.server.apply((), (update,))
+        self.stream.truth.operator_at_work = False
+
+    def _replace_the_table(self) -> None:
+        self._did("replace the table", "drops the table and makes another of its name")
+        self.stream.server.create(SCHEMA, {"commit.retry.num-retries": "3"}, LOCATION)
+
+    # The checkpoint.
+
+    def _forget_a_commit(self) -> None:
+        """The newest entry of Spark's commit log is deleted, and the stream started: it replays that batch."""
+        self.stream.kill_all()
+        checkpoint = self.stream.checkpoint
+        newest = checkpoint.newest("commits")
+        self._did("forget a commit", f"deletes commits/{newest}")
+        checkpoint.files.pop(f"commits/{newest}", None)
+        self.stream.start()
+
+    def _restore_the_checkpoint(self) -> None:
+        """An older backup comes back; what the source brings after it may be cut into other batches."""
+        self.stream.kill_all()
+        self._keep_checkpoint()
+        newest = self.stream.checkpoint.newest("offsets")
+        backup = SimulatedCheckpoint(self.world, dict(self.stream.checkpoint.files))
+        backup.cut(self.world.random.randrange(-1, newest + 1))
+        self._did("restore the checkpoint", f"restores a checkpoint that ends at batch {backup.newest('offsets')}")
+        self.stream.checkpoint = backup
+        self.stream.start()
+
+    def _lose_the_checkpoint(self) -> None:
+        self.stream.kill_all()
+        self._keep_checkpoint()
+        self._did("lose the checkpoint", "starts with a new checkpoint")
+        self._begin_anew()
+        self.stream.start()
+
+    def _keep_checkpoint(self) -> None:
+        self._kept = self._kept or self.stream.checkpoint
+
+    def _begin_anew(self) -> None:
+        self.stream.checkpoint = SimulatedCheckpoint.new(self.world, (0,) * len(self.stream.source.end))
+
+    def _did(self, what: str, story: str) -> None:
+        self.done[what] += 1
+        self.world.tell(story)

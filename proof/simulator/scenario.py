@@ -1,0 +1,73 @@
+"""What a seed draws: which faults there are and how often, who else is at the table, and what its operator does."""
+
+from dataclasses import dataclass
+from random import Random
+
+FAULTS = {
+    "request lost": 0.2,
+    "request late": 0.25,
+    "request delivered twice": 0.25,
+    "answer lost": 0.3,
+    "sent twice by the transport": 0.2,
+    "load failed": 0.1,
+    "load stale": 0.15,
+    "read failed": 0.03,
+    "write failed": 0.03,
+    "write torn": 0.03,
+    "write done, said to have failed": 0.03,
+    "executor lost after upload": 0.15,
+    "speculative twin": 0.2,
+}
+"""How likely each fault is where it can happen, if the scenario has it."""
+
+LIE = "yes, and nothing done"
+
+ACTIONS = {
+    "kill": 5,
+    "freeze": 4,
+    "twin": 3,
+    "hours pass": 2,
+    "foreign append": 5,
+    "compact": 2,
+    "expire": 7,
+    "clean orphans": 2,
+    "roll back": 3,
+    "move the head": 1,
+    "forget a commit": 3,
+    "restore the checkpoint": 1,
+    "lose the checkpoint": 1,
+    "replace the table": 1,
+}
+"""How often each action is drawn, relative to the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One drawn world.
+
+    Attributes:
+        chances: Chance of each fault where it can happen.
+        actions: What others do, in order.
+        end: Records in each source partition.
+        most: Most records of a partition in one batch.
+    """
+
+    chances: dict[str, float]
+    actions: tuple[str, ...]
+    end: tuple[int, ...]
+    most: int
+
+
+def draw(random: Random) -> Scenario:
+    """A scenario: a few kinds of faults and of actions at a time, for all at once hide each other.
+
+    The idea is swarm testing (Groce and others, 2012).
+    """
+    chances = {fault: chance for fault, chance in FAULTS.items() if random.random() < 0.3}
+    if random.random() < 0.03:
+        chances[LIE] = 0.3
+    kinds = [action for action in ACTIONS if random.random() < 0.4]
+    weights = [ACTIONS[kind] for kind in kinds]
+    actions = random.choices(kinds, weights, k=random.randrange(1, 6)) if kinds else []
+    end = tuple(random.randrange(1, 5) for _ in range(2))
+    return Scenario(chances, tuple(actions), end, most=random.randrange(1, 4))

@@ -1,0 +1,39 @@
+"""The simulator replays what it has found, holds no grudge against what is right, and has real faults in it."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from proof.simulator.simulate import Report, simulate
+
+SEEDS = range(60)
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[Report]:
+    return [simulate(seed) for seed in SEEDS]
+
+
+def test_no_promise_is_broken(reports: list[Report]) -> None:
+    for report in reports:
+        assert not report.broken, "\n".join([f"seed {report.seed}", *report.story, *map(str, report.broken)])
+
+
+def test_faults_and_deeds_of_every_kind_happen(reports: list[Report]) -> None:
+    faults = sum((report.faults for report in reports), Counter[str]())
+    done = sum((report.done for report in reports), Counter[str]())
+    outcomes = sum((report.outcomes for report in reports), Counter[str]())
+    assert {"answer lost", "request late", "write torn", "load stale", "executor lost after upload"} <= faults.keys()
+    assert {"kill", "freeze", "twin", "roll back", "foreign append", "expiry"} <= done.keys()
+    assert {"recovered", "already committed", "LAKESINK_ROLLED_BACK"} <= outcomes.keys()
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_a_seed_tells_the_same_story_in_any_process(hash_seed: str) -> None:
+    told = "from proof.simulator.simulate import simulate\nprint(*simulate(7).story, sep='\\n')"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    story = subprocess.run([sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True)
+    assert story.stdout.splitlines() == list(simulate(7).story)
