@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, Batch, SinkKey, SinkKind
 from lakesink_catalog.ledger import LedgerEntry, Mark, TableView, mark_of
+from lakesink_catalog.summary import stated
 from lakesink_catalog.verdict import Refuse, Situation, Skip, decide
 from lakesink_catalog.view import view_table
 
@@ -172,7 +173,7 @@ def _record(mark: Mark, snapshot: Snapshot, walks: _Walks) -> Record:
         files=_count(snapshot.summary, "added-data-files"),
         bytes=_count(snapshot.summary, "added-files-size"),
         offsets=mark.offsets,
-        committed_at=_time(snapshot.timestamp_ms),
+        committed_at=time_of(snapshot.timestamp_ms),
         outcome=mark.outcome,
         accepted=mark.accepted,
         in_branch=walks.contains(mark.key.branch, snapshot),
@@ -202,7 +203,7 @@ def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
         batch_id=entry.batch_id if entry else newest.batch_id if newest else None,
         snapshot_id=snapshot_id,
         offsets=entry.offsets if entry else newest.offsets if newest else "",
-        committed_at=_time(snapshot.timestamp_ms) if isinstance(snapshot, Snapshot) else None,
+        committed_at=time_of(snapshot.timestamp_ms) if isinstance(snapshot, Snapshot) else None,
         since=counted[0].committed_at if counted else None,
         batches=len(counted),
         rows=sum(record.rows for record in counted),
@@ -236,9 +237,9 @@ def _order(key: SinkKey) -> tuple[str, str, str]:
 
 
 def _count(summary: Any, name: str) -> int:
-    text = str(summary.get(name) or "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return stated(summary, name) or 0
 
 
-def _time(timestamp_ms: int) -> datetime:
+def time_of(timestamp_ms: int) -> datetime:
+    """A snapshot's time in UTC, as near as Python's calendar comes to it."""
     return datetime.fromtimestamp(min(max(timestamp_ms, 0), _LAST_MS) / 1000, UTC)

@@ -6,6 +6,7 @@ which proves a rollback. `TableView` is one look at all of it.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ LONGEST_READ = 16 * MAX_ENTRY_BYTES
 """With room for what a later lakesink may write, whose version is to be told."""
 MAX_MARK_OFFSETS_BYTES = 4096
 LARGEST_NUMBER = 2**63 - 1
+_DIGITS = re.compile(r"[0-9]{1,19}")
 
 
 class EntryUnreadable(ValueError):
@@ -65,7 +67,7 @@ def parse_entry(text: str) -> LedgerEntry:
     if len(text) > LONGEST_READ:
         raise EntryUnreadable(f"{len(text)} characters, an entry has at most {MAX_ENTRY_BYTES}")
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_each_once)
         version = document.pop("version")
         if type(version) is not int or version != LEDGER_VERSION:
             raise EntryUnreadable(f"ledger version {str(version)[:20]!r}, this lakesink reads {LEDGER_VERSION}")
@@ -91,6 +93,14 @@ def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
     ):
         raise EntryUnreadable("a field has the wrong type")
     return entry
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; which of two equal keys counts is told by no one, so that readers disagree."""
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise EntryUnreadable("a field is there twice")
+    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +154,12 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
     if summary is None or summary.get("lakesink.version") != str(LEDGER_VERSION):
         return None
     fields = {name: str(summary.get(f"lakesink.{name}") or "") for name in _MARK_FIELDS}
-    try:
-        key = SinkKey(fields["sink-id"], fields["branch"], SinkKind(fields["kind"] or SinkKind.STREAM))
-        batch_id = int(fields["batch-id"])
-        ledger_batch_id = int(fields["ledger-batch-id"] or batch_id)
-    except ValueError:
+    batch_id = _number(fields["batch-id"])
+    ledger_batch_id = _number(fields["ledger-batch-id"] or fields["batch-id"])
+    kind = next((kind for kind in SinkKind if kind.value == (fields["kind"] or SinkKind.STREAM.value)), None)
+    if kind is None or batch_id is None or ledger_batch_id is None:
         return None
+    key = SinkKey(fields["sink-id"], fields["branch"], kind)
     return Mark(
         key=key,
         batch_id=batch_id,
@@ -161,6 +171,12 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
         ledger_batch_id=ledger_batch_id,
         offsets=fields["offsets"],
     )
+
+
+def _number(text: str) -> int | None:
+    """What `Mark.to_summary` writes of a number; other spellings of one are not its own."""
+    number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1
+    return number if number <= LARGEST_NUMBER else None
 
 
 _MARK_FIELDS = (

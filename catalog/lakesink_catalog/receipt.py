@@ -16,6 +16,8 @@ from lakesink_catalog.redact import shown
 
 RECEIPT_VERSION = 1
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
+MOST_IN_A_BATCH = 2**53
+"""Rows, and bytes: totals that readers hold in 64 bits take a thousand such batches."""
 LARGEST_FIELD_ID = 2**31 - 1
 _FIELD_ID = re.compile(r"[1-9][0-9]{0,9}")
 

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from lakesink_catalog.ledger import LARGEST_NUMBER
 from lakesink_catalog.prepared import PreparedBatch
 
 _TOTALS = (
@@ -23,7 +24,8 @@ def carried_totals(parent: Any) -> dict[str, str]:
 def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
     """Counts of one append and the new totals.
 
-    A total that the parent does not state is not invented: readers take an absent total as unknown.
+    A total that the parent does not state, or that readers could not hold, is not invented: they take an absent total
+    as unknown.
 
     Args:
         parent: The parent's summary, None if there is no parent.
@@ -39,13 +41,17 @@ def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
         summary["changed-partition-count"] = str(prepared.partitions)
     for total, name in _TOTALS:
         before = _count(parent, total)
-        if before is not None:
+        if before is not None and before + added[name] <= LARGEST_NUMBER:
             summary[total] = str(before + added[name])
     return carried_totals(parent) | summary
 
 
+def stated(summary: Any, name: str) -> int | None:
+    """A count in a snapshot's summary; None if it is not there, or none that Iceberg's readers can hold."""
+    text = str((summary.get(name) if summary else None) or "")
+    count = int(text) if _NUMBER.fullmatch(text) else LARGEST_NUMBER + 1
+    return count if count <= LARGEST_NUMBER else None
+
+
 def _count(parent: Any, name: str) -> int | None:
-    if parent is None:
-        return 0
-    text = str(parent.get(name) or "")
-    return int(text) if _NUMBER.fullmatch(text) else None
+    return 0 if parent is None else stated(parent, name)

@@ -179,7 +179,7 @@ class Situation:
     def entry_contradicted(self) -> bool:
         """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
         entry = self._entry
-        if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)):
+        if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)) or self._tag_is_newer:
             return True
         snapshot = self.view.snapshots.get(entry.snapshot_id)
         if snapshot is None:
@@ -200,6 +200,15 @@ class Situation:
     def _entry(self) -> LedgerEntry:
         assert self.entry is not None
         return self.entry
+
+    @property
+    def _tag_is_newer(self) -> bool:
+        """The ledger tag moves with the entry, or stays behind where it is switched off: it never runs ahead of it."""
+        tag = self.view.tag_snapshot_id
+        tagged = None if tag is None else self.view.snapshots.get(tag)
+        if tagged is None or not self._is_own(tagged):
+            return False
+        return (tagged.sequence_number or 0) > self._entry.sequence_number
 
     def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
         """The walk's snapshots from the head as far as they are not older."""

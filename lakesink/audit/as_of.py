@@ -1,8 +1,7 @@
 """A table as of a batch, a time or a tag: looks at one version of its metadata, and reads rows if asked to."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -13,9 +12,10 @@ from lakesink.audit.engines import queries
 from lakesink.audit.scans import deletes_named
 from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, key_of
 from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.history import history, sinks
+from lakesink_catalog.history import history, sinks, time_of
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.summary import stated
 from lakesink_catalog.tables import parse_identifier
 
 
@@ -143,7 +143,7 @@ def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
 
 def committed_at(snapshot: Snapshot) -> datetime:
     """When, in UTC, by the clock of who committed."""
-    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    return time_of(snapshot.timestamp_ms)
 
 
 def _check_branch(table: Table, identifier: str, branch: str) -> None:
@@ -170,6 +170,4 @@ def _of_branch(past: Past, head: int) -> Past:
 
 
 def _rows(snapshot: Snapshot) -> int | None:
-    summary: Any = snapshot.summary
-    text = str(summary.get("total-records") or "") if summary else ""
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return stated(snapshot.summary, "total-records")

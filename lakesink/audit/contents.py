@@ -2,13 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step
+from lakesink_catalog.summary import stated
 
 _ADDED = ("added-data-files", "added-records", "added-files-size")
 _TOTAL = ("total-data-files", "total-records", "total-files-size")
@@ -145,14 +145,12 @@ def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
 
 
 def _agrees(snapshot: Snapshot, held: tuple[int, int, int]) -> bool:
-    stated = [_number(snapshot, name) for name in _ADDED]
-    return all((claim or 0) == number for claim, number in zip(stated, held, strict=True))
+    claims = [_number(snapshot, name) for name in _ADDED]
+    return all((claim or 0) == number for claim, number in zip(claims, held, strict=True))
 
 
 def _number(snapshot: Snapshot, name: str) -> int | None:
-    summary: Any = snapshot.summary
-    text = str((summary.get(name) if summary is not None else None) or "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
+    return stated(snapshot.summary, name)
 
 
 def _counts(counts: Sequence[int]) -> str:

@@ -5,13 +5,12 @@ What expired is said to have expired: the nearest retained snapshot is named, ne
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.errors import CatalogError, SettingsError
-from lakesink_catalog.history import Record
+from lakesink_catalog.history import Record, time_of
 from lakesink_catalog.identity import SinkKey, SinkKind
 from lakesink_catalog.ledger import mark_of
 from lakesink_catalog.nearest import did_you_mean
@@ -261,7 +260,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def moment_of(time_ms: int) -> str:
     """As people write it, in UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time_of(time_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _cut(text: str) -> str:

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, plain, size, span
 from lakesink_catalog.connect import connect
 from lakesink_catalog.history import Record, SinkState, history, sinks
+from lakesink_catalog.summary import stated
 from lakesink_catalog.tables import load_table
 
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
@@ -111,8 +112,7 @@ def _totals(table: Table) -> dict[str, int | None]:
     head = table.metadata.current_snapshot()
     if head is None:
         return dict.fromkeys(_TOTALS, 0)
-    texts = {name: str((head.summary.get(key) if head.summary else None) or "") for name, key in _TOTALS.items()}
-    return {name: int(text) if text.isascii() and text.isdecimal() else None for name, text in texts.items()}
+    return {name: stated(head.summary, key) for name, key in _TOTALS.items()}
 
 
 def _sink_document(state: SinkState, standing: str) -> dict[str, Any]:
@@ -182,6 +182,10 @@ def _log_hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str
 
 def _parsed(offsets: str) -> Any:
     try:
-        return json.loads(offsets) if offsets else None
-    except ValueError:
+        return json.loads(offsets, parse_constant=_no_number) if offsets else None
+    except (ValueError, RecursionError):
         return offsets
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

@@ -14,11 +14,8 @@ from lakesink.sinks.plausible import bounds_fit, checks_of, counts_agree
 from lakesink.writer.locations import is_location
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.locations import data_location, is_under
-from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode
+from lakesink_catalog.receipt import MOST_IN_A_BATCH, DataFileReceipt, Receipt, ReceiptInvalid, decode
 from lakesink_catalog.redact import shown
-
-MOST_IN_A_BATCH = 2**53
-"""Rows, and bytes: totals that readers hold in 64 bits take a thousand such batches."""
 
 
 @dataclass(frozen=True, slots=True)

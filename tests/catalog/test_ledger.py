@@ -94,6 +94,15 @@ def test_a_field_that_this_version_does_not_know_is_refused() -> None:
         parse_entry(json.dumps(ENTRY_DOCUMENT | {"more": 1}))
 
 
+@pytest.mark.parametrize("name", sorted(ENTRY_DOCUMENT))
+def test_a_field_that_is_there_twice_is_refused_whichever_counts(name: str) -> None:
+    text = json.dumps(ENTRY_DOCUMENT)
+    twice = json.dumps({name: ENTRY_DOCUMENT[name]})[1:-1]
+    for doubled in (f"{{{twice},{text[1:]}", f"{text[:-1]},{twice}}}"):
+        with pytest.raises(EntryUnreadable):
+            parse_entry(doubled)
+
+
 @given(st.text(max_size=200) | st.just("[" * 100_000) | st.just('{"version":' * 50_000))
 def test_text_is_no_entry(text: str) -> None:
     with pytest.raises(EntryUnreadable):
@@ -123,6 +132,12 @@ FORGED: dict[str, Any] = {
     "batch is no number": SUMMARY | {"lakesink.batch-id": "five"},
     "batch is empty": SUMMARY | {"lakesink.batch-id": ""},
     "ledger is no number": SUMMARY | {"lakesink.ledger-batch-id": "1.5"},
+    "batch is below zero": SUMMARY | {"lakesink.batch-id": "-1"},
+    "batch in other digits": SUMMARY | {"lakesink.batch-id": "\u0665"},
+    "batch with an underscore": SUMMARY | {"lakesink.batch-id": "1_0"},
+    "batch padded": SUMMARY | {"lakesink.batch-id": " 5"},
+    "batch beyond 64 bits": SUMMARY | {"lakesink.batch-id": str(2**63)},
+    "batch that Python would not read": SUMMARY | {"lakesink.ledger-batch-id": "9" * 5_000},
     "kind unknown": SUMMARY | {"lakesink.kind": "tree"},
     "no batch": {key: value for key, value in SUMMARY.items() if key != "lakesink.batch-id"},
 }

@@ -81,6 +81,9 @@ CASES: dict[str, Case] = {
         view(HISTORY, replace(entry(batch(3), 4), batch_id=9), elsewhere=chain(batch(3), first=4, parent=103)),
         batch(10),
     ),
+    "entry set low where expiry cut the walk, but the ledger tag shows a later batch": damaged(
+        view(CUT, entry(batch(1), 2), elsewhere=chain(batch(2), first=3), tag_snapshot_id=103), batch(2)
+    ),
     # 4
     "no entry, marks on the walk": refused(4, Reason.LEDGER_LOST, view(HISTORY), batch(3)),
     "no entry, the first batch again": refused(4, Reason.LEDGER_LOST, view(HISTORY), batch(0)),

@@ -282,3 +282,17 @@ def test_the_prepared_record_of_a_replaced_table_is_refused(lake: Lake) -> None:
     assert refused.value.reason is Reason.TABLE_REPLACED
     assert refused.value.what.endswith(f"this stream wrote to {prepared_for}.")
     assert lake.table().metadata.snapshots == []
+
+
+def test_an_entry_set_low_where_expiry_cut_the_walk_doubles_nothing(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    before = lake.table().properties[stream.key.ledger_property]
+    stream.run(1)
+    foreign = append_foreign(lake) + append_foreign(lake)
+    expire(lake)
+    set_property(lake, stream.key.ledger_property, before)
+    with pytest.raises(BatchRefused) as refused:
+        stream.run(1)
+    assert refused.value.reason is Reason.LEDGER_DAMAGED
+    assert counted(lake) == expected(0, 1) + foreign

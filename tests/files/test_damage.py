@@ -251,6 +251,13 @@ def edited(receipt: bytes, change: Change) -> bytes:
     return json.dumps(document).encode()
 
 
+def _with_rows(rows: int) -> Change:
+    def change(vote: dict[str, Any]) -> None:
+        vote["parts"][0][1] = vote["rows"] = rows
+
+    return change
+
+
 VOTES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "one twice": lambda votes: [votes[0], votes[0]],
     "one missing": lambda votes: votes[1:],
@@ -259,7 +266,15 @@ VOTES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "too deep": lambda votes: [votes[0], b"[" * 100_000],
     "another version of receipts": lambda votes: [votes[0], edited(votes[1], lambda vote: vote.update(v=2))],
     "another lakesink": lambda votes: [votes[0], edited(votes[1], lambda vote: vote.update(lakesink="0.0.9"))],
+    "another lakesink, with lines of its own": lambda votes: [
+        votes[0],
+        edited(votes[1], lambda vote: vote.update(lakesink="\x1b[2J\r\nINFO all is well")),
+    ],
     "rows that do not add up": lambda votes: [votes[0], edited(votes[1], lambda vote: vote.update(rows=9))],
+    "more rows than a marker can tell": lambda votes: [
+        edited(votes[0], _with_rows(2**62)),
+        edited(votes[1], _with_rows(2**62)),
+    ],
     "a task that is no number": lambda votes: [votes[0], edited(votes[1], lambda vote: vote.update(task="1"))],
     "a path": lambda votes: [
         votes[0],
@@ -286,8 +301,9 @@ VOTES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 @pytest.mark.parametrize("how", VOTES)
 def test_votes_that_are_not_to_be_believed_fail_the_batch(stream: Stream, how: str) -> None:
     (sink, transaction), votes = receipts(stream)
-    with pytest.raises(WriteError, match="LAKESINK_RECEIPT_REJECTED"):
+    with pytest.raises(WriteError, match="LAKESINK_RECEIPT_REJECTED") as error:
         sink.pre_commit(transaction, VOTES[how](votes))
+    assert error.value.what.isprintable()
     assert stream.counted() == expected(0, 1, 2)
 
 

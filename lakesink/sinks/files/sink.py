@@ -23,7 +23,8 @@ from lakesink.writer.refusals import receipt_rejected
 from lakesink_catalog.commit import Surroundings as SystemSurroundings
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
-from lakesink_catalog.receipt import ReceiptInvalid
+from lakesink_catalog.receipt import MOST_IN_A_BATCH, ReceiptInvalid
+from lakesink_catalog.redact import shown
 from lakesink_catalog.verdict import Accept, Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
@@ -151,6 +152,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             raise receipt_rejected("there is not exactly one of every task")
         if len({part.name for part in parts}) != len(parts):
             raise receipt_rejected("a file is in the votes twice")
+        if max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) > MOST_IN_A_BATCH:
+            raise receipt_rejected("the batch would have more rows or bytes than can be")
         look = transaction.look
         assert isinstance(look.verdict, Commit)
         return PreparedParts(
@@ -214,7 +217,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         if vote.lakesink_version != __version__:
-            raise receipt_rejected(f"a task ran lakesink {vote.lakesink_version[:20]}, the driver runs {__version__}")
+            theirs = shown(vote.lakesink_version, 20)
+            raise receipt_rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
         return vote
 
     def _trouble(self, look: Look, prepared: PreparedParts) -> str:
