@@ -110,6 +110,7 @@ def _prepared(table: Table, snapshot_id: int, file: DataFileReceipt) -> Prepared
         files=((file.path, file.file_size_bytes),),
         rows=file.record_count,
         partitions=1,
+        begun_ms=table.metadata.last_updated_ms,
     )
 
 

@@ -26,11 +26,11 @@ from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import write_batch_manifests
 from lakesink_catalog.merging import ManifestMerger
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.prepared import SNAPSHOT_IDS, PreparedBatch
+from lakesink_catalog.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.redact import describe
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.request import Change, CommitOptions, build_request
+from lakesink_catalog.request import Change, CommitOptions, Request, build_request
 from lakesink_catalog.retry import attempts
 from lakesink_catalog.trace import Event, Trace
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
@@ -39,6 +39,7 @@ from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 logger = logging.getLogger("lakesink")
 
 NOT_SHOWN = "the catalog's answer did not show it"
+TOOK_TOO_LONG = "the process was held up so long that its files may have been taken for orphans"
 CHECKS_AT_ONCE = 16
 PASSING = frozenset(
     f"LAKESINK_{code}" for code in ("CATALOG_UNREACHABLE", "CATALOG_REJECTED", "CATALOG_FAILED", "WAREHOUSE_UNWRITABLE")
@@ -71,16 +72,24 @@ class Surroundings:
     new_snapshot_id: Callable[[], int] = field(
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
-    all_pass: Callable[[Callable[[Any], bool], Sequence[Any]], bool] = field(default=all_pass)
+    all_pass: AllPass = field(default=all_pass)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the table on behalf of one batch."""
+    """One look at the table on behalf of one batch.
+
+    Attributes:
+        table: As loaded.
+        situation: The batch before it.
+        verdict: What to do.
+        at_ms: Wall clock when it was loaded: what the batch writes is not older.
+    """
 
     table: Table
     situation: Situation
     verdict: Verdict
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,7 @@ class FencedCommit:
         if self.options.ledger_tag:
             check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
-        return Look(table, situation, decide(situation, self.options.accept))
+        return Look(table, situation, decide(situation, self.options.accept), self.surroundings.now_ms())
 
     def prepare(self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema) -> PreparedBatch:
         """Write the manifests of a batch: after this a commit attempt writes nothing but the manifest list.
@@ -141,6 +150,7 @@ class FencedCommit:
             files=tuple((file.path, file.file_size_bytes) for file in files),
             rows=sum(file.record_count for file in files),
             partitions=len({(file.spec_id, file.partition) for file in files}),
+            begun_ms=look.at_ms,
         )
 
     def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
@@ -157,6 +167,7 @@ class FencedCommit:
         trouble = NOT_SHOWN
         known: Mapping[str, Any] = {}
         sent = False
+        started = self._clocks()
         attempt = 0
         for attempt in attempts(self.options.retry, self.surroundings):
             try:
@@ -166,8 +177,14 @@ class FencedCommit:
                     return self._found(look, prepared, attempt)
                 if not still_usable(look, prepared):
                     return None
+                request = self._request(look, batch, prepared, merger)
+                if self._is_old(prepared.begun_ms) and not prepared.is_there(look.table.io, self.surroundings.all_pass):
+                    return None
+                if self._was_held_up(started):
+                    trouble = TOOK_TOO_LONG
+                    break
                 sent = True
-                metadata = self._send(look, batch, prepared, merger)
+                metadata = self._send(look, batch, prepared, request)
                 landed = self._shows(metadata, look, batch, prepared)
             except BatchRefused:
                 raise
@@ -217,10 +234,24 @@ class FencedCommit:
             " the table, and commits it at most once.",
         ) from None
 
-    def _send(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> TableMetadata:
+    def _request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
         assert isinstance(look.verdict, Commit)
         change = Change(look.situation, look.verdict, batch, prepared, self.options)
-        request = build_request(look.table, change, merger, self.surroundings.now_ms())
+        return build_request(look.table, change, merger, self.surroundings.now_ms())
+
+    def _is_old(self, made_ms: int) -> bool:
+        """Unreferenced files of that time may have been taken by an orphan cleaner, or the clock says nothing."""
+        return not 0 <= self.surroundings.now_ms() - made_ms <= self.options.prepared_max_age_ms
+
+    def _was_held_up(self, started: tuple[int, int]) -> bool:
+        """A process that was stopped for a day must not refer to what it wrote before, be it seen a moment ago."""
+        passed = (now - then for now, then in zip(self._clocks(), started, strict=True))
+        return max(passed) > self.options.prepared_max_age_ms
+
+    def _clocks(self) -> tuple[int, int]:
+        return self.surroundings.now_ms(), self.surroundings.monotonic_ms()
+
+    def _send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
         view = look.situation.view
         self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
         reached("before-call", batch.batch_id)

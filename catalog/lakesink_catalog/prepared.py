@@ -4,8 +4,9 @@ The records are files under the table's metadata location, see `lakesink_catalog
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
@@ -18,6 +19,9 @@ from lakesink_catalog.receipt import plain_text, whole_count
 from lakesink_catalog.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 
 logger = logging.getLogger("lakesink")
+
+AllPass = Callable[[Callable[[Any], bool], Sequence[Any]], bool]
+"""Makes a check of many things; True if all pass."""
 
 SNAPSHOT_IDS = range(2**31, 2**63)
 """Below, Trino needs a cast; beyond, readers take the table for empty."""
@@ -38,6 +42,7 @@ class PreparedBatch:
         files: Path and size in bytes of every data file.
         rows: Rows in them.
         partitions: Distinct partitions in them.
+        begun_ms: Wall clock before the first of these files was made, milliseconds since the epoch.
         recovered: True if an earlier run prepared it. Not part of the record.
     """
 
@@ -51,6 +56,7 @@ class PreparedBatch:
     files: tuple[tuple[str, int], ...]
     rows: int
     partitions: int
+    begun_ms: int
     recovered: bool = False
 
     @property
@@ -67,7 +73,18 @@ class PreparedBatch:
             "files": [list(file) for file in self.files],
             "rows": self.rows,
             "partitions": self.partitions,
+            "begun_ms": self.begun_ms,
         }
+
+    def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
+        """True if every data file and every manifest exists and has its size.
+
+        Args:
+            io: The table's files.
+            all_pass: Makes the checks.
+        """
+        manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
+        return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files]))
 
 
 def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
@@ -86,6 +103,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             files=tuple((plain_text(path), whole_count(size)) for path, size in payload["files"]),
             rows=whole_count(payload["rows"]),
             partitions=whole_count(payload["partitions"]),
+            begun_ms=whole_count(payload["begun_ms"]),
             recovered=True,
         )
         _check_agreement(prepared)
@@ -147,6 +165,14 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("other files or rows than its manifests")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("something twice")
+
+
+def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
+    path, size = file
+    try:
+        return len(io.new_input(path)) == size
+    except FileNotFoundError:
+        return False
 
 
 def _snapshot_id(value: Any) -> int:

@@ -46,6 +46,7 @@ class CommitOptions:
         snapshot_properties: The user's own summary properties.
         retry: Bounds of the commit loop.
         merge: When manifests are merged.
+        prepared_max_age_ms: Unreferenced files older than this are looked at before a commit refers to them.
     """
 
     accept: Accept | None = None
@@ -56,6 +57,7 @@ class CommitOptions:
     snapshot_properties: tuple[tuple[str, str], ...] = ()
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     merge: MergePolicy = field(default_factory=MergePolicy)
+    prepared_max_age_ms: int = 20 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

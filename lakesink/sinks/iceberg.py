@@ -5,12 +5,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from lakesink.settings import Settings
@@ -221,6 +219,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             snapshot_properties=tuple(sorted(self.settings.snapshot_properties.items())),
             retry=effective.retry,
             merge=effective.merge,
+            prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         return FencedCommit(self._load, self.key, self._start_uuid, options, self.surroundings, self._trace)
 
@@ -254,26 +253,17 @@ class IcebergPreparedLog:
         self.sink.records().landed(batch)
 
 
-def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
-    path, size = file
-    try:
-        return len(io.new_input(path)) == size
-    except FileNotFoundError:
-        return False
-
-
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
     """Why a prepared batch may not be committed any more; None if it may."""
     look, table = transaction.look, transaction.look.table
     if not still_usable(look, prepared):
         return "the ledger, the schema or the specs moved on"
-    manifests = [(manifest.path, manifest.length_bytes) for manifest in prepared.manifests]
+    manifests = (manifest.path for manifest in prepared.manifests)
     own = (is_data_file(path, data_location(table), transaction.plan.file_stem) for path, _ in prepared.files)
-    if not all_under(metadata_location(table), (path for path, _ in manifests)) or not all(own):
+    if not all_under(metadata_location(table), manifests) or not all(own):
         return "a path lies outside the table's locations, or is another batch's"
     io = table.io
-    files, all_pass = [*manifests, *prepared.files], transaction.fence.surroundings.all_pass
-    if not stored(io.properties, lambda: all_pass(partial(_is_there, io), files)):
+    if not prepared.is_there(io, transaction.fence.surroundings.all_pass):
         return "a file is missing or has another size"
     if not stored(io.properties, lambda: holds_what_it_says(prepared, table.metadata, io)):
         return "its manifests hold other files than it says"

@@ -16,7 +16,7 @@ from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.world import World
 
 HOUR_MS = 3_600_000
-LONGEST_FREEZE_MS = 30 * HOUR_MS
+LONGEST_FREEZE_MS = 100 * HOUR_MS
 AGE_LIMITS_MS = (24 * HOUR_MS, 72 * HOUR_MS)
 """The shortest that orphan cleaners allow, and the usual one."""
 
@@ -121,13 +121,14 @@ class Operator:
             self.stream.start(self.world.random.randrange(1000))
 
     def _freeze(self) -> None:
-        """SIGSTOP, another driver in its place, and SIGCONT after seconds, or after a day."""
+        """SIGSTOP, mostly another driver in its place, and SIGCONT after seconds, or after a day."""
         actor = self._alive()
         if actor is not None:
             longest = self.world.random.choice([2000, LONGEST_FREEZE_MS])
             actor.wakes_at_ms = self.world.now_ms + self.world.random.randrange(longest)
             self._did("freeze", f"SIGSTOP to {actor.name} for {(actor.wakes_at_ms - self.world.now_ms) / 1000} s")
-            self.stream.start(self.world.random.randrange(1000))
+            if self.world.random.random() < 0.7:
+                self.stream.start(self.world.random.randrange(1000))
 
     def _twin(self) -> None:
         self._did("twin", "starts a second driver on the same checkpoint")
@@ -139,6 +140,9 @@ class Operator:
         self.world.now_ms += hours * HOUR_MS
 
     def _clean(self) -> None:
+        """At once, or after a night; a driver may be held up all that time."""
+        if self.world.random.random() < 0.6:
+            self.world.sleep(self.world.random.randrange(LONGEST_FREEZE_MS))
         self.engine.clean(self.world.random.choice(AGE_LIMITS_MS))
 
     # The table.

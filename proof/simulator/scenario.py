@@ -30,7 +30,7 @@ ACTIONS = {
     "foreign append": 5,
     "compact": 2,
     "expire": 7,
-    "clean orphans": 2,
+    "clean orphans": 6,
     "roll back": 3,
     "move the head": 1,
     "forget a commit": 3,

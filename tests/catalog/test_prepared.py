@@ -43,6 +43,7 @@ PREPARED = PreparedBatch(
     files=(("file:///t/data/a.parquet", 100),),
     rows=3,
     partitions=1,
+    begun_ms=1_900_000_000_000,
 )
 PAYLOADS = {"demo.events@main": PREPARED.payload}
 ANYWHERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
