@@ -80,12 +80,14 @@ class SnapshotFacts:
         parent_id: The snapshot under it; None for the first one, or where expiry cut the link.
         batch_id: Batch of the sink that is looked at; None for others' snapshots.
         files: Live data files.
+        unreadable: Why its manifests cannot be read; empty if they can.
     """
 
     snapshot_id: int
     parent_id: int | None
     batch_id: int | None
     files: tuple[StatedFile, ...]
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +133,20 @@ def facts_of(table: Table, sink_id: str, branch: str = "main") -> TableFacts:
     return TableFacts(
         head=None if head is None else head.snapshot_id,
         snapshots={
-            snapshot.snapshot_id: SnapshotFacts(
-                snapshot_id=snapshot.snapshot_id,
-                parent_id=snapshot.parent_snapshot_id,
-                batch_id=_own_batch(snapshot, sink_id, branch),
-                files=tuple(_live_files(table.io, snapshot)),
-            )
+            snapshot.snapshot_id: _facts(table.io, snapshot, _own_batch(snapshot, sink_id, branch))
             for snapshot in table.metadata.snapshots
         },
     )
+
+
+def _facts(io: FileIO, snapshot: Snapshot, batch_id: int | None) -> SnapshotFacts:
+    files: tuple[StatedFile, ...] = ()
+    unreadable = ""
+    try:
+        files = tuple(_live_files(io, snapshot))
+    except Exception as error:  # noqa: BLE001 - a file of metadata that is gone or torn fails in many ways
+        unreadable = f"manifests of snapshot {snapshot.snapshot_id}: {type(error).__name__}: {error}"
+    return SnapshotFacts(snapshot.snapshot_id, snapshot.parent_snapshot_id, batch_id, files, unreadable)
 
 
 def rows_once(found: Rows, expected: Rows) -> list[Broken]:
@@ -172,14 +179,15 @@ def files_whole(facts: TableFacts, stored: Callable[[str], tuple[int, int] | Non
         facts: The table.
         stored: Size in bytes and rows of a file by its path; None if it is not there.
     """
-    broken = []
-    for snapshot in facts.snapshots.values():
+    found = facts.snapshots.values()
+    broken = [Broken(Promise.EVERY_FILE_IS_THERE, snapshot.unreadable) for snapshot in found if snapshot.unreadable]
+    for snapshot in found:
         for path, count in Counter(file.path for file in snapshot.files).items():
             if count > 1:
                 broken.append(
                     Broken(Promise.EVERY_FILE_IS_REFERENCED_ONCE, f"{path} {count} times in {snapshot.snapshot_id}")
                 )
-    for file in sorted({file for snapshot in facts.snapshots.values() for file in snapshot.files}, key=str):
+    for file in sorted({file for snapshot in found for file in snapshot.files}, key=str):
         there = stored(file.path)
         if there is None:
             broken.append(Broken(Promise.EVERY_FILE_IS_THERE, file.path))

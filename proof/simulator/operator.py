@@ -121,9 +121,9 @@ class Operator:
             self.stream.start(self.world.random.randrange(1000))
 
     def _freeze(self) -> None:
-        """SIGSTOP, mostly another driver in its place, and SIGCONT after seconds, or after a day."""
+        """SIGSTOP, mostly another driver in its place, and SIGCONT after seconds, or after days."""
         actor = self._alive()
-        if actor is not None:
+        if actor is not None and not actor.calling:
             longest = self.world.random.choice([2000, LONGEST_FREEZE_MS])
             actor.wakes_at_ms = self.world.now_ms + self.world.random.randrange(longest)
             self._did("freeze", f"SIGSTOP to {actor.name} for {(actor.wakes_at_ms - self.world.now_ms) / 1000} s")

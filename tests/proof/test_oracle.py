@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -123,3 +124,10 @@ def test_facts_of_a_real_table_are_its_batches_and_files(tmp_path: Path) -> None
     assert facts.batches() == [0, 1, 2]
     assert {file.path.removeprefix("file://") for file in facts.files} == {str(path) for path in parquet_files(lake)}
     assert files_whole(facts, {file.path: (file.size_bytes, 3) for file in facts.files}.get) == []
+
+
+def test_a_snapshot_whose_manifests_are_gone_is_seen(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    Stream(lake).run(0)
+    Path(urlsplit(lake.head().manifest_list).path).unlink()
+    assert promises(files_whole(facts_of(lake.table(), "events"), lambda _: None)) == {Promise.EVERY_FILE_IS_THERE}
