@@ -96,6 +96,12 @@ def sqlite_file(properties: Mapping[str, Any]) -> str | None:
     return make_url(uri).database
 
 
+def is_of_one_process(properties: Mapping[str, Any]) -> bool:
+    """True if the catalog lives in this process's memory, so that no other one sees it."""
+    uri = str(properties.get("uri") or "")
+    return uri.startswith("sqlite") and ("vfs=memdb" in uri or _in_memory(make_url(uri)))
+
+
 def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog of a kind in `KINDS`, or of the class that the user's own code names."""
     if CODE_PROPERTY in properties:

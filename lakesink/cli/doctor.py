@@ -1,14 +1,12 @@
 """The command ``doctor``: is everything here that a stream needs, and what to do about what is not?"""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
-from lakesink.cli.output import NOT_WELL, OK, Report, printable, reporting
+from lakesink.cli.output import NOT_WELL, OK, Report, printable, progress, reporting
 
 if TYPE_CHECKING:
     from lakesink.doctor.finding import Finding
@@ -41,20 +39,9 @@ def doctor(
         from lakesink.doctor import examine  # noqa: PLC0415 - imports the packages that were just looked at
 
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
-        with _progress() as say:
+        with progress() as say:
             findings += examine.examine(wanted, say, java=not _failed(findings, "java"))
     return _report(findings, table)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Tells a person at a terminal what takes its time."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("") as status:
-        yield status.update
 
 
 def _failed(findings: "Sequence[Finding]", check: str) -> bool:

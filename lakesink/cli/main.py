@@ -34,6 +34,7 @@ COMMANDS = {
         "lakesink.cli.as_of", "as_of", "The snapshot of a batch, a time or a tag, and SQL to read it."
     ),
     "audit": LazyCommand("lakesink.cli.audit", "audit", "What arrived, proved from the table alone."),
+    "certify": LazyCommand("lakesink.cli.certify", "certify", "Is a catalog fit for exactly-once? Asked by doing."),
     "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
     "diff": LazyCommand("lakesink.cli.diff", "diff", "Rows that came after one batch, up to another."),
     "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),

@@ -6,7 +6,8 @@ Names and offsets in tables are other people's input: nothing of it reaches the 
 import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -78,6 +79,17 @@ def reported(command: Callable[..., Report]) -> Callable[..., None]:
 def printable(text: str) -> str:
     """Text that is safe on a terminal, on one line and whole."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Tells a person at a terminal what takes its time."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
 
 
 def confirmed(question: str, *, yes: bool) -> None:

@@ -30,6 +30,7 @@ _STATUS = {
     TableAlreadyExistsError: 409,
     NamespaceAlreadyExistsError: 409,
     CommitFailedException: 409,
+    ValueError: 400,
 }
 
 
@@ -52,7 +53,8 @@ class RestService:
         try:
             return self._route(request)
         except tuple(_STATUS) as error:
-            return error_answer(_STATUS[type(error)], type(error).__name__, str(error))
+            status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+            return error_answer(status, type(error).__name__, str(error))
 
     def _route(self, request: Request) -> Answer:
         match [unquote(part) for part in request.path.split("/")[2:]]:

@@ -1,0 +1,129 @@
+"""What is asked of a catalog, what follows if it fails, and what the answers come to. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Need(Enum):
+    """What a check is needed for."""
+
+    PROMISE = "exactly-once"
+    TAG = "the ledger tag"
+    MULTI_TABLE = "commits of several tables at once"
+
+
+class Check(Enum):
+    """What is asked. The value is the stable name."""
+
+    TAG = "ledger tag"
+    STALE_HEAD = "stale head"
+    STALE_TAG = "stale tag"
+    TABLE_UUID = "table uuid"
+    SCHEMA = "schema"
+    EQUAL_ID = "equal snapshot id"
+    ALL_OR_NOTHING = "all or nothing"
+    OWN_WRITES = "own writes"
+    SENT_TWICE = "sent twice"
+    COMPARE_AND_SWAP = "compare-and-swap"
+    MULTI_TABLE = "multi-table"
+
+    @property
+    def need(self) -> Need:
+        """What it is needed for."""
+        return _NEEDS.get(self, Need.PROMISE)
+
+    @property
+    def follows(self) -> str:
+        """What follows for a stream where this is broken."""
+        return _FOLLOWS[self]
+
+
+_NEEDS = {Check.TAG: Need.TAG, Check.STALE_TAG: Need.TAG, Check.MULTI_TABLE: Need.MULTI_TABLE}
+_LATE = "a request that arrives late can put a batch into the table once more"
+_FOLLOWS = {
+    Check.TAG: "a rollback after expiry is not noticed, and neither is a late request after one",
+    Check.STALE_HEAD: "of two drivers both commit a batch, or one overwrites the other: rows are doubled or lost",
+    Check.STALE_TAG: f"after a rollback and expiry {_LATE}",
+    Check.TABLE_UUID: "a batch of a dropped table can land in another one that took its name",
+    Check.SCHEMA: "files of an old schema can land under a new one that they do not fit",
+    Check.EQUAL_ID: "a table can get two snapshots of one id, of which readers see either",
+    Check.ALL_OR_NOTHING: "ledger and rows can part: a batch is skipped that is not there, or written again",
+    Check.OWN_WRITES: "a batch that landed is not seen, so that commits end as unresolved",
+    Check.SENT_TWICE: "a request that a proxy or client sends again doubles the rows of its batch",
+    Check.COMPARE_AND_SWAP: "commits that were acknowledged are lost, or a batch lands twice",
+    Check.MULTI_TABLE: "batches of several tables commit table by table, as they do without that endpoint",
+}
+
+
+class Standing(Enum):
+    """How a check ended."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    ABSENT = "absent"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check.
+
+    Attributes:
+        check: What was asked.
+        standing: How it ended.
+        found: What was seen.
+        figures: The same in numbers, where there are some.
+    """
+
+    check: Check
+    standing: Standing
+    found: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Verdict(Enum):
+    """What a catalog is fit for. The value is the stable word."""
+
+    CERTIFIED = "certified"
+    SINGLE_TABLE = "certified for single-table commits"
+    WITHOUT_TAG = "certified without the ledger tag"
+    NOT_SAFE = "NOT safe"
+    UNDECIDED = "not decided"
+
+    @property
+    def fit(self) -> bool:
+        """True if a stream with lakesink's defaults is exactly-once on it."""
+        return self in (Verdict.CERTIFIED, Verdict.SINGLE_TABLE)
+
+
+ADVICE = {
+    Verdict.CERTIFIED: "Stream into it. Its commits of several tables at once are atomic too.",
+    Verdict.SINGLE_TABLE: "Stream into it. A batch of several tables commits them one after the other, in a fixed"
+    " order; the replay completes what a crash left out.",
+    Verdict.WITHOUT_TAG: "Give streams ledger_tag=False; before a rollback stop the stream, and expire nothing until it"
+    " runs again.",
+    Verdict.NOT_SAFE: "Do not stream into it: no writer can be exactly-once on it. Use a SQL catalog (SQLite,"
+    " PostgreSQL) or a REST catalog that passes this.",
+    Verdict.UNDECIDED: "Mend what kept the checks from ending, and run this again.",
+}
+
+
+def judge(findings: Sequence[Finding]) -> Verdict:
+    """What the findings come to; a check that was not asked counts as undecided."""
+    standings = {finding.check: finding.standing for finding in findings}
+
+    def any_is(need: Need, *of: Standing) -> bool:
+        return any(standings.get(check, Standing.UNDECIDED) in of for check in Check if check.need is need)
+
+    if any_is(Need.PROMISE, Standing.BROKEN):
+        return Verdict.NOT_SAFE
+    if any_is(Need.PROMISE, Standing.UNDECIDED, Standing.ABSENT):
+        return Verdict.UNDECIDED
+    if any_is(Need.TAG, Standing.BROKEN):
+        return Verdict.WITHOUT_TAG
+    if any_is(Need.TAG, Standing.UNDECIDED, Standing.ABSENT):
+        return Verdict.UNDECIDED
+    if any_is(Need.MULTI_TABLE, Standing.KEPT):
+        return Verdict.CERTIFIED
+    return Verdict.SINGLE_TABLE

@@ -1,0 +1,56 @@
+"""The command ``certify``: is a catalog fit for exactly-once?"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, printable, progress, reported
+
+if TYPE_CHECKING:
+    from lakesink.certify.examine import Certificate
+
+_WIDTH = 17
+
+
+@click.command(
+    help="Ask CATALOG, one of PyIceberg's configuration, for all that exactly-once needs of it: on tables of its own,"
+    " which it removes."
+)
+@click.argument("catalog", required=False)
+@click.option("--writers", type=click.IntRange(2, 64), default=16, show_default=True, help="Writers at once in a race.")
+@click.option("--commits", type=click.IntRange(1), default=10, show_default=True, help="Commits of each writer.")
+@click.option("--processes", type=click.IntRange(1, 64), default=4, show_default=True, help="Over which they spread.")
+@reported
+def certify(catalog: str | None, writers: int, commits: int, processes: int) -> Report:
+    """Exit code 1: a stream with lakesink's defaults is not exactly-once on it; 2: not decided."""
+    from lakesink.certify.examine import certify as ask  # noqa: PLC0415 - help must not import PyIceberg
+    from lakesink.certify.race import Size  # noqa: PLC0415 - as above
+    from lakesink_catalog.connect import CatalogConfig  # noqa: PLC0415 - as above
+
+    found = CatalogConfig(catalog).find()
+    with progress() as say:
+        return _report(ask(found, Size(writers, commits, processes), say))
+
+
+def _report(certificate: "Certificate") -> Report:
+    from lakesink.certify.verdict import ADVICE, Verdict  # noqa: PLC0415 - as above
+
+    verdict = certificate.verdict
+    unfit = NOT_CHECKED if verdict is Verdict.UNDECIDED else NOT_WELL
+    return Report(
+        document=certificate.to_json() | {"advice": ADVICE[verdict]},
+        title=f"{printable(certificate.catalog)} is {verdict.value}.",
+        hints=["", *_lines(certificate), "", f"Next: {ADVICE[verdict]}"],
+        exit_code=OK if verdict.fit else unfit,
+    )
+
+
+def _lines(certificate: "Certificate") -> Iterator[str]:
+    for finding in certificate.findings:
+        yield f"  {finding.standing.value:9} {finding.check.value:{_WIDTH}} {printable(finding.found)}"
+        if finding.standing.value == "broken":
+            yield f"  {'':9} {'':{_WIDTH}} so: {finding.check.follows}"
+    for what in certificate.left:
+        yield f"  not removed: {printable(what)}. Remove it by hand."
+    yield f"  {', '.join(f'{name} {version}' for name, version in certificate.software.items())}"

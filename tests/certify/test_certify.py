@@ -1,0 +1,141 @@
+"""Real catalogs are certified and left as they were; one that lies in one way is found out by the check for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from lakesink.certify.examine import Certificate, certify
+from lakesink.certify.race import Size
+from lakesink.certify.verdict import Check, Finding, Standing, Verdict
+from lakesink_catalog.connect import CatalogConfig, FoundCatalog, connect
+from tests.catalog.rest_catalog import RestService
+from tests.catalog.servers import postgres
+from tests.certify import liars
+from tests.doctor import liars as doctors
+from tests.doctor.test_swap import Held, files_under
+
+SMALL = Size(writers=4, commits=3, processes=1, seconds=60)
+
+
+def local(folder: Path) -> dict[str, Any]:
+    return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/w"}
+
+
+def asked(folder: Path, kind: type[SqlCatalog], *checks: Check) -> Certificate:
+    held = Held("liar", local(folder), kind=kind)
+    held.open()
+    certificate = certify(held, SMALL, checks=checks or tuple(Check))
+    assert certificate.left == ()
+    assert SqlCatalog("liar", **local(folder)).list_namespaces() == []
+    return certificate
+
+
+@pytest.fixture(params=["sqlite", "in-memory", "rest", pytest.param("postgresql", marks=pytest.mark.soak)])
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FoundCatalog]:
+    if request.param == "sqlite":
+        yield CatalogConfig("lake", local(tmp_path)).find()
+    elif request.param == "in-memory":
+        properties = {"type": "in-memory", "warehouse": f"file://{tmp_path}/w"}
+        yield CatalogConfig(tmp_path.name, properties).find()
+    elif request.param == "rest":
+        with liars.served(RestService(connect("backing", local(tmp_path)))) as uri:
+            yield CatalogConfig("lake", {"type": "rest", "uri": uri}).find()
+    else:
+        with postgres("p@ss") as address:
+            uri = f"postgresql://lake:p%40ss@{address}"
+            yield CatalogConfig("lake", {"uri": uri, "warehouse": f"file://{tmp_path}/w"}).find()
+
+
+def test_a_real_catalog_is_certified_and_left_as_it_was(found: FoundCatalog, tmp_path: Path) -> None:
+    catalog = found.open()
+    catalog.create_namespace("own")
+    (tmp_path / "w").mkdir(exist_ok=True)
+    before = files_under(tmp_path)
+    certificate = certify(found, SMALL)
+    standings = {finding.check: (finding.standing, finding.found) for finding in certificate.findings}
+    assert list(standings) == list(Check)
+    assert certificate.verdict is Verdict.SINGLE_TABLE, standings
+    assert standings[Check.MULTI_TABLE][0] is Standing.ABSENT
+    assert certificate.findings[-2].figures["acknowledged"] == SMALL.writers * SMALL.commits
+    assert certificate.left == ()
+    assert catalog.list_namespaces() == [("own",)]
+    assert files_under(tmp_path) == before
+
+
+def test_writers_in_several_processes_race_each_other(tmp_path: Path) -> None:
+    found = CatalogConfig("lake", local(tmp_path)).find()
+    found.open()
+    size = Size(writers=4, commits=3, processes=2, seconds=60)
+    [race] = certify(found, size, checks=[Check.COMPARE_AND_SWAP]).findings
+    assert (race.standing, race.figures["acknowledged"]) == (Standing.KEPT, 12), race
+    assert race.figures["refused"] > 0
+
+
+LIARS = [
+    (Check.TAG, doctors.LosesTags, "left out the tag"),
+    (Check.TAG, doctors.RefusesTags, "no tags here"),
+    (Check.STALE_HEAD, liars.IgnoresHead, "asserted no head where there was one"),
+    (Check.STALE_HEAD, liars.TakesNoHeadForAnyHead, "asserted no head where there was one"),
+    (Check.STALE_HEAD, doctors.IgnoresAssertions, "asserted no head where there was one"),
+    (Check.STALE_TAG, liars.IgnoresTag, "an old tag"),
+    (Check.STALE_TAG, liars.TakesNoHeadForAnyHead, "no tag where there was one"),
+    (Check.TABLE_UUID, liars.IgnoresUuid, "another table's UUID"),
+    (Check.SCHEMA, liars.IgnoresSchema, "another schema"),
+    (Check.EQUAL_ID, liars.TakesEqualIds, "a second snapshot of the same id"),
+    (Check.ALL_OR_NOTHING, liars.PropertiesFirst, "and the table shows it"),
+    (Check.OWN_WRITES, liars.ShowsTheLastLook, "Another connection did not see"),
+    (Check.OWN_WRITES, doctors.SaysYes, "does not show"),
+    (Check.SENT_TWICE, liars.LandsTwice, "in the table 2 times"),
+    (Check.COMPARE_AND_SWAP, liars.SlowToWrite, "acknowledged commits are lost"),
+    (Check.COMPARE_AND_SWAP, liars.LosesOneInSeven, "acknowledged commits are lost"),
+]
+
+
+@pytest.mark.parametrize(("check", "kind", "words"), LIARS)
+def test_a_liar_is_found_out(tmp_path: Path, check: Check, kind: type[SqlCatalog], words: str) -> None:
+    certificate = asked(tmp_path, kind, check)
+    [finding] = certificate.findings
+    assert finding.standing is Standing.BROKEN, finding
+    assert words in finding.found
+    assert certificate.verdict in (Verdict.NOT_SAFE, Verdict.UNDECIDED)
+
+
+def test_every_check_is_shown_to_fail() -> None:
+    assert {check for check, _, _ in LIARS} | {Check.MULTI_TABLE} == set(Check)
+
+
+def test_a_catalog_without_tags_is_certified_without_the_ledger_tag(tmp_path: Path) -> None:
+    certificate = asked(tmp_path, doctors.RefusesTags)
+    assert certificate.verdict is Verdict.WITHOUT_TAG, certificate.findings
+
+
+def test_a_catalog_that_never_answers_a_commit_is_not_decided(tmp_path: Path) -> None:
+    certificate = asked(tmp_path, liars.Silent)
+    assert certificate.verdict is Verdict.UNDECIDED
+    assert {finding.standing for finding in certificate.findings[:-1]} == {Standing.UNDECIDED}, certificate.findings
+    assert "4 writers at once: 0 commits acknowledged" in certificate.findings[-2].found
+
+
+@pytest.mark.parametrize(
+    ("service", "standing", "words"),
+    [
+        (liars.MultiTableService, Standing.KEPT, "12 commits acknowledged"),
+        (liars.OneAfterTheOther, Standing.BROKEN, "refused a commit of two tables and yet changed one"),
+        (liars.LosesUnderARace, Standing.BROKEN, "acknowledged commits are lost"),
+    ],
+)
+def test_a_commit_of_several_tables_is_tried_under_a_race(
+    tmp_path: Path, service: type[RestService], standing: Standing, words: str
+) -> None:
+    with liars.served(service(connect("backing", local(tmp_path)))) as uri:
+        finding = multi_table(CatalogConfig("lake", {"type": "rest", "uri": uri}).find())
+    assert finding.standing is standing, finding
+    assert words in finding.found
+
+
+def multi_table(found: FoundCatalog) -> Finding:
+    [finding] = certify(found, SMALL, checks=[Check.MULTI_TABLE]).findings
+    return finding
