@@ -58,6 +58,10 @@ class Report:
     orphans: int
     steps: int
 
+    def without_story(self) -> "Report":
+        """The figures alone."""
+        return replace(self, story=())
+
 
 def simulate(seed: int) -> Report:
     """Run one seed. The same seed gives the same story, as long as neither lakesink nor the simulator changes."""

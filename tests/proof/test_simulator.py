@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from proof.simulator.run import run
 from proof.simulator.simulate import Report, simulate
 
 SEEDS = range(60)
@@ -37,3 +38,14 @@ def test_a_seed_tells_the_same_story_in_any_process(hash_seed: str) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     story = subprocess.run([sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True)
     assert story.stdout.splitlines() == list(simulate(7).story)
+
+
+def test_every_seed_of_a_range_is_run_and_counted() -> None:
+    result = run(1000, 130)
+    assert (result.first, result.seeds, result.well) == (1000, 130, True)
+    assert result.rows > 0
+    assert (result.lost, result.doubled) == (0, 0)
+
+
+def test_without_time_there_is_nothing_to_be_proud_of() -> None:
+    assert not run(0, 0).well

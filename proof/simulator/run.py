@@ -1,0 +1,141 @@
+"""Many seeds on all processors, and what they came to."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+from proof.simulator.simulate import Report, simulate
+
+SEEDS_AT_ONCE = 100
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed that broke a promise.
+
+    Attributes:
+        seed: Replays it: ``python -m proof.simulator --seed``.
+        broken: What was broken, a line each.
+        story: What happened, a line each.
+    """
+
+    seed: int
+    broken: tuple[str, ...]
+    story: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Simulated:
+    """What a range of seeds came to.
+
+    Attributes:
+        first: First seed.
+        seeds: How many.
+        seconds: Wall time.
+        batches: Own batches in the tables at the end.
+        foreign_commits: Snapshots of other writers and of compaction.
+        rows: Own rows that had to be there.
+        lost: Rows of them that were not.
+        doubled: Rows that were there too often.
+        unknown: Commits whose answer told nothing of what became of them.
+        orphans: Data files that nothing refers to, at the end.
+        faults: Injected faults by kind.
+        done: What operators and others did, by kind.
+        outcomes: What became of batches and runs, by kind.
+        failures: Seeds that broke a promise.
+    """
+
+    first: int
+    seeds: int = 0
+    seconds: float = 0.0
+    batches: int = 0
+    foreign_commits: int = 0
+    rows: int = 0
+    lost: int = 0
+    doubled: int = 0
+    unknown: int = 0
+    orphans: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def well(self) -> bool:
+        """No promise was broken, and something was tried."""
+        return not self.failures and self.seeds > 0
+
+    @property
+    def seeds_per_second(self) -> float:
+        """Pace."""
+        return self.seeds / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {**asdict(self), "seeds_per_second": round(self.seeds_per_second, 1)}
+
+    def add(self, report: Report) -> None:
+        """Count one seed in."""
+        self.seeds += 1
+        for name in ("batches", "rows", "lost", "doubled", "unknown", "orphans"):
+            setattr(self, name, getattr(self, name) + getattr(report, name))
+        self.foreign_commits += report.done["foreign append"] + report.done["foreign replace"]
+        self.faults += report.faults
+        self.done += report.done
+        self.outcomes += report.outcomes
+        if report.broken:
+            self.failures.append(Failure(report.seed, tuple(map(str, report.broken)), report.story))
+
+
+def run(first: int, seeds: int, seconds: float | None = None, progress: Progress = lambda _: None) -> Simulated:
+    """Run a range of seeds.
+
+    Args:
+        first: First seed.
+        seeds: How many, at most.
+        seconds: No new seeds are begun after that time; None for no bound.
+        progress: Told now and then how far it is.
+    """
+    result = Simulated(first)
+    started = time.monotonic()
+    chunks = iter(range(first, first + seeds, SEEDS_AT_ONCE))
+    with ProcessPoolExecutor() as pool:
+        for reports in _all(pool, chunks, first + seeds, lambda: _in_time(started, seconds)):
+            for report in reports:
+                result.add(report)
+            result.seconds = time.monotonic() - started
+            progress(f"{result.seeds:,} seeds, {result.seeds_per_second:.0f} a second, {len(result.failures)} failed")
+    return result
+
+
+def _all(
+    pool: ProcessPoolExecutor, chunks: Iterator[int], end: int, in_time: Callable[[], bool]
+) -> Iterator[list[Report]]:
+    """Reports as they come; no more chunks are begun than there are processors, so that time can run out."""
+    workers = os.cpu_count() or 1
+    waiting = {pool.submit(_chunk, start, end) for start in islice(chunks, workers)}
+    while waiting:
+        done = next(as_completed(waiting))
+        waiting.remove(done)
+        if in_time() and (start := next(chunks, None)) is not None:
+            waiting.add(pool.submit(_chunk, start, end))
+        yield done.result()
+
+
+def _chunk(start: int, end: int) -> list[Report]:
+    return [_small(simulate(seed)) for seed in range(start, min(start + SEEDS_AT_ONCE, end))]
+
+
+def _small(report: Report) -> Report:
+    """Nobody reads the story of a seed that went well; it need not travel."""
+    return report if report.broken else report.without_story()
+
+
+def _in_time(started: float, seconds: float | None) -> bool:
+    return seconds is None or time.monotonic() - started < seconds
