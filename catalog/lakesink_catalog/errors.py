@@ -6,6 +6,8 @@ raised; expected results of a batch are values (see `outcome`).
 
 from enum import Enum
 
+from lakesink_catalog.redact import shown
+
 
 class LakesinkError(Exception):
     """What happened, whether the data is in the table, and what to do.
@@ -19,10 +21,9 @@ class LakesinkError(Exception):
 
     def __init__(self, code: str, what: str, *, data: str, action: str) -> None:
         self.code = f"LAKESINK_{code}"
-        self.what = what
-        self.data = data
-        self.action = action
-        super().__init__(f"[{self.code}] {what}\n  Data: {data}\n  Do: {action}")
+        # Names in tables are other people's text: it forges no line of a log and moves no terminal.
+        self.what, self.data, self.action = (shown(text, len(text)) for text in (what, data, action))
+        super().__init__(f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}")
 
 
 class SettingsError(LakesinkError):

@@ -130,9 +130,12 @@ def by_tag(past: Past, tag: str) -> Chosen:
 
     Raises:
         SettingsError: There is no such tag.
+        CatalogError: It points at nothing.
     """
-    if tag in past.tags:
+    if past.tags.get(tag) in past.snapshots:
         return Chosen(past.tags[tag])
+    if tag in past.tags:
+        raise _dangling(past, tag)
     raise SettingsError(
         "TAG_UNKNOWN",
         f"{past.table} has no tag {tag[:60]!r}.",
@@ -199,6 +202,15 @@ def _was_head(past: Past, place: int) -> bool:
     if following is None or following.parent_snapshot_id == snapshot.snapshot_id:
         return following is not None
     return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was taken back to it
+
+
+def _dangling(past: Past, tag: str) -> CatalogError:
+    return CatalogError(
+        "TAG_DANGLING",
+        f"The tag {tag[:60]!r} of {past.table} points at a snapshot that the table does not have.",
+        data=ONLY_READ,
+        action=f"Its metadata is damaged: drop the tag. lakesink log {past.table} shows what is retained.",
+    )
 
 
 def _not_yet(past: Past, key: SinkKey, batch_id: int, last: int) -> CatalogError:

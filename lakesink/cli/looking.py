@@ -1,9 +1,10 @@
 """What the commands look at, turned into reports. Opens catalogs without making them, and only reads."""
 
 import json
+import math
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from pyiceberg.table import Table
 
@@ -182,10 +183,15 @@ def _log_hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str
 
 def _parsed(offsets: str) -> Any:
     try:
-        return json.loads(offsets, parse_constant=_no_number) if offsets else None
+        return json.loads(offsets, parse_constant=_no_number, parse_float=_finite) if offsets else None
     except (ValueError, RecursionError):
         return offsets
 
 
-def _no_number(name: str) -> Any:
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")

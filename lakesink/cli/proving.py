@@ -6,12 +6,15 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from lakesink.audit.checkpoint import read_done
+from pyiceberg.table import Table
+
+from lakesink.audit.checkpoint import Done, read_done
 from lakesink.audit.finding import Code, Finding, Note, counted
 from lakesink.audit.proof import Proof, SinkProof, audit
 from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, printable, size
+from lakesink_catalog.catalog_errors import catalog_error
 from lakesink_catalog.connect import connect
-from lakesink_catalog.redact import redact
+from lakesink_catalog.redact import redact, safe_cause
 from lakesink_catalog.tables import load_table
 
 _SHOWN = 5
@@ -32,7 +35,7 @@ def audit_report(
     started = time.perf_counter()
     done = read_done(checkpoint) if checkpoint is not None else None
     table = load_table(connect(catalog, create=False), identifier)
-    proof = audit(table, done=done, sink=sink, footers=footers)
+    proof = _proved(table, done, sink, footers=footers)
     seconds = time.perf_counter() - started
     return Report(
         document={
@@ -47,6 +50,18 @@ def audit_report(
         rows=[_row(found) for found in proof.sinks],
         hints=[printable(redact(hint)) for hint in (*_lines(proof, seconds), _next_step(identifier, proof))],
         exit_code=_exit_code(proof),
+    )
+
+
+def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool) -> Proof:
+    """The proof, or that the storage failed; the original leaves only if it shows no secret, so not as a context."""
+    known = table.io.properties
+    try:
+        return audit(table, done=done, sink=sink, footers=footers)
+    except OSError as error:
+        failure = error
+    raise catalog_error(failure, "The table's storage", known, data="Nothing was changed.") from safe_cause(
+        failure, known
     )
 
 

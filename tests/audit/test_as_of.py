@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from lakesink.cli.rows import cells, documents
 from lakesink_catalog.identity import SinkKind
 from tests.audit.terminal import Run, found, refused, terminal
 from tests.builders import TABLE, Chance, Lake, Stream
-from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, roll_back
+from tests.faults.maintenance import append_foreign, branch_off, edit_metadata, expire, expire_like_java, roll_back
 
 JSON = ("--output", "json")
 Expire = Callable[[Lake], None]
@@ -224,6 +225,17 @@ def test_a_tag_is_found_and_its_name_stands_in_the_sql(run: Run, lake: Lake, str
         assert document["sql"]["duckdb"].endswith(f"snapshot_from_id => {stream.snapshot_of(2)});")
     error = refused(run("as-of", "--tag", "relaese-7", *JSON))
     assert (error["code"], error["action"]) == ("LAKESINK_TAG_UNKNOWN", "Did you mean 'release-7'?")
+
+
+def test_a_tag_at_nothing_is_told_as_such(run: Run, lake: Lake, stream: Stream) -> None:
+    gone = 2**40
+
+    def cut(metadata: dict[str, Any]) -> None:
+        metadata["refs"]["gone"] = {"snapshot-id": gone, "type": "tag"}
+
+    edit_metadata(lake, cut)
+    assert stream.marks()
+    assert refused(run("as-of", "--tag", "gone", *JSON))["code"] == "LAKESINK_TAG_DANGLING"
 
 
 def test_audit_tags_outlive_expiry_and_stand_in_the_sql(run: Run, lake: Lake) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakesink_catalog.errors import Reason
+from lakesink_catalog.errors import CatalogError, Reason
 from lakesink_catalog.identity import SinkKey
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.verdict import Refuse, Situation
@@ -89,3 +89,9 @@ def test_where_expiry_hides_the_newest_batch_nobody_is_sent_back_to_the_beginnin
         error = refusal(Reason.ROLLED_BACK, situation)
         assert "--to-batch -1" not in error.action
         assert "by the rows" in error.action
+
+
+def test_no_error_forges_a_line_or_moves_a_terminal_whatever_it_is_told() -> None:
+    error = CatalogError("X", "a\nb\x1b[2J", data="c\r\nd", action="e\u202ef\ud800\x9b31m")
+    assert (error.what, error.data, error.action) == ("a?b?[2J", "c??d", "e?f??31m")
+    assert str(error).count("\n") == 2

@@ -147,6 +147,24 @@ def test_log_can_be_narrowed(run: Run, writer: Writer, arguments: list[str], bat
     assert [batch["batch_id"] for batch in document["batches"]] == batches
 
 
+EVIL_OFFSETS = ["[" * 2_000 + "1" + "]" * 2_000, "[1e999]", "[NaN]", "[-Infinity]", "{", "\x1b[2J"]
+
+
+@pytest.mark.parametrize("offsets", EVIL_OFFSETS, ids=range(len(EVIL_OFFSETS)))
+def test_what_a_summary_says_is_shown_as_json_whatever_it_is(run: Run, writer: Writer, offsets: str) -> None:
+    metadata = Path(writer.load().metadata_location.removeprefix("file://"))
+    document = json.loads(metadata.read_text())
+    numbers = dict.fromkeys(("total-records", "added-records", "added-files-size"), "9" * 5_000)
+    document["snapshots"][-1]["summary"] |= {"lakesink.offsets": offsets, **numbers}
+    document["properties"][writer.key.ledger_property] = "{}"
+    metadata.write_text(json.dumps(document))
+    for command in ("log", "status"):
+        result = run(command, "demo.events", "--output", "json")
+        assert result.exit_code in (0, 1)
+        json.loads(result.stdout, parse_constant=pytest.fail)
+        assert all(line.isprintable() for line in run(command, "demo.events").stdout.split("\n"))
+
+
 def test_log_in_words_says_what_is_hidden_and_rolled_back(run: Run, writer: Writer) -> None:
     kept = history(writer.load())[1].snapshot_id
     writer.load().manage_snapshots().set_current_snapshot(kept).commit()
