@@ -13,7 +13,7 @@ from lakesink.settings import Settings
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
 from lakesink_catalog.commit import Surroundings
-from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved, LakesinkError, QueryError, WriteError
+from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved, QueryError, WriteError
 from lakesink_catalog.identity import SinkKey
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import SNAPSHOT_IDS
@@ -115,7 +115,7 @@ class Stream:
         except BatchRefused as error:
             self._judge_refusal(query, client, error)
             return error.code
-        except (LakesinkError, JobFailed, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever the product raises is judged
             self._judge_error(error, query.checkpoint)
             return getattr(error, "code", type(error).__name__)
         return "finished"
@@ -152,17 +152,18 @@ class Stream:
         if isinstance(error, QueryError) and checkpoint.was_cut:
             return  # under a driver that was thought to be dead
         if self.world.calm or not isinstance(error, (CommitUnresolved, CatalogError, WriteError, JobFailed, OSError)):
-            self._broken(Promise.THE_RUN_ENDS, f"stopped with {code}: {error}")
+            self._broken(Promise.REFUSALS_ARE_RIGHT, f"stopped with {code}: {error}")
 
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))
 
     def _sink(self, client: SimulatedCatalog, options: Mapping[str, Any]) -> IcebergSink:
         world = self.world
-        settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", **options}
+        branch = self.truth.branch
+        settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", "branch": branch, **options}
         return IcebergSink(
             table="demo.events",
-            key=SinkKey(self.sink_id),
+            key=SinkKey(self.sink_id, branch),
             catalog=Opens(client),
             settings=Settings.parse(settings),
             schema=ROWS,

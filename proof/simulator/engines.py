@@ -22,10 +22,19 @@ from lakesink_catalog.request import branch_at, snapshot_time_ms
 from proof.oracle import Rows
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedIO
-from proof.simulator.truth import Truth
+from proof.simulator.truth import Truth, head_of
 from proof.simulator.world import World
 
 FOREIGN_PARTITION = 100
+TABLE_PROPERTIES = {"commit.retry.num-retries": "3", "commit.manifest.min-count-to-merge": "4"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a commit is made for: the table as loaded, and the branch to move."""
+
+    table: Table
+    branch: str
 
 
 @dataclass(eq=False)
@@ -48,25 +57,35 @@ class Engine:
         """Clock, chance and scheduler."""
         return self.server.store.world
 
-    def append(self) -> None:
+    def fork(self) -> None:
+        """Make the stream's branch, if it is not main: it needs a snapshot to begin with."""
+        if self.truth.branch != "main":
+            self.append("main")
+            table = self._table()
+            head = table.metadata.current_snapshot_id
+            assert head is not None
+            self.server.apply((), (branch_at(table, self.truth.branch, head),))
+
+    def append(self, branch: str | None = None) -> None:
         """One snapshot with one or two rows of its own."""
-        table = self._table()
+        table, branch = self._table(), branch or self._branch()
         count = self.world.random.randrange(1, 3)
         rows: Rows = Counter((FOREIGN_PARTITION, self.appended + number) for number in range(count))
         self.appended += count
         file = self._data_file(table, rows)
         self.world.pause()
-        self._commit(table, Operation.APPEND, rows, [file], manifests_under(table.io, table.current_snapshot()))
+        kept = manifests_under(table.io, table.snapshot_by_name(branch))
+        self._commit(Place(table, branch), Operation.APPEND, rows, [file], kept)
 
     def compact(self) -> None:
         """All rows in one new file."""
-        table = self._table()
-        rows = self.truth.rows(self.truth.states[table.metadata_location].version)
+        table, branch = self._table(), self._branch()
+        rows = self.truth.rows(table.metadata, branch)
         if not rows:
             return
         file = self._data_file(table, rows)
         self.world.pause()
-        self._commit(table, Operation.REPLACE, Counter(), [file], [])
+        self._commit(Place(table, branch), Operation.REPLACE, Counter(), [file], [])
 
     def expire(self) -> None:
         """Forget snapshots that no branch and no tag holds, but a few; then remove the files that only they had."""
@@ -112,11 +131,12 @@ class Engine:
         )
 
     def _commit(
-        self, table: Table, operation: Operation, rows: Rows, files: Sequence[DataFileReceipt], kept: list[ManifestFile]
+        self, at: Place, operation: Operation, rows: Rows, files: Sequence[DataFileReceipt], kept: list[ManifestFile]
     ) -> None:
+        table, branch = at.table, at.branch
         snapshot_id = self.world.random.choice(SNAPSHOT_IDS)
         written = write_batch_manifests(table, files, schema=table.schema(), snapshot_id=snapshot_id)
-        head = table.metadata.current_snapshot_id
+        head = head_of(table.metadata, branch)
         sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
         manifests = [*(manifest.to_manifest_file() for manifest in written), *kept]
         snapshot = Snapshot(
@@ -131,14 +151,17 @@ class Engine:
             schema_id=table.metadata.current_schema_id,
         )
         self.truth.foreign[snapshot_id] = rows
-        updates = (AddSnapshotUpdate(snapshot=snapshot), branch_at(table, "main", snapshot_id))
+        updates = (AddSnapshotUpdate(snapshot=snapshot), branch_at(table, branch, snapshot_id))
         try:
-            self.server.apply((AssertRefSnapshotId(ref="main", snapshot_id=head),), updates)
+            self.server.apply((AssertRefSnapshotId(ref=branch, snapshot_id=head),), updates)
         except (CommitFailedException, ValueError):
             self.appended -= sum(rows.values())
             self._did(f"{operation.value} in vain", "somebody was quicker")
         else:
             self._did(f"foreign {operation.value}", f"commits {sum(rows.values())} rows")
+
+    def _branch(self) -> str:
+        return self.world.random.choice(["main", self.truth.branch])
 
     def _data_file(self, table: Table, rows: Rows) -> DataFileReceipt:
         path = f"{table.location()}/data/others-{uuid.uuid4()}.parquet"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from lakesink_catalog.errors import BatchRefused, Reason
+from lakesink_catalog.identity import SinkKey
 from proof.simulator.catalog import LOCATION
 from proof.simulator.drivers import SCHEMA, Stream
-from proof.simulator.engines import Engine
+from proof.simulator.engines import TABLE_PROPERTIES, Engine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.world import World
 
@@ -37,6 +38,7 @@ class Operator:
     actions: tuple[str, ...]
     done: Counter[str] = field(default_factory=Counter)
     _kept: SimulatedCheckpoint | None = None
+    _ledger: dict[str, str] | None = None
 
     @property
     def world(self) -> World:
@@ -60,6 +62,7 @@ class Operator:
             "restore the checkpoint": self._restore_the_checkpoint,
             "lose the checkpoint": self._lose_the_checkpoint,
             "replace the table": self._replace_the_table,
+            "lose the ledger": self._lose_the_ledger,
         }
         for action in self.actions:
             self.world.sleep(self.world.random.randrange(600))
@@ -75,6 +78,10 @@ class Operator:
                 self.stream.checkpoint.cut(self._entry().batch.batch_id)
             case Reason.REWOUND | Reason.BATCH_CHANGED | Reason.NEW_CHECKPOINT:
                 self._put_back()
+            case Reason.UNKNOWN_HISTORY if self.stream.truth.ledger_lost and self._ledger is not None:
+                self._set_ledger_back(self._ledger)
+            case Reason.LEDGER_LOST if self._ledger is not None:
+                self._set_ledger_back(self._ledger)
             case Reason.TABLE_REPLACED | Reason.UNKNOWN_HISTORY:
                 self.stream.sink_id = f"{self.stream.sink_id}-anew"
                 self._begin_anew()
@@ -172,7 +179,7 @@ class Operator:
     def _set_head(self, snapshot_id: int, what: str) -> None:
         self._did(what, f"sets the head to snapshot {snapshot_id}")
         update = SetSnapshotRefUpdate(
-            ref_name="main",
+            ref_name=self.stream.truth.branch,
             type=SnapshotRefType.BRANCH,
             snapshot_id=snapshot_id,
             max_ref_age_ms=None,
@@ -185,7 +192,22 @@ class Operator:
 
     def _replace_the_table(self) -> None:
         self._did("replace the table", "drops the table and makes another of its name")
-        self.stream.server.create(SCHEMA, {"commit.retry.num-retries": "3"}, LOCATION)
+        self.stream.server.create(SCHEMA, TABLE_PROPERTIES, LOCATION)
+        self.engine.fork()
+
+    def _lose_the_ledger(self) -> None:
+        """Somebody removes the table property that holds the stream's entry."""
+        name = SinkKey(self.stream.sink_id, self.stream.truth.branch).ledger_property
+        value = self.stream.truth.newest.version.metadata.properties.get(name)
+        if value is not None:
+            self._did("lose the ledger", "removes the ledger's entry")
+            self._ledger = {name: value}
+            self.stream.truth.ledger_lost = True
+            self.stream.server.apply((), (RemovePropertiesUpdate(removals=[name]),))
+
+    def _set_ledger_back(self, entry: dict[str, str]) -> None:
+        self.stream.server.apply((), (SetPropertiesUpdate(updates=entry),))
+        self.stream.truth.ledger_lost = False
 
     # The checkpoint.
 

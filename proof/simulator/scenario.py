@@ -37,6 +37,7 @@ ACTIONS = {
     "restore the checkpoint": 1,
     "lose the checkpoint": 1,
     "replace the table": 1,
+    "lose the ledger": 1,
 }
 """How often each action is drawn, relative to the others."""
 
@@ -50,12 +51,14 @@ class Scenario:
         actions: What others do, in order.
         end: Records in each source partition.
         most: Most records of a partition in one batch.
+        branch: Branch that the stream writes.
     """
 
     chances: dict[str, float]
     actions: tuple[str, ...]
     end: tuple[int, ...]
     most: int
+    branch: str = "main"
 
 
 def draw(random: Random) -> Scenario:
@@ -70,4 +73,5 @@ def draw(random: Random) -> Scenario:
     weights = [ACTIONS[kind] for kind in kinds]
     actions = random.choices(kinds, weights, k=random.randrange(1, 6)) if kinds else []
     end = tuple(random.randrange(1, 5) for _ in range(2))
-    return Scenario(chances, tuple(actions), end, most=random.randrange(1, 4))
+    branch = "audited" if random.random() < 0.2 else "main"
+    return Scenario(chances, tuple(actions), end, random.randrange(1, 4), branch)

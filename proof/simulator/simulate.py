@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from proof.oracle import Broken, Promise, facts_of, files_whole, rows_once, untouched
 from proof.simulator.catalog import LOCATION, SimulatedCatalog, SimulatedServer
 from proof.simulator.drivers import SCHEMA, Stream
-from proof.simulator.engines import Engine
+from proof.simulator.engines import TABLE_PROPERTIES, Engine
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
@@ -18,7 +18,6 @@ from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.truth import Truth
 from proof.simulator.world import World
 
-TABLE_PROPERTIES = {"commit.retry.num-retries": "3", "commit.manifest.min-count-to-merge": "4"}
 MENDINGS = 8
 remember()
 """How often an operator follows what a refusal says before the run counts as one that does not end."""
@@ -67,9 +66,10 @@ def simulate(seed: int) -> Report:
     """Run one seed. The same seed gives the same story, as long as neither lakesink nor the simulator changes."""
     world = World(seed)
     scenario = draw(world.random)
-    play = Play.of(world, scenario)
     try:
-        return play.report()
+        return Play.of(world, scenario).report()
+    except Exception as error:
+        raise AssertionError(f"the simulator itself fails on seed {seed}") from error
     finally:
         world.over = True
         for actor in world.everybody:
@@ -91,13 +91,14 @@ class Play:
     def of(cls, world: World, scenario: Scenario) -> "Play":
         """Set the stage."""
         store = SimulatedStore(world)
-        truth = Truth(store)
+        truth = Truth(store, scenario.branch)
         server = SimulatedServer(store, applied=truth.note)
         server.create(SCHEMA, TABLE_PROPERTIES, LOCATION)
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
         stream = Stream(server, truth, SimulatedCheckpoint.new(world, (0,) * len(scenario.end)), source)
         engine = Engine(server, truth)
+        engine.fork()
         world.chances = scenario.chances
         return cls(world, truth, server, stream, engine, Operator(stream, engine, scenario.actions))
 
@@ -112,12 +113,12 @@ class Play:
         broken = [*self.truth.broken]
         if not ends:
             broken.append(Broken(Promise.THE_RUN_ENDS, f"still at it, or still refused: {self.stream.refused}"))
-        table, found = self._table(), self.truth.rows(self.truth.newest.version)
+        table, found = self._table(), self.truth.rows(self.truth.newest.version.metadata, self.truth.branch)
         expected = keys((0,) * len(self.stream.source.end), self.stream.source.end)
         foreign = sum((landed.foreign for landed in self.truth.newest.path), Counter[tuple[int, int]]())
         if ends:
             broken += rows_once(found, expected + foreign)
-        facts = facts_of(table, self.stream.sink_id)
+        facts = facts_of(table, self.stream.sink_id, self.truth.branch)
         broken += files_whole(facts, self._stored)
         broken += untouched(self.server.store.touched, lambda _: True)
         reachable = self.truth.reachable(self.truth.newest.version.metadata)

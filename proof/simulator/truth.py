@@ -102,6 +102,8 @@ class Truth:
 
     Attributes:
         store: What is stored.
+        branch: Branch that the stream writes.
+        ledger_lost: True from when somebody has removed the ledger's entry until another is written.
         asked: Every batch that a query ever asked for.
         foreign: Rows that others are about to add, by the id of their snapshot.
         states: Every state, by the location of its metadata.
@@ -110,6 +112,8 @@ class Truth:
     """
 
     store: SimulatedStore
+    branch: str = "main"
+    ledger_lost: bool = False
     asked: dict[Name, Asked] = field(default_factory=dict)
     foreign: dict[int, Rows] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
@@ -127,9 +131,10 @@ class Truth:
         for snapshot in version.metadata.snapshots:
             if snapshot.snapshot_id not in self._landed:
                 landed = self._landed[snapshot.snapshot_id] = self._read(snapshot)
-                entry = landed if landed.asked is not None else entry
+                if landed.asked is not None:
+                    entry, self.ledger_lost = landed, False
         tables = (before.tables if before is not None else 0) + (0 if same else 1)
-        self._newest = State(version, self._path(version.metadata), entry, tables)
+        self._newest = State(version, self.path(version.metadata, self.branch), entry, tables)
         self.states[version.location] = self._newest
         self.broken += self._judge(self._newest)
         if before is not None and same and not self.operator_at_work and len(before.batches) > len(self.newest.batches):
@@ -153,10 +158,10 @@ class Truth:
         assert self._newest is not None
         return self._newest
 
-    def rows(self, version: Version) -> Rows:
-        """Rows that a reader of the head finds; what it cannot read is noted as broken."""
+    def rows(self, metadata: TableMetadata, branch: str) -> Rows:
+        """Rows that a reader of a branch finds; what it cannot read is noted as broken."""
         found: Rows = Counter()
-        for path in self.files(version.metadata, version.metadata.current_snapshot_id):
+        for path in self.files(metadata, head_of(metadata, branch)):
             stored = self.store.files.get(path)
             if stored is None:
                 self.broken.append(Broken(Promise.EVERY_FILE_IS_THERE, path))
@@ -188,6 +193,10 @@ class Truth:
         """Protocol and history explain why this batch was refused, in the state that the driver saw."""
         if reason is Reason.TABLE_REPLACED:
             return self.newest.tables > 1
+        if reason is Reason.BRANCH_MISSING:
+            return self.branch != "main" and head_of(seen.metadata, self.branch) is None
+        if self.ledger_lost and reason in (Reason.LEDGER_LOST, Reason.UNKNOWN_HISTORY):
+            return True
         return _EXPLAINED[reason](self.states[seen.location], asked)
 
     def _read(self, snapshot: Snapshot) -> Landed:
@@ -198,9 +207,10 @@ class Truth:
         foreign = self.foreign.get(snapshot.snapshot_id, Counter())
         return Landed(snapshot.snapshot_id, snapshot.parent_snapshot_id, asked, foreign)
 
-    def _path(self, metadata: TableMetadata) -> tuple[Landed, ...]:
+    def path(self, metadata: TableMetadata, branch: str) -> tuple[Landed, ...]:
+        """Snapshots under the head of a branch, oldest first, by true parentage."""
         found: list[Landed] = []
-        head = metadata.current_snapshot_id
+        head = head_of(metadata, branch)
         while head is not None:
             found.append(self._landed[head])
             head = found[-1].parent_id
@@ -211,13 +221,19 @@ class Truth:
         broken = [
             Broken(Promise.BATCHES_ARE_CONTIGUOUS, f"{name_of(after)[:2]} follows {name_of(before)[:2]}")
             for before, after in pairwise(batches)
-            if before.end != after.start
+            if before.end != after.start or not _numbered(before, after)
         ]
         if batches and any(batches[0].start):
             broken.append(Broken(Promise.BATCHES_ARE_CONTIGUOUS, f"the first batch starts at {batches[0].start}"))
-        expected = sum((landed.foreign for landed in state.path), Counter[tuple[int, int]]())
-        expected += sum((asked.rows for asked in batches), Counter())
-        return broken + rows_once(self.rows(state.version), expected)
+        broken += rows_once(self.rows(state.version.metadata, self.branch), _brought(state.path))
+        if self.branch != "main":
+            broken += self._judge_main(state.version.metadata)
+        return broken
+
+    def _judge_main(self, metadata: TableMetadata) -> list[Broken]:
+        """Another branch than the stream's has nothing of it."""
+        others = tuple(landed for landed in self.path(metadata, "main") if landed.asked is None)
+        return rows_once(self.rows(metadata, "main"), _brought(others))
 
     def _data_files(self, manifest: str) -> tuple[str, ...]:
         return self._once(manifest, self._entries)
@@ -247,6 +263,27 @@ class Truth:
     @property
     def _io(self) -> SimulatedIO:
         return SimulatedIO(self.store, quiet=True)
+
+
+def head_of(metadata: TableMetadata, branch: str) -> int | None:
+    """Snapshot of a branch."""
+    ref = metadata.refs.get(branch)
+    return None if ref is None else ref.snapshot_id
+
+
+def _brought(path: tuple[Landed, ...]) -> Rows:
+    """All rows that these snapshots added."""
+    found: Rows = Counter()
+    for landed in path:
+        found += landed.foreign
+        found += landed.asked.rows if landed.asked is not None else Counter()
+    return found
+
+
+def _numbered(before: Asked, after: Asked) -> bool:
+    """Batches of one query grow by one; another query begins at 0."""
+    same = before.batch.query_id == after.batch.query_id
+    return after.batch.batch_id == (before.batch.batch_id + 1 if same else 0)
 
 
 def _entry(state: State) -> Asked:
@@ -289,5 +326,4 @@ _EXPLAINED: dict[Reason, Callable[[State, Asked], bool]] = {
     Reason.LEDGER_LOST: lambda _, __: False,
     Reason.LEDGER_DAMAGED: lambda _, __: False,
     Reason.UNSUPPORTED: lambda _, __: False,
-    Reason.BRANCH_MISSING: lambda _, __: False,
 }
