@@ -1,0 +1,76 @@
+"""The command as a person or a script meets it: text, JSON, exit codes, and no secret in any of them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakesink.certify.verdict import Check
+from lakesink.cli.main import main
+from lakesink_catalog import connect as connecting
+from lakesink_catalog.connect import connect
+from tests.catalog.servers import free_port
+from tests.certify.liars import IgnoresTag, IgnoresUuid, Silent
+
+CANARY = "c4n4ry-Sw0rdfish"
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(home: Path) -> Run:
+    runner = CliRunner()
+    sizes = ["--writers", "2", "--commits", "2", "--processes", "1"]
+    assert not home.exists()
+    connect()
+    return lambda *arguments: runner.invoke(main, ["certify", *sizes, *arguments], catch_exceptions=False)
+
+
+def test_a_fit_catalog_ends_with_0_and_says_what_may_be_done_with_it(run: Run, home: Path) -> None:
+    before = set(home.rglob("*"))
+    result = run()
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert lines[0] == f"The embedded catalog in {home} is certified for single-table commits."
+    assert [line.split()[0] for line in lines[2:13]] == ["kept"] * 10 + ["absent"]
+    assert lines[-1].startswith("Next: Stream into it.")
+    assert set(home.rglob("*")) == before
+
+
+def test_json_has_every_check_with_what_it_is_for(run: Run) -> None:
+    document = json.loads(run("--output", "json").stdout)
+    assert (document["verdict"], document["fit"]) == ("certified for single-table commits", True)
+    assert [check["check"] for check in document["checks"]] == [check.value for check in Check]
+    assert all(check["follows_if_broken"] and check["needed_for"] for check in document["checks"])
+    assert document["race"]["writers"] == 2
+    assert {"lakesink", "pyiceberg", "python", "sqlite"} <= document["software"].keys()
+    assert document["advice"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "exit_code", "verdict", "words"),
+    [
+        (IgnoresUuid, 1, "is NOT safe.", "so: a batch of a dropped table can land in another one that took its name"),
+        (IgnoresTag, 1, "is certified without the ledger tag.", "Next: Give streams ledger_tag=False"),
+        (Silent, 2, "is not decided.", "Next: Mend what kept the checks from ending"),
+    ],
+)
+def test_a_catalog_that_is_not_fit_says_why_and_what_follows(
+    run: Run, monkeypatch: pytest.MonkeyPatch, kind: type, exit_code: int, verdict: str, words: str
+) -> None:
+    monkeypatch.setattr(connecting, "open_catalog", lambda name, properties: kind(name, **properties))
+    result = run()
+    assert result.exit_code == exit_code, result.output
+    assert verdict in result.stdout.splitlines()[0]
+    assert words in result.stdout
+
+
+def test_what_cannot_be_asked_ends_with_2_and_shows_no_secret(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"http://me:{CANARY}@127.0.0.1:{free_port()}")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TOKEN", CANARY)
+    result = run("prod")
+    assert result.exit_code == 2
+    assert "[LAKESINK_CATALOG_UNREACHABLE]" in result.stderr
+    assert CANARY not in result.output
+    assert run("prdo").exit_code == 2
