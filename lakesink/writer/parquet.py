@@ -76,7 +76,8 @@ class OpenFile:
             self._sink = filesystem.open_output_stream(self._path, compression=None)
         self._writer: Any = None
         try:
-            self._writer = parquet_writer(self._sink, file_format.schema, file_format.options)
+            with storage_failures(location):  # its first bytes are written here
+                self._writer = parquet_writer(self._sink, file_format.schema, file_format.options)
             self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.schema_json})
         except BaseException:
             self.abandon()

@@ -99,7 +99,8 @@ class ParquetPart(OpenPart):
         super().__init__(location)
         self._writer: Any = None
         try:
-            self._writer = parquet_writer(self._sink, schema, ParquetOptions(compression_codec=codec))
+            with storage_failures(location):  # its first bytes are written here
+                self._writer = parquet_writer(self._sink, schema, ParquetOptions(compression_codec=codec))
         except BaseException:
             self.abandon()
             raise

@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import re
+import resource
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,18 @@ def test_another_lakesink_in_the_executor_is_refused(tmp_path: Path) -> None:
 def test_a_writer_travels_as_plain_data(tmp_path: Path) -> None:
     writer = PartsWriter(plan(tmp_path))
     assert pickle.loads(pickle.dumps(writer)) == writer  # noqa: S301 - its own bytes
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_disk_without_room_for_the_first_byte_is_named(tmp_path: Path, format_name: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(WriteError, match="LAKESINK_STORAGE_WRITE"):
+            write(pa.table({"v": [1]}), plan(tmp_path, format=format_name))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_storage_that_refuses_is_named(tmp_path: Path) -> None:

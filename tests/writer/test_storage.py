@@ -194,7 +194,8 @@ from lakesink_catalog.errors import WriteError
 from pyiceberg.types import BinaryType
 from tests.writer.builders import column, in_batches, plan_for, write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+room = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 rows = pa.table({"c": [random.randbytes(1_000) for _ in range(2_000)]})
 try:
     write(plan_for(column(BinaryType()), sys.argv[1], buffer_bytes=100_000), in_batches(rows, 10))
@@ -203,8 +204,9 @@ except WriteError as error:
 """
 
 
-def test_a_full_disk_is_a_storage_error_and_the_broken_file_is_gone(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", DISK_FULL, str(tmp_path / "data")]
+@pytest.mark.parametrize("room_bytes", [0, 300_000])
+def test_a_full_disk_is_a_storage_error_and_the_broken_file_is_gone(tmp_path: Path, room_bytes: int) -> None:
+    command = [sys.executable, "-c", DISK_FULL, str(tmp_path / "data"), str(room_bytes)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "LAKESINK_STORAGE_WRITE"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
