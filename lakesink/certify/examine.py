@@ -199,6 +199,7 @@ def _document(finding: Finding) -> dict[str, Any]:
         "check": finding.check.value,
         "standing": finding.standing.value,
         "found": finding.found,
+        "asked": finding.check.asked,
         "needed_for": finding.check.need.value,
         "follows_if_broken": finding.check.follows,
         "figures": dict(finding.figures),

@@ -31,28 +31,74 @@ class Check(Enum):
     @property
     def need(self) -> Need:
         """What it is needed for."""
-        return _NEEDS.get(self, Need.PROMISE)
+        return _QUESTIONS[self].need
+
+    @property
+    def asked(self) -> str:
+        """What the catalog must do."""
+        return _QUESTIONS[self].asked
 
     @property
     def follows(self) -> str:
         """What follows for a stream where this is broken."""
-        return _FOLLOWS[self]
+        return _QUESTIONS[self].follows
 
 
-_NEEDS = {Check.TAG: Need.TAG, Check.STALE_TAG: Need.TAG, Check.MULTI_TABLE: Need.MULTI_TABLE}
-_LATE = "a request that arrives late can put a batch into the table once more"
-_FOLLOWS = {
-    Check.TAG: "a rollback after expiry is not noticed, and neither is a late request after one",
-    Check.STALE_HEAD: "of two drivers both commit a batch, or one overwrites the other: rows are doubled or lost",
-    Check.STALE_TAG: f"after a rollback and expiry {_LATE}",
-    Check.TABLE_UUID: "a batch of a dropped table can land in another one that took its name",
-    Check.SCHEMA: "files of an old schema can land under a new one that they do not fit",
-    Check.EQUAL_ID: "a table can get two snapshots of one id, of which readers see either",
-    Check.ALL_OR_NOTHING: "ledger and rows can part: a batch is skipped that is not there, or written again",
-    Check.OWN_WRITES: "a batch that landed is not seen, so that commits end as unresolved",
-    Check.SENT_TWICE: "a request that a proxy or client sends again doubles the rows of its batch",
-    Check.COMPARE_AND_SWAP: "commits that were acknowledged are lost, or a batch lands twice",
-    Check.MULTI_TABLE: "batches of several tables commit table by table, as they do without that endpoint",
+@dataclass(frozen=True, slots=True)
+class _Question:
+    asked: str
+    follows: str
+    need: Need = Need.PROMISE
+
+
+_QUESTIONS = {
+    Check.TAG: _Question(
+        "set a tag in a commit, and move it in the next",
+        "a rollback after expiry is not noticed, and neither is a late request after one",
+        Need.TAG,
+    ),
+    Check.STALE_HEAD: _Question(
+        "refuse a commit that asserts an old head, or none where there is one",
+        "of two drivers both commit a batch, or one overwrites the other: rows are doubled or lost",
+    ),
+    Check.STALE_TAG: _Question(
+        "refuse a commit that asserts the right head and an old tag, or none where there is one",
+        "after a rollback and expiry a request that arrives late can put a batch into the table once more",
+        Need.TAG,
+    ),
+    Check.TABLE_UUID: _Question(
+        "refuse a commit that asserts another table's UUID",
+        "a batch of a dropped table can land in another one that took its name",
+    ),
+    Check.SCHEMA: _Question(
+        "refuse a commit that asserts another schema",
+        "files of an old schema can land under a new one that they do not fit",
+    ),
+    Check.EQUAL_ID: _Question(
+        "refuse a second snapshot of an id that the table has",
+        "a table can get two snapshots of one id, of which readers see either",
+    ),
+    Check.ALL_OR_NOTHING: _Question(
+        "move snapshot, head, property and tag together; change nothing if one of them is impossible",
+        "ledger and rows can part: a batch is skipped that is not there, or written again",
+    ),
+    Check.OWN_WRITES: _Question(
+        "show a commit to every connection as soon as it is acknowledged",
+        "a batch that landed is not seen, so that commits end as unresolved",
+    ),
+    Check.SENT_TWICE: _Question(
+        "land a request once that is sent again, later or at the same time",
+        "a request that a proxy or client sends again doubles the rows of its batch",
+    ),
+    Check.COMPARE_AND_SWAP: _Question(
+        "keep every acknowledged commit of many writers at once, each on the one before it",
+        "commits that were acknowledged are lost, or a batch lands twice",
+    ),
+    Check.MULTI_TABLE: _Question(
+        "commit two tables in one request, both or none, and keep what it acknowledged to many writers at once",
+        "nobody should use that endpoint; lakesink does not, it commits table by table",
+        Need.MULTI_TABLE,
+    ),
 }
 
 

@@ -1,0 +1,170 @@
+"""`lakesink certify` on every catalog that this machine can run, and its results for the documents.
+
+``python -m proof.certify`` asks them and writes the tables of `DOCUMENT` anew.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakesink.certify.examine import Certificate, certify
+from lakesink.certify.race import Size
+from lakesink.certify.verdict import Check, Standing, Verdict
+from lakesink_catalog.connect import CatalogConfig, FoundCatalog
+from proof.servers.jars import ICEBERG, ROOT, JarsMissing
+from proof.servers.rest_reference import rest_reference
+from tests.catalog.servers import postgres
+
+DOCUMENT = ROOT / "docs" / "certify.md"
+SECONDS_PER_COMMIT = 30
+"""Of each writer, in all catalogs together, on two cores."""
+
+Progress = Callable[[str], None]
+Held = Iterator[FoundCatalog]
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Held:
+    found = CatalogConfig("lake", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/w"}).find()
+    found.open()
+    yield found
+
+
+@contextmanager
+def _postgresql(folder: Path) -> Held:
+    with postgres("certify") as address:
+        uri = f"postgresql://lake:certify@{address}"
+        yield CatalogConfig("lake", {"uri": uri, "warehouse": f"file://{folder}/w"}).find()
+
+
+@contextmanager
+def _rest(folder: Path) -> Held:
+    with rest_reference(folder) as server:
+        yield CatalogConfig("lake", {"type": "rest", "uri": server.uri}).find()
+
+
+@contextmanager
+def _in_memory(folder: Path) -> Held:
+    found = CatalogConfig("lake", {"type": "in-memory", "warehouse": f"file://{folder}/w"}).find()
+    kept = found.open()  # it lives as long as somebody holds it
+    yield found
+    kept.close()
+
+
+CATALOGS = {
+    "SQLite": _sqlite,
+    "PostgreSQL": _postgresql,
+    f"Iceberg REST reference server {ICEBERG}, over SQLite": _rest,
+    "in memory (PyIceberg, over SQLite)": _in_memory,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CertifyFigures:
+    """What each catalog came to.
+
+    Attributes:
+        certificates: By name of the catalog.
+        skipped: Why others were not asked.
+    """
+
+    certificates: dict[str, Certificate]
+    skipped: dict[str, str]
+
+    @property
+    def well(self) -> bool:
+        """True if every catalog that was asked is fit."""
+        return all(certificate.verdict.fit for certificate in self.certificates.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        certificates = {name: certificate.to_json() for name, certificate in self.certificates.items()}
+        return {"certificates": certificates, "skipped": self.skipped}
+
+
+def run(seconds: float | None = None, seed: int = 0, progress: Progress = lambda _: None) -> CertifyFigures:
+    """Ask every catalog.
+
+    Args:
+        seconds: About how long it may take; it asks each writer for fewer commits, never for less than two. None for
+            the default of the command.
+        seed: Not used: chance comes from the scheduler.
+        progress: Is told what is asked now.
+    """
+    del seed
+    most = Size().commits
+    commits = most if seconds is None else min(max(int(seconds / SECONDS_PER_COMMIT), 2), most)
+    certificates: dict[str, Certificate] = {}
+    skipped: dict[str, str] = {}
+    for name, hold in CATALOGS.items():
+        with tempfile.TemporaryDirectory(prefix="lakesink-certify-") as folder:
+            try:
+                with hold(Path(folder)) as found:
+                    certificates[name] = certify(found, Size(commits=commits), partial(_say, progress, name))
+            except (JarsMissing, pytest.skip.Exception) as error:
+                skipped[name] = str(error)
+    return CertifyFigures(certificates, skipped)
+
+
+def _say(progress: Progress, name: str, what: str) -> None:
+    progress(f"{name}: {what}")
+
+
+def checks_markdown() -> str:
+    """The checks as a table."""
+    rows = (f"| {check.value} | {check.asked} | {check.follows} |" for check in Check)
+    return "\n".join(["| check | the catalog must | if it does not |", "|---|---|---|", *rows]) + "\n"
+
+
+def results_markdown(figures: CertifyFigures) -> str:
+    """The verdicts as a table, and what each race came to."""
+    lines = ["| catalog | verdict | check by check | race | versions |", "|---|---|---|---|---|"]
+    lines += [_row(name, certificate) for name, certificate in figures.certificates.items()]
+    return "\n".join([*lines, "", *_broken(figures)]) + "\n"
+
+
+def _row(name: str, certificate: Certificate) -> str:
+    race = next(finding.found for finding in certificate.findings if finding.check is Check.COMPARE_AND_SWAP)
+    counts = {word: [one.standing for one in certificate.findings].count(word) for word in Standing}
+    told = ", ".join(f"{count} {word.value}" for word, count in counts.items() if count)
+    versions = ", ".join(f"{what} {version}" for what, version in certificate.software.items())
+    return f"| {name} | {certificate.verdict.value} | {told} | {race} | {versions} |"
+
+
+def _broken(figures: CertifyFigures) -> Iterator[str]:
+    for name, certificate in figures.certificates.items():
+        for finding in certificate.findings:
+            if finding.standing is Standing.BROKEN:
+                yield f"- **{name}**, {finding.check.value}: {finding.found} So: {finding.check.follows}."
+
+
+def _write(name: str, table: str) -> None:
+    text = DOCUMENT.read_text()
+    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    before, _, rest = text.partition(start)
+    DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ask every catalog and write the tables, if all of them could be asked."""
+    assert not arguments
+    figures = run(progress=lambda what: print(what, flush=True))
+    for name, why in figures.skipped.items():
+        print(f"not asked: {name}: {why}")
+    undecided = any(one.verdict is Verdict.UNDECIDED for one in figures.certificates.values())
+    if figures.skipped or undecided:
+        return 2
+    _write("checks", checks_markdown())
+    _write("results", results_markdown(figures))
+    return 0 if figures.well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,34 @@
+"""The page on certify says what the code asks, and its results are those of every catalog that the proof can run."""
+
+import re
+
+import pytest
+
+import proof.certify
+from lakesink.certify.verdict import Verdict
+from proof.certify import CATALOGS, DOCUMENT, checks_markdown, results_markdown, run
+from tests.test_docs import between
+
+
+def test_the_page_lists_the_checks_as_the_code_has_them() -> None:
+    assert between(DOCUMENT.read_text(), "checks") == checks_markdown()
+
+
+def test_the_page_has_a_result_for_every_catalog() -> None:
+    results = between(DOCUMENT.read_text(), "results")
+    names = re.findall(r"^\| ([^|]+) \|", results, re.MULTILINE)
+    assert names == ["catalog", *CATALOGS]
+
+
+@pytest.mark.soak
+def test_the_reference_server_is_fit_but_not_for_commits_of_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    [name] = [name for name in CATALOGS if "REST" in name]
+    monkeypatch.setattr(proof.certify, "CATALOGS", {name: CATALOGS[name]})
+    figures = run(seconds=1)
+    if figures.skipped:
+        pytest.skip(figures.skipped[name])
+    assert figures.certificates[name].verdict is Verdict.SINGLE_TABLE, figures.to_json()
+    assert figures.well
+    shown = results_markdown(figures)
+    assert f"| {name} | certified for single-table commits | 10 kept, 1 broken |" in shown
+    assert f"- **{name}**, multi-table: 16 writers at once: " in shown
