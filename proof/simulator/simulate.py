@@ -1,7 +1,9 @@
 """One seed: a world is drawn, runs into its faults, calms down, and is judged."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from pyiceberg.table import Table
@@ -62,10 +64,15 @@ class Report:
         return replace(self, story=())
 
 
-def simulate(seed: int) -> Report:
-    """Run one seed. The same seed gives the same story, as long as neither lakesink nor the simulator changes."""
+def simulate(seed: int, drawn: Callable[[Random], Scenario] = draw) -> Report:
+    """Run one seed. The same seed gives the same story, as long as neither lakesink nor the simulator changes.
+
+    Args:
+        seed: All chance comes from it.
+        drawn: Draws the scenario.
+    """
     world = World(seed)
-    scenario = draw(world.random)
+    scenario = drawn(world.random)
     try:
         return Play.of(world, scenario).report()
     except Exception as error:
