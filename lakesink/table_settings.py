@@ -71,7 +71,7 @@ def codec(value: object) -> str:
 
 
 _count = partial(whole_number, lowest=0, highest=1_000_000)
-_milliseconds = partial(whole_number, lowest=0, highest=2**53)
+_milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # whoever sets more means never
 
 PROPERTIES = (
     TableProperty("write.parquet.compression-codec", codec, "zstd", f"One of {', '.join(_CODECS)}."),

@@ -1,6 +1,5 @@
 """Reading what people write: sizes, durations, switches, whole numbers. Pure; each raises ValueError with a hint."""
 
-import math
 import re
 from datetime import timedelta
 
@@ -64,8 +63,8 @@ def switch(value: object) -> bool:
 
 
 def _seconds(value: object) -> float | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if abs(value) <= _LONGEST.total_seconds() else None  # too large is beyond any float
     if not isinstance(value, str) or not value.strip():
         return None
     if re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", value, re.ASCII):

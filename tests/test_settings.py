@@ -1,6 +1,7 @@
 """Options are read or refused with a hint; what is in force for a table remembers where it comes from."""
 
 import logging
+import math
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -247,7 +248,10 @@ def test_durations_are_read(given: Any, seconds: float) -> None:
     assert duration(given) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("given", ["", " ", "h", "1 month", "1h,30m", "-5", "inf", True, None, 1e30, "9" * 15 + " d"])
+@pytest.mark.parametrize(
+    "given",
+    ["", " ", "h", "1 month", "1h,30m", "-5", "inf", True, None, 1e30, 10**400, -(10**400), math.nan, "9" * 15 + " d"],
+)
 def test_what_is_no_duration_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="expected a time span"):
         duration(given)
@@ -345,6 +349,9 @@ def test_a_level_is_used_only_with_the_codec_it_was_chosen_for(
         ("write.parquet.row-group-size-bytes", ""),
         ("commit.retry.num-retries", "many"),
         ("commit.retry.num-retries", "99999999999999999999"),
+        ("commit.retry.min-wait-ms", "604800001"),
+        ("commit.retry.max-wait-ms", str(2**53)),
+        ("commit.retry.total-timeout-ms", "9223372036854775807"),
         ("commit.manifest-merge.enabled", "perhaps"),
         ("write.metadata.previous-versions-max", "x"),
         ("write.object-storage.enabled", "\x1b[31m"),

@@ -8,6 +8,10 @@ from enum import Enum
 
 from lakesink_catalog.redact import shown
 
+LONGEST_FIRST_LINE = 199
+LONGEST_PART = 8_000
+"""Of what is in the table, and of what to do: an action may quote 4 KiB of offsets."""
+
 
 class LakesinkError(Exception):
     """What happened, whether the data is in the table, and what to do.
@@ -21,8 +25,10 @@ class LakesinkError(Exception):
 
     def __init__(self, code: str, what: str, *, data: str, action: str) -> None:
         self.code = f"LAKESINK_{code}"
-        # Names in tables are other people's text: it forges no line of a log and moves no terminal.
-        self.what, self.data, self.action = (shown(text, len(text)) for text in (what, data, action))
+        # Names in tables are other people's text: it fills no log, forges no line of it, and moves no terminal.
+        room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
+        self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
+        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
         super().__init__(f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}")
 
 

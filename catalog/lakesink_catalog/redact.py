@@ -17,7 +17,7 @@ _TELLING_WORDS = (
     r"|key-?id|(?:api|access|account|private|encryption|decryption|customer|shared|master|signing)-?key"
     r"|(?<![a-z0-9])(?:sas|sig)(?![a-z0-9])"
 )
-_SECRET_KEY = re.compile(rf"(?:{_TELLING_WORDS}|^header[.-])", re.IGNORECASE)
+_SECRET_KEY = re.compile(rf"(?:{_TELLING_WORDS}|(?:^|[.-])header[.-])", re.IGNORECASE)
 _SECRET_PAIR = re.compile(
     rf"""(?P<key>(?:{_TELLING_WORDS.replace("-?", "[-_]?")})[\w.\-]{{0,64}}["']?\s{{0,8}}(?:=>|[=:])\s{{0,8}})"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:(?:bearer|basic|negotiate)\s+)?[^\s,;&}\])"']+)""",

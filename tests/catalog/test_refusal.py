@@ -95,3 +95,6 @@ def test_no_error_forges_a_line_or_moves_a_terminal_whatever_it_is_told() -> Non
     error = CatalogError("X", "a\nb\x1b[2J", data="c\r\nd", action="e\u202ef\ud800\x9b31m")
     assert (error.what, error.data, error.action) == ("a?b?[2J", "c??d", "e?f??31m")
     assert str(error).count("\n") == 2
+    long = CatalogError("X", "a" * 10**6, data="d" * 10**6, action="e" * 10**6)
+    assert len(str(long).partition("\n")[0]) == 199
+    assert len(str(long)) < 20_000

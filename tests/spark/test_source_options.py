@@ -94,6 +94,8 @@ def test_a_version_is_a_whole_number(version: str) -> None:
         ("catalog.token", "canary"),
         ("catalog.credential", "id:canary"),
         ("catalog.header.Authorization", "Bearer canary"),
+        ("catalog.header.X-Team-Pass", "canary"),
+        ("Catalog.Header.X-Anything", "canary"),
         ("snapshot-property.password", "canary"),
         ("checkpointLocation", "s3://key:canary@bucket/ck"),
     ],
