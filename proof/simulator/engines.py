@@ -102,8 +102,9 @@ class Engine:
         else:
             self.server.apply((), (RemoveSnapshotsUpdate(snapshot_ids=gone),))
         self._did("expiry", f"expires {len(gone)} snapshots as {'Java' if java else 'PyIceberg'} does")
-        self.world.pause()
-        self._remove(before - self.truth.reachable(self.truth.newest.version.metadata))
+        for location in sorted(before - self.truth.reachable(self.truth.newest.version.metadata)):
+            self.world.pause()
+            self._remove([location])
 
     def clean(self, age_limit_ms: int) -> None:
         """Remove what is old and unreferenced, first listed and then removed."""

@@ -37,6 +37,7 @@ class Operator:
     engine: Engine
     actions: tuple[str, ...]
     done: Counter[str] = field(default_factory=Counter)
+    _goal: int = 0
     _kept: SimulatedCheckpoint | None = None
     _ledger: dict[str, str] | None = None
 
@@ -65,7 +66,7 @@ class Operator:
             "lose the ledger": self._lose_the_ledger,
         }
         for action in self.actions:
-            self.world.sleep(self.world.random.randrange(600))
+            self.world.sleep(self.world.random.randrange(self.world.random.choice([300, 1500])))
             deeds[action]()
 
     def mend(self, refused: BatchRefused) -> dict[str, Any]:
@@ -161,10 +162,12 @@ class Operator:
         goals = [landed.snapshot_id for landed in state.path[:-1] if landed.snapshot_id in kept]
         if not goals:
             return
-        orderly = self.world.random.random() < 0.5
+        orderly = self.world.random.random() < 0.7
         if orderly:
             self.stream.kill_all()
-        self._set_head(self.world.random.choice(goals), "roll back")
+        again = self._goal in goals and self.world.random.random() < 0.5
+        self._goal = self._goal if again else self.world.random.choice(goals)
+        self._set_head(self._goal, "roll back")
         if orderly:
             newest = [asked.batch.batch_id for asked in self.stream.truth.newest.batches]
             self.stream.checkpoint.cut(newest[-1] if newest else -1)
@@ -206,8 +209,8 @@ class Operator:
             self.stream.server.apply((), (RemovePropertiesUpdate(removals=[name]),))
 
     def _set_ledger_back(self, entry: dict[str, str]) -> None:
-        self.stream.server.apply((), (SetPropertiesUpdate(updates=entry),))
         self.stream.truth.ledger_lost = False
+        self.stream.server.apply((), (SetPropertiesUpdate(updates=entry),))
 
     # The checkpoint.
 

@@ -42,6 +42,17 @@ ACTIONS = {
 """How often each action is drawn, relative to the others."""
 
 
+THEMES: tuple[tuple[tuple[str, ...], dict[str, float]], ...] = (
+    (("roll back", "roll back", "expire", "kill"), {"request late": 0.4, "request delivered twice": 0.5}),
+    (("roll back", "expire", "roll back", "expire", "forget a commit"), {"answer lost": 0.3}),
+    (("foreign append", "compact", "expire", "forget a commit", "foreign append"), {"answer lost": 0.3}),
+    (("twin", "foreign append", "freeze", "twin", "kill"), {"request late": 0.3, "answer lost": 0.3}),
+    (("kill", "freeze", "hours pass", "clean orphans"), {"request lost": 0.5, "executor lost after upload": 0.3}),
+    (("restore the checkpoint", "expire", "lose the checkpoint"), {}),
+)
+"""Actions that do harm in this order only, with the faults that go with them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One drawn world.
@@ -66,12 +77,23 @@ def draw(random: Random) -> Scenario:
 
     The idea is swarm testing (Groce and others, 2012).
     """
+    end = tuple(random.randrange(1, 5) for _ in range(2))
+    most = random.randrange(1, 4)
+    branch = "audited" if random.random() < 0.2 else "main"
+    chances, actions = _theme(random) if random.random() < 0.4 else _swarm(random)
+    return Scenario(chances, tuple(actions), end, most, branch)
+
+
+def _theme(random: Random) -> tuple[dict[str, float], list[str]]:
+    actions, chances = random.choice(THEMES)
+    return chances, [action for action in actions if random.random() < 0.9]
+
+
+def _swarm(random: Random) -> tuple[dict[str, float], list[str]]:
     chances = {fault: chance for fault, chance in FAULTS.items() if random.random() < 0.3}
     if random.random() < 0.03:
         chances[LIE] = 0.3
     kinds = [action for action in ACTIONS if random.random() < 0.4]
     weights = [ACTIONS[kind] for kind in kinds]
     actions = random.choices(kinds, weights, k=random.randrange(1, 6)) if kinds else []
-    end = tuple(random.randrange(1, 5) for _ in range(2))
-    branch = "audited" if random.random() < 0.2 else "main"
-    return Scenario(chances, tuple(actions), end, random.randrange(1, 4), branch)
+    return chances, actions

@@ -104,6 +104,7 @@ class Truth:
         store: What is stored.
         branch: Branch that the stream writes.
         ledger_lost: True from when somebody has removed the ledger's entry until another is written.
+        without_ledger: States in which that was so.
         asked: Every batch that a query ever asked for.
         foreign: Rows that others are about to add, by the id of their snapshot.
         states: Every state, by the location of its metadata.
@@ -114,6 +115,7 @@ class Truth:
     store: SimulatedStore
     branch: str = "main"
     ledger_lost: bool = False
+    without_ledger: set[str] = field(default_factory=set)
     asked: dict[Name, Asked] = field(default_factory=dict)
     foreign: dict[int, Rows] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
@@ -136,6 +138,8 @@ class Truth:
         tables = (before.tables if before is not None else 0) + (0 if same else 1)
         self._newest = State(version, self.path(version.metadata, self.branch), entry, tables)
         self.states[version.location] = self._newest
+        if self.ledger_lost:
+            self.without_ledger.add(version.location)
         self.broken += self._judge(self._newest)
         if before is not None and same and not self.operator_at_work and len(before.batches) > len(self.newest.batches):
             self.broken.append(Broken(Promise.READERS_NEVER_GO_BACK, f"from {len(before.batches)} batches"))
@@ -195,7 +199,7 @@ class Truth:
             return self.newest.tables > 1
         if reason is Reason.BRANCH_MISSING:
             return self.branch != "main" and head_of(seen.metadata, self.branch) is None
-        if self.ledger_lost and reason in (Reason.LEDGER_LOST, Reason.UNKNOWN_HISTORY):
+        if reason in (Reason.LEDGER_LOST, Reason.UNKNOWN_HISTORY) and seen.location in self.without_ledger:
             return True
         return _EXPLAINED[reason](self.states[seen.location], asked)
 
