@@ -1,0 +1,873 @@
+/*
+ * The protocol of lakesink (docs/how-it-works.md), for spin.
+ *
+ * Two drivers of one checkpoint commit three batches into one branch of one table. Around them: a network that loses
+ * requests and answers, delivers late and twice, and lies; a foreign writer; an expirer; a cleaner of orphans; a person
+ * who rolls the table back, mends or restores the checkpoint, or starts a new one. All of them act whenever they like, as
+ * often as their budget allows. proof/model/run.py runs the configurations; docs/model.md explains them.
+ *
+ * A snapshot, and the files and the record that were prepared for it, have one number: `next` counts them up. Positions in
+ * the source are tokens: a batch starts at one and ends at another, and what ends at a token can only be followed by what
+ * starts there. A set of snapshots is a number, a bit each.
+ *
+ * STEP() tells what a driver does, in the words of proof/model/steps.py.
+ */
+
+/* ---- the configuration: how many of what -------------------------------------------------------------------------- */
+
+#ifndef DRIVERS
+#define DRIVERS 2
+#endif
+#ifndef BATCHES
+#define BATCHES 3
+#endif
+#ifndef FAULTS
+#define FAULTS 0   /* network and storage: lost, late, twice, lied; a load, a job, a record that fails */
+#endif
+#ifndef CRASHES
+#define CRASHES 0
+#endif
+#ifndef FOREIGN
+#define FOREIGN 0  /* commits of another writer */
+#endif
+#ifndef EXPIRE
+#define EXPIRE 0   /* snapshots that expiry removes */
+#endif
+#ifndef AGES
+#define AGES 0     /* times that hours pass: prepared files come of the age at which cleaners take them */
+#endif
+#ifndef ROLLBACKS
+#define ROLLBACKS 0
+#endif
+#ifndef MENDS
+#define MENDS 0    /* after a rollback: commits/ and offsets/ above M deleted, the stream stopped meanwhile */
+#endif
+#ifndef RESTORES
+#define RESTORES 0 /* an older checkpoint restored */
+#endif
+#ifndef RENEWALS
+#define RENEWALS 0 /* a new checkpoint: another query, batches from 0 */
+#endif
+#ifndef EMPTY
+#define EMPTY 0    /* batches without rows, a bit each */
+#endif
+#ifndef ATTEMPTS
+#define ATTEMPTS 2
+#endif
+
+#ifndef SNAPSHOTS
+#define SNAPSHOTS 8 /* at most 12; a run that needs more says so by an assertion */
+#endif
+#if SNAPSHOTS > 8
+#define set short
+#else
+#define set byte
+#endif
+#define TOKENS 10
+#define LATE 2
+#define BEING_FOREIGN 15
+
+#define BIT(s) (1 << ((s) - 1))
+#define HAS(all, s) ((s) != 0 && (((all) >> ((s) - 1)) & 1))
+
+/* ---- what there is ------------------------------------------------------------------------------------------------ */
+
+typedef Snapshot {
+  byte par;   /* parent */
+  byte seq;   /* sequence number */
+  byte bat;   /* the mark: batch id, or BEING_FOREIGN */
+  byte qry;   /* the mark: query */
+  byte st;    /* where the batch starts */
+  byte ver;   /* where it ends; its fingerprint too */
+  byte fol;   /* the record: the entry that it follows, 0 for none */
+  set cont;   /* own snapshots whose files it holds */
+  byte top;   /* where the rows that it holds end */
+};
+Snapshot sn[SNAPSHOTS + 1];
+
+byte head, entry, tag, seqs;     /* the table: branch, ledger entry and ledger tag by snapshot, last sequence number */
+set inmeta;                      /* snapshots in the metadata */
+set alive;                       /* prepared files that exist */
+byte next = 1;                   /* the next number to give */
+byte rec[TOKENS];                /* prepared records, by fingerprint */
+set torn, partial;               /* records cut short; files of a job of which a vote was missing */
+set old, older;                  /* prepared files beyond prepared-max-age; and beyond what cleaners leave alone */
+set props;                       /* entries that were committed as properties only */
+
+byte off, com;                   /* the checkpoint: batches planned, batches committed */
+byte qid = 1;                    /* its query */
+byte origin;                     /* where its batch 0 starts */
+byte cv[BATCHES];                /* where its batches end */
+byte mv[BATCHES], ms[BATCHES];   /* where a batch of this id ended and started when it was planned before */
+byte tokens = 1;                 /* the next token to give */
+
+byte lateS[LATE], lateH[LATE], lateT[LATE]; /* requests under way: snapshot, asserted head and tag */
+byte hold[DRIVERS];              /* what a driver is committing */
+byte up;                         /* drivers that run */
+bit halt;                        /* a batch was refused: nobody starts the stream again until a person has acted */
+bit odd;                         /* a person has touched table or checkpoint so that a refusal may follow */
+
+byte faults = FAULTS, crashes = CRASHES, foreign = FOREIGN, expire = EXPIRE, ages = AGES;
+byte rollbacks = ROLLBACKS, mends = MENDS, restores = RESTORES, renewals = RENEWALS;
+
+/* ---- steps, as proof/model/steps.py names them -------------------------------------------------------------------- */
+
+#define IDLE 0
+#define BEGUN 1
+#define VOTED 2
+#define READY 3
+#define LOOKED 4
+#define SENT 5
+#define UNSURE 6
+#define LANDED 7
+#define FOUND 8
+#define BARRED 9
+#define ENDED 10
+
+#define BEGIN_COMMIT 0
+#define BEGIN_SKIP 1
+#define BEGIN_REFUSE 2
+#define RECOVERED 3
+#define PREPARED 4
+#define RECORDED 5
+#define ABORTED 6
+#define LOOK_COMMIT 7
+#define LOOK_SKIP 8
+#define LOOK_REFUSE 9
+#define ATTEMPT 10
+#define ANSWER_LANDED 11
+#define ANSWER_NOT_SHOWN 12
+#define ANSWER_UNKNOWN 13
+#define COMMITTED 14
+#define KNOWN 15
+#define AGAIN 16
+#define REFUSED 17
+#define UNRESOLVED 18
+#define FAILED 19
+
+#ifdef COUNT_STEPS
+c_decl {
+  static unsigned char taken[11][20][11];
+  static void tell_steps(void) {
+    int f, e, t;
+    for (f = 0; f < 11; f++) for (e = 0; e < 20; e++) for (t = 0; t < 11; t++)
+      if (taken[f][e][t]) printf("TAKEN %d %d %d\n", f, e, t);
+  }
+  static void took(int f, int e, int t) {
+    static int first = 1;
+    if (first) { first = 0; atexit(tell_steps); }
+    taken[f][e][t] = 1;
+  }
+}
+#define TOOK(f, e, t) c_code { took(f, e, t); }
+#else
+#define TOOK(f, e, t) skip
+#endif
+
+#define STEP(f, e, t) TOOK(f, e, t); printf("@ %d step %d %d %d %d %d %d %d\n", me, f, e, t, n, s, hh, tt)
+#define LOOKS(f, e, t) TOOK(f, e, t); printf("@ %d look %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d\n", \
+  me, f, e, t, n, qid, b, v, rule, reason, head, tag, led, gone, newest, shown, complete)
+
+/* ---- the verdict -------------------------------------------------------------------------------------------------- */
+
+#define COMMIT 0
+#define SKIP 1
+#define REFUSE 2
+
+/* A refusal's reason, in the order of proof/model/story.py. */
+#define UNKNOWN_HISTORY 1
+#define ROLLED_BACK 2
+#define NEW_CHECKPOINT 3
+#define BATCH_CHANGED 4
+#define REWOUND 5
+#define GAP 6
+#define LEDGER_LOST 7
+
+hidden byte at, oldest, newest, shown, led, rule, reason, verdict, gone, complete, i, ok;
+hidden set walk, swept;
+
+#ifdef NO_EVIDENCE
+#define EVIDENCE 0
+#else
+#define EVIDENCE HAS(sn[head].cont, led) /* decision 0001: its manifests are under the head */
+#endif
+#ifdef MARK_BY_ID
+#define SAME_DATA(one, other) 1
+#else
+#define SAME_DATA(one, other) ((one) == (other))
+#endif
+#ifdef NO_FINGERPRINT
+#define SAME(one, other) 1
+#else
+#define SAME(one, other) ((one) == (other))
+#endif
+#ifdef NO_QUERY
+#define OTHER_QUERY 0
+#define QUERY_OF(mark) ((mark) != 0)
+#else
+#define OTHER_QUERY (sn[led].qry != qid)
+#define QUERY_OF(mark) ((mark) != 0 && sn[mark].qry == qid)
+#endif
+#ifdef R8_ANY_START
+#define AT_8(mark) 1
+#else
+#define AT_8(mark) (sn[mark].ver == b)
+#endif
+#ifdef R9_CUT_WALK
+#define COMPLETE_9 1
+#else
+#define COMPLETE_9 complete
+#endif
+#ifdef TAKE_OVER_ANYWHERE
+#define TAKES_OVER(mark) (n == 0)
+#else
+#define TAKES_OVER(mark) (n == 0 && sn[mark].ver == b)
+#endif
+
+/* What the walk from the head shows of batch n of query qid that ends at v. */
+inline survey() {
+  at = head; walk = 0; oldest = 0; newest = 0; shown = 0;
+  do
+  :: HAS(inmeta, at) ->
+     walk = walk | BIT(at); oldest = sn[at].seq;
+     if
+     :: sn[at].bat != BEING_FOREIGN ->
+        if :: newest == 0 -> newest = at :: else fi;
+        if :: shown == 0 && sn[at].bat == n && sn[at].qry == qid && SAME_DATA(sn[at].ver, v) -> shown = at :: else fi
+     :: else
+     fi;
+     at = sn[at].par
+  :: else -> break
+  od;
+#ifdef MARK_BY_EXISTENCE
+  i = 1;
+  do
+  :: i < next ->
+     if
+     :: HAS(inmeta, i) && sn[i].bat == n && sn[i].qry == qid && sn[i].ver == v -> shown = i
+     :: else
+     fi;
+     i++
+  :: else -> break
+  od;
+  i = 0;
+#endif
+#ifdef NO_LEDGER
+  led = newest;
+#else
+  led = entry;
+#endif
+  complete = ((walk == 0 && seqs == 0) || (walk != 0 && oldest <= 1));
+#ifdef NO_GONE
+  gone = 0;
+#else
+  gone = (led != 0 && !HAS(walk, led) && !HAS(props, led) &&
+    (head == 0 || (walk != 0 && oldest < sn[led].seq) || (HAS(inmeta, led) && !EVIDENCE)));
+#endif
+}
+
+#define SAYS(number, what, why) rule = number; verdict = what; reason = why
+
+/* Section 4 of the protocol, first match wins. Rules 1 to 3 speak of what is not modelled. */
+inline decide() {
+  survey();
+  if
+#ifdef MARK_BY_EXISTENCE
+  :: shown != 0 -> SAYS(18, SKIP, 0)
+  :: else -> if
+#endif
+#ifdef SKIP_BY_MAX
+  :: led != 0 && n <= sn[led].bat -> SAYS(14, SKIP, 0)
+  :: else -> if
+#endif
+  :: led == 0 && newest != 0 -> SAYS(4, REFUSE, LEDGER_LOST)
+  :: else -> if
+  :: led == 0 && n > 0 -> SAYS(5, REFUSE, UNKNOWN_HISTORY)
+  :: led == 0 && n == 0 -> SAYS(6, COMMIT, 0)
+  :: else -> if
+  :: gone && shown != 0 -> SAYS(7, SKIP, 0)
+  :: gone && shown == 0 && QUERY_OF(newest) && n == sn[newest].bat + 1 && AT_8(newest) -> SAYS(8, COMMIT, 0)
+  :: else -> if
+  :: gone && shown == 0 && !OTHER_QUERY && newest == 0 && COMPLETE_9 && n == 0 -> SAYS(9, COMMIT, 0)
+  :: else -> if
+  :: gone && shown == 0 && newest != 0 && !QUERY_OF(newest) && TAKES_OVER(newest) -> SAYS(10, COMMIT, 0)
+  :: else -> if
+  :: gone -> SAYS(11, REFUSE, ROLLED_BACK)
+  :: !gone && OTHER_QUERY && TAKES_OVER(led) -> SAYS(12, COMMIT, 0)
+  :: !gone && OTHER_QUERY && !TAKES_OVER(led) -> SAYS(13, REFUSE, NEW_CHECKPOINT)
+  :: else -> if
+  :: n == sn[led].bat && SAME(sn[led].ver, v) -> SAYS(14, SKIP, 0)
+  :: n == sn[led].bat && !SAME(sn[led].ver, v) -> SAYS(15, REFUSE, BATCH_CHANGED)
+  :: n == sn[led].bat + 1 && SAME(sn[led].ver, b) -> SAYS(16, COMMIT, 0)
+  :: n == sn[led].bat + 1 && !SAME(sn[led].ver, b) -> SAYS(17, REFUSE, BATCH_CHANGED)
+  :: n < sn[led].bat && shown != 0 -> SAYS(18, SKIP, 0)
+  :: n < sn[led].bat && shown == 0 -> SAYS(19, REFUSE, REWOUND)
+#ifdef NO_GAP
+  :: n > sn[led].bat + 1 -> SAYS(20, COMMIT, 0)
+#else
+  :: n > sn[led].bat + 1 -> SAYS(20, REFUSE, GAP)
+#endif
+  fi fi fi fi fi fi fi
+#ifdef SKIP_BY_MAX
+  fi
+#endif
+#ifdef MARK_BY_EXISTENCE
+  fi
+#endif
+}
+
+/* ---- the catalog -------------------------------------------------------------------------------------------------- */
+
+#ifdef NO_HEAD_ASSERTED
+#define HEAD_HOLDS(h) 1
+#else
+#define HEAD_HOLDS(h) (head == (h))
+#endif
+#ifdef NO_TAG
+#define TAG_HOLDS(t) 1
+#define SET_TAG(s) skip
+#elif defined(NO_TAG_ASSERTED)
+#define TAG_HOLDS(t) 1
+#define SET_TAG(s) tag = s
+#else
+#define TAG_HOLDS(t) (tag == (t))
+#define SET_TAG(s) tag = s
+#endif
+#ifdef EMPTY_AS_PROPERTIES
+#define AS_PROPERTIES(s) ((EMPTY >> sn[s].bat) & 1)
+#else
+#define AS_PROPERTIES(s) 0
+#endif
+
+/* What must be true of a commit that lands: the oracle. */
+#define NO_ROW_TWICE(s)   (sn[s].st == sn[head].top || !HELD(s))
+#define NO_ROW_MISSING(s) (sn[s].st == sn[head].top || HELD(s))
+#define HELD(s) (ok == 1)
+
+inline does_hold(s_) { /* the head already holds rows from where this batch starts */
+  ok = 0; i = 1;
+  do
+  :: i < next ->
+     if :: HAS(sn[head].cont, i) && sn[i].st == sn[s_].st -> ok = 1 :: else fi;
+     i++
+  :: else -> break
+  od;
+  i = 0
+}
+
+inline apply(s_, h_, t_) {
+  if
+  :: HEAD_HOLDS(h_) && TAG_HOLDS(t_) && !HAS(inmeta, s_) && !AS_PROPERTIES(s_) ->
+     does_hold(s_);
+     assert(NO_ROW_TWICE(s_));
+     assert(NO_ROW_MISSING(s_));
+     assert(HAS(alive, s_));          /* no commit of files that are gone */
+     assert(!HAS(torn, s_) && !HAS(partial, s_));
+     assert(h_ == head);              /* nobody else's rows drop out */
+     sn[s_].par = h_;
+     seqs++; sn[s_].seq = seqs;
+     sn[s_].cont = sn[h_].cont | BIT(s_);
+     sn[s_].top = sn[s_].ver;
+     inmeta = inmeta | BIT(s_);
+     head = s_; entry = s_; SET_TAG(s_);
+     ok = 1;
+     printf("@ 0 lands %d 0\n", s_)
+  :: HEAD_HOLDS(h_) && TAG_HOLDS(t_) && AS_PROPERTIES(s_) ->
+     entry = s_; props = props | BIT(s_);
+     if :: sn[head].top == sn[s_].st -> sn[head].top = sn[s_].ver :: else fi;
+     ok = 1;
+     printf("@ 0 lands %d 0\n", s_)
+  :: else -> ok = 0; printf("@ 0 conflict %d 0\n", s_)
+  fi
+}
+
+#define LATE_ROOM (lateS[0] == 0 || lateS[1] == 0)
+
+inline keep(s_, h_, t_) {
+  if
+  :: lateS[0] == 0 -> lateS[0] = s_; lateH[0] = h_; lateT[0] = t_
+  :: lateS[0] != 0 -> assert(lateS[1] == 0); lateS[1] = s_; lateH[1] = h_; lateT[1] = t_
+  fi
+}
+
+inline forget_look() { ok = 0; rule = 0; reason = 0; verdict = 0; at = 0; walk = 0; oldest = 0; newest = 0; shown = 0; led = 0; gone = 0; complete = 0 }
+
+/* ---- Spark, and the rules that a driver can be without -------------------------------------------------------------- */
+
+inline start_of(n_) {
+  if :: n_ == 0 -> b = origin :: else -> b = cv[n_ - 1] fi
+}
+
+/* Spark writes offsets/<n>: what it wrote before, or something else if it has to plan the batch anew. */
+inline plan() {
+  start_of(n);
+  if
+  :: mv[n] != 0 && ms[n] == b -> cv[n] = mv[n]
+  :: mv[n] == 0 || restores != RESTORES || mends != MENDS || renewals != RENEWALS ->
+     assert(tokens < TOKENS);
+     cv[n] = tokens; tokens++; mv[n] = cv[n]; ms[n] = b
+  fi;
+  off = n + 1
+}
+
+inline new_number() { assert(next <= SNAPSHOTS); s = next; next++ }
+
+inline fall() { n = 0; v = 0; b = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; hold[me - 1] = 0; up-- }
+
+#ifdef ABORT_DELETES
+#define CLEAN_UP() if :: s != 0 -> alive = alive & ~BIT(s); assert((sn[head].cont & ~alive) == 0) :: else fi
+#else
+#define CLEAN_UP() skip
+#endif
+
+#ifdef REUSED_NAMES
+inline OVERWRITES() { /* files are named by their batch: an earlier attempt's are overwritten */
+  i = 1;
+  do
+  :: i < s -> assert(!(HAS(sn[head].cont, i) && sn[i].bat == n && sn[i].qry == qid)); i++
+  :: else -> break
+  od;
+  i = 0
+}
+#else
+#define OVERWRITES() skip
+#endif
+#ifdef CHECK_OUTSIDE
+#define DECIDED_BEFORE() verdict = COMMIT
+#else
+#define DECIDED_BEFORE() skip
+#endif
+
+#define WRITES 2
+#define PERSON_WAITS (mends + restores + renewals > 0)
+
+/* A refusal needs a reason: a person's doing, or that another driver has committed the batch meanwhile. */
+#define REFUSAL_IS_RIGHT (odd || com > n)
+
+#ifdef NO_FOLLOWS
+#define FOLLOWS(s, e) 1
+#define STILL_FOLLOWS(s, e) 1
+#elif defined(NO_FOLLOWS_IN_ATTEMPTS)
+#define FOLLOWS(s, e) (sn[s].fol == (e))
+#define STILL_FOLLOWS(s, e) 1
+#else
+#define FOLLOWS(s, e) (sn[s].fol == (e))
+#define STILL_FOLLOWS(s, e) (sn[s].fol == (e))
+#endif
+#ifdef NO_EXISTENCE_CHECK
+#define EXIST(s) 1
+#else
+#define EXIST(s) HAS(alive, s)
+#endif
+#ifdef NO_AGE_LIMIT
+#define YOUNG(s) 1
+#else
+#define YOUNG(s) !HAS(old, s)
+#endif
+#ifdef TORN_BELIEVED
+#define WHOLE(s) 1
+#else
+#define WHOLE(s) !HAS(torn, s)
+#endif
+#ifdef ANY_SNAPSHOT_ID
+#define NOT_THERE(s) 1
+#else
+#define NOT_THERE(s) !HAS(inmeta, s)
+#endif
+
+#ifdef CHECK_OUTSIDE
+#define STILL_USABLE 1
+#else
+#define STILL_USABLE (STILL_FOLLOWS(s, led) && NOT_THERE(s))
+#endif
+
+#define RECORDED_HERE (rec[v] != 0 && sn[rec[v]].bat == n && sn[rec[v]].qry == qid && WHOLE(rec[v]) && YOUNG(rec[v]) \
+  && FOLLOWS(rec[v], e0) && NOT_THERE(rec[v]) && EXIST(rec[v]))
+
+
+/* ---- a driver ----------------------------------------------------------------------------------------------------- */
+
+inline make() { /* the rows of the batch in files of their own, closed, and their manifests */
+  new_number(); hold[me - 1] = s;
+  sn[s].bat = n; sn[s].qry = qid; sn[s].st = b; sn[s].ver = v; sn[s].fol = e0;
+  alive = alive | BIT(s);
+  OVERWRITES()
+}
+
+inline look_again() { hh = head; tt = tag; ok = STILL_USABLE }
+
+inline find(f) { /* a look that shows the batch */
+  LOOKS(f, LOOK_SKIP, FOUND);
+  if
+  :: (shown != 0 && shown == s) || (shown == 0 && led == s) -> STEP(FOUND, COMMITTED, IDLE)
+  :: else -> STEP(FOUND, KNOWN, IDLE)
+  fi;
+  forget_look()
+}
+
+inline bar(f) { LOOKS(f, LOOK_REFUSE, BARRED); STEP(BARRED, REFUSED, ENDED) }
+
+inline refuse() {
+  assert(REFUSAL_IS_RIGHT);
+  CLEAN_UP();
+  if :: com <= n -> halt = 1 :: else fi;
+  forget_look(); fall()
+}
+
+#define FAULT faults > 0 -> faults--
+#define LATER faults > 0 && LATE_ROOM -> faults--
+#define CRASH crashes > 0 -> crashes--
+#define DIES printf("@ %d dies\n", me); fall()
+#define UNANSWERED STEP(SENT, ANSWER_UNKNOWN, UNSURE)
+
+proctype Driver(byte me) {
+  byte n, v, b, s;      /* the batch: id, where it ends, where it starts; what is prepared for it */
+  byte hh, tt;          /* head and tag as last looked at */
+  byte e0;              /* the ledger entry when the batch began */
+  byte att, wr;         /* attempts; times that the batch was written */
+
+end_down:
+  atomic {
+    !halt && com < BATCHES;
+    up++;
+    printf("@ %d starts\n", me);
+    if
+    :: off > com -> n = off - 1
+    :: else -> n = com; plan()
+    fi
+  }
+
+begin:
+  if
+  :: atomic {
+       wr++; v = cv[n]; start_of(n); e0 = 0; s = 0;
+       decide();
+#ifdef NO_SKIP_BEFORE_WRITING
+       if :: verdict == SKIP -> verdict = COMMIT :: else fi;
+#endif
+       if
+       :: verdict == COMMIT -> LOOKS(IDLE, BEGIN_COMMIT, BEGUN); e0 = led; forget_look()
+       :: verdict == SKIP -> LOOKS(IDLE, BEGIN_SKIP, IDLE); forget_look(); goto finish
+       :: verdict == REFUSE -> LOOKS(IDLE, BEGIN_REFUSE, ENDED); refuse(); goto end_down
+       fi
+     }
+  :: atomic { CRASH; DIES; goto end_down }
+  fi;
+
+  if /* what an earlier driver prepared, or the job */
+  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); goto ready }
+  :: atomic { !RECORDED_HERE -> make(); STEP(BEGUN, PREPARED, VOTED) }
+  :: atomic { !RECORDED_HERE && faults > 0 -> faults--; /* a vote is missing, or the storage failed */
+#ifdef ABSENCE_IS_A_VOTE
+       make(); partial = partial | BIT(s); STEP(BEGUN, PREPARED, VOTED)
+#else
+       STEP(BEGUN, ABORTED, ENDED); fall(); goto end_down
+#endif
+     }
+  :: atomic { CRASH; DIES; goto end_down }
+  fi;
+
+  if /* the record */
+  :: atomic { rec[v] = s; torn = torn & ~BIT(s); STEP(VOTED, RECORDED, READY) }
+  :: atomic { FAULT; if :: rec[v] = s :: skip fi; STEP(VOTED, ABORTED, ENDED); CLEAN_UP(); fall(); goto end_down }
+  :: atomic { CRASH; rec[v] = s; torn = torn | BIT(s); DIES; goto end_down }
+  :: atomic { CRASH; DIES; goto end_down }
+  fi;
+
+ready:
+  if
+  :: atomic { FAULT; STEP(READY, ANSWER_UNKNOWN, UNSURE); att++; goto unsure } /* the load failed */
+  :: atomic { CRASH; TOOK(READY, FAILED, ENDED); DIES; goto end_down }
+  :: atomic {
+       decide();
+       DECIDED_BEFORE();
+       if
+       :: verdict == COMMIT -> LOOKS(READY, LOOK_COMMIT, LOOKED); look_again()
+       :: verdict == SKIP -> find(READY); goto finish
+       :: verdict == REFUSE -> bar(READY); refuse(); goto end_down
+       fi;
+       if :: ok -> forget_look(); goto looked :: else -> forget_look(); goto again fi
+     }
+  fi;
+
+looked:
+  if
+  :: atomic { FAULT; STEP(LOOKED, ANSWER_UNKNOWN, UNSURE); att++; goto unsure } /* the request could not be built */
+  :: atomic { CRASH; TOOK(LOOKED, FAILED, ENDED); DIES; goto end_down }
+  :: atomic { /* applied or not, and answered; a conflict proves nothing, for our first try may have landed */
+       STEP(LOOKED, ATTEMPT, SENT); att++; apply(s, hh, tt);
+       if
+       :: ok -> ok = 0; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish
+       :: else -> UNANSWERED; goto unsure
+       fi
+     }
+  :: atomic { FAULT; STEP(LOOKED, ATTEMPT, SENT); att++; apply(s, hh, tt); ok = 0; UNANSWERED; goto mute } /* lost answer */
+  :: atomic { FAULT; STEP(LOOKED, ATTEMPT, SENT); att++; UNANSWERED; goto mute } /* lost request */
+  :: atomic { LATER; STEP(LOOKED, ATTEMPT, SENT); att++; keep(s, hh, tt); UNANSWERED; goto mute }
+  :: atomic { /* delivered twice: now, and once more whenever it likes */
+       LATER; STEP(LOOKED, ATTEMPT, SENT); att++; keep(s, hh, tt); apply(s, hh, tt);
+       if
+       :: ok -> ok = 0; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish
+       :: else -> UNANSWERED; goto unsure
+       fi
+     }
+  :: atomic { /* the catalog says yes, and has done nothing */
+       FAULT; STEP(LOOKED, ATTEMPT, SENT); att++;
+#ifdef NO_READ_BACK
+       STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish
+#else
+       STEP(SENT, ANSWER_NOT_SHOWN, UNSURE); goto unsure
+#endif
+     }
+  :: atomic { CRASH; STEP(LOOKED, ATTEMPT, SENT); apply(s, hh, tt); ok = 0; TOOK(SENT, FAILED, ENDED); DIES; goto end_down }
+  :: atomic { crashes > 0 && LATE_ROOM -> crashes--; STEP(LOOKED, ATTEMPT, SENT); keep(s, hh, tt); DIES; goto end_down }
+  fi;
+
+mute: /* no answer came */
+#ifdef UNKNOWN_IS_LANDED
+  atomic { STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish };
+#endif
+#ifdef UNKNOWN_IS_REJECTED
+  atomic {
+    att < ATTEMPTS -> decide(); LOOKS(UNSURE, LOOK_COMMIT, LOOKED); hh = head; tt = tag; forget_look(); goto looked
+  };
+#endif
+
+unsure:
+  if
+  :: atomic { FAULT;
+       if
+       :: att < ATTEMPTS -> STEP(UNSURE, ANSWER_UNKNOWN, UNSURE); att++; goto unsure
+       :: else -> STEP(UNSURE, UNRESOLVED, ENDED); CLEAN_UP(); fall(); goto end_down
+       fi
+     }
+  :: atomic { CRASH; TOOK(UNSURE, FAILED, ENDED); DIES; goto end_down }
+  :: atomic {
+       decide();
+       DECIDED_BEFORE();
+       if
+       :: verdict == COMMIT -> LOOKS(UNSURE, LOOK_COMMIT, LOOKED); look_again()
+       :: verdict == SKIP -> find(UNSURE); goto finish
+       :: verdict == REFUSE -> bar(UNSURE); refuse(); goto end_down
+       fi;
+       if
+       :: att >= ATTEMPTS -> /* it was the last look */
+          forget_look(); STEP(LOOKED, UNRESOLVED, ENDED); CLEAN_UP(); fall(); goto end_down
+       :: att < ATTEMPTS && ok -> forget_look(); goto looked
+       :: att < ATTEMPTS && !ok -> forget_look(); goto again
+       fi
+     }
+  fi;
+
+again:
+  atomic {
+    STEP(LOOKED, AGAIN, IDLE); att = 0; s = 0; hh = 0; tt = 0; hold[me - 1] = 0;
+    if :: wr < WRITES -> goto begin :: else -> fall(); goto end_down fi
+  };
+
+finish: /* Spark's commits/<n>, and offsets/<n+1>; who finds there what it is about to write has a rival, and stops */
+  if
+  :: atomic {
+       hold[me - 1] = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; v = 0;
+       if
+       :: com != n -> goto out
+       :: com == n -> com = n + 1; n = com
+       fi;
+       if
+       :: com == BATCHES || PERSON_WAITS -> fall(); goto end_down
+       :: com < BATCHES && off > n -> goto out
+       :: com < BATCHES && off <= n -> plan(); goto begin
+       fi
+     }
+  :: atomic { CRASH; DIES; goto end_down }
+  fi;
+
+out:
+  atomic { printf("@ %d stops\n", me); fall() }
+}
+
+/* ---- the others --------------------------------------------------------------------------------------------------- */
+
+inline deliver(k) {
+  s = lateS[k];
+  printf("@ 0 arrives %d 0\n", s);
+  apply(lateS[k], lateH[k], lateT[k]);
+  lateS[k] = 0; lateH[k] = 0; lateT[k] = 0; s = 0; ok = 0
+}
+
+proctype Network() {
+  byte s;
+end_network:
+  do
+  :: atomic { lateS[0] != 0 -> deliver(0) }
+  :: atomic { lateS[1] != 0 -> deliver(1) }
+  od
+}
+
+proctype Foreign() {
+  byte s;
+end_foreign:
+  do
+  :: atomic {
+       foreign > 0 -> foreign--;
+       new_number();
+       sn[s].bat = BEING_FOREIGN; sn[s].par = head; seqs++; sn[s].seq = seqs;
+       sn[s].cont = sn[head].cont; sn[s].top = sn[head].top;
+       inmeta = inmeta | BIT(s); head = s;
+       printf("@ 0 foreign %d 0\n", s); s = 0
+     }
+  od
+}
+
+/* Files that no retained snapshot holds any more go with the one that is expired. */
+inline drop_files(s_) {
+  walk = 0; i = 1;
+  do
+  :: i < next -> if :: HAS(inmeta, i) -> walk = walk | sn[i].cont :: else fi; i++
+  :: else -> break
+  od;
+  alive = alive & ~(sn[s_].cont & ~walk);
+  walk = 0; i = 0
+}
+
+/* No branch and no tag points at it. */
+#define GOES(s) (HAS(inmeta, s) && head != s && tag != s)
+
+proctype Expirer() {
+  byte s;
+end_expirer:
+  do
+  :: atomic {
+       expire > 0 && (GOES(1) || GOES(2) || GOES(3) || GOES(4) || GOES(5) || GOES(6)
+         || GOES(7) || GOES(8) || GOES(9) || GOES(10) || GOES(11) || GOES(12)) ->
+       expire--;
+       if
+       :: GOES(1) -> s = 1 :: GOES(2) -> s = 2 :: GOES(3) -> s = 3 :: GOES(4) -> s = 4
+       :: GOES(5) -> s = 5 :: GOES(6) -> s = 6 :: GOES(7) -> s = 7 :: GOES(8) -> s = 8
+       :: GOES(9) -> s = 9 :: GOES(10) -> s = 10 :: GOES(11) -> s = 11 :: GOES(12) -> s = 12
+       fi;
+       inmeta = inmeta & ~BIT(s);
+       drop_files(s);
+       if /* after a rollback, and before the replay, with a mark goes what the replay is known by */
+       :: !HAS(sn[head].cont, entry) && sn[s].bat != BEING_FOREIGN -> odd = 1
+       :: else
+       fi;
+       printf("@ 0 expires %d 0\n", s); s = 0
+     }
+  od
+}
+
+#ifdef STALLS
+#define NOBODY_STALLS 1
+#else
+/* Between the two ages are hours: no driver and no request takes as long. */
+#define NOBODY_STALLS (!HAS(old, hold[0]) && !HAS(old, lateS[0]) && !HAS(old, lateS[1]) && OTHER_DOES_NOT)
+#endif
+#if DRIVERS == 2
+#define OTHER_DOES_NOT !HAS(old, hold[1])
+#else
+#define OTHER_DOES_NOT 1
+#endif
+
+proctype Time() {
+  byte s;
+end_time:
+  do
+  :: atomic { ages > 0 && NOBODY_STALLS -> ages--; older = old; old = alive; printf("@ 0 ages 0 0\n") }
+  :: atomic { /* the cleaner takes what is old enough and in no retained snapshot */
+       (older & alive) != 0 ->
+       walk = 0; i = 1;
+       do
+       :: i < next -> if :: HAS(inmeta, i) -> walk = walk | sn[i].cont :: else fi; i++
+       :: else -> break
+       od;
+       swept = older & alive & ~walk;
+       if :: swept != 0 -> alive = alive & ~swept; printf("@ 0 cleans %d 0\n", swept) :: else fi;
+       older = 0; walk = 0; i = 0; swept = 0
+     }
+  od
+}
+
+/* What is under way may land after all, and then the table is not as the person saw it. */
+#define UNDER_WAY (lateS[0] != 0 || lateS[1] != 0)
+
+proctype Person() {
+  byte n, v, s;
+end_person:
+  do
+  :: atomic { /* back to a snapshot under the head */
+       rollbacks > 0 && head != 0 && HAS(inmeta, sn[head].par) ->
+       rollbacks--; odd = 1;
+       head = sn[head].par;
+       do
+       :: HAS(inmeta, sn[head].par) -> head = sn[head].par
+       :: break
+       od;
+       printf("@ 0 rollback %d 0\n", head)
+     }
+  :: atomic { /* the operating rule: the stream stopped, commits/ and offsets/ above M deleted, started again */
+       mends > 0 && odd && up == 0 && rollbacks != ROLLBACKS ->
+       mends--;
+       survey();
+       if
+       :: newest != 0 && sn[newest].qry == qid && sn[newest].bat < off && cv[sn[newest].bat] == sn[newest].ver ->
+          com = sn[newest].bat + 1; off = com; halt = 0; odd = UNDER_WAY; printf("@ 0 mends %d 0\n", com)
+       :: newest == 0 && complete && origin == 0 -> com = 0; off = 0; halt = 0; odd = UNDER_WAY; printf("@ 0 mends %d 0\n", com)
+       :: else
+       fi;
+       forget_look()
+     }
+  :: atomic { /* an older checkpoint, as it was at any time */
+       restores > 0 && up == 0 && off > 0 ->
+       restores--; odd = 1; halt = 0;
+       do
+       :: off > com -> off--; break
+       :: com > 0 -> com--; if :: off = com :: off > com + 1 -> off = com + 1 :: off == com + 1 fi
+       :: break
+       od;
+       printf("@ 0 restores %d %d\n", off, com)
+     }
+  :: atomic { /* a new checkpoint, from the source's beginning or from where the ledger ends */
+       renewals > 0 && up == 0 && off > 0 ->
+       renewals--; halt = 0; off = 0; com = 0; qid++;
+       if
+       :: origin = 0; odd = 1
+       :: entry != 0 -> origin = sn[entry].ver; odd = (rollbacks != ROLLBACKS || UNDER_WAY)
+       fi;
+       n = 0;
+       do :: n < BATCHES -> mv[n] = 0; ms[n] = 0; cv[n] = 0; n++ :: else -> break od;
+       n = 0;
+       printf("@ 0 renews %d %d\n", qid, origin)
+     }
+  od
+}
+
+init {
+  atomic {
+    sn[0].bat = BEING_FOREIGN;
+    run Driver(1);
+#if DRIVERS == 2
+    run Driver(2);
+#endif
+#if FAULTS > 0 || CRASHES > 0
+    run Network();
+#endif
+#if FOREIGN > 0
+    run Foreign();
+#endif
+#if EXPIRE > 0
+    run Expirer();
+#endif
+#if AGES > 0
+    run Time();
+#endif
+#if ROLLBACKS > 0 || RESTORES > 0 || RENEWALS > 0
+    run Person();
+#endif
+  }
+}
+
+/* When the faults stop, the run ends, or has stopped with a refusal that a person must hear. */
+#ifdef LIVENESS
+ltl ends_or_says { <> (com == BATCHES || halt) }
+#endif
