@@ -17,6 +17,7 @@ from proof.oracle import (
     Broken,
     Rows,
     batches_contiguous,
+    facts_of,
     files_whole,
     reader_honest,
     rows_once,
@@ -132,10 +133,13 @@ def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: 
 
 
 def orphans(stream: Stream) -> int:
-    """Data files under the stream's root that no retained snapshot references."""
-    facts = stream.facts()
+    """Data files under the table's location that no retained snapshot references; -1 if there is no table."""
+    table = stream.load()
+    if table is None:
+        return -1
+    facts = facts_of(table, stream.sink_id)
     known = {local(file.path) for snapshot in facts.snapshots.values() for file in snapshot.files}
-    return len(set(stream.root.rglob("*.parquet")) - known)
+    return len(set(local(table.location()).rglob("*.parquet")) - known)
 
 
 def _identity(path: str) -> Identity:

@@ -27,10 +27,11 @@ from proof.oracle import Rows, TableFacts, facts_of
 from proof.processes.child import Orders, Report, forked
 
 PATIENCE_SECONDS = 60.0
-PRELOADED = ("proof.processes.child", "pyiceberg.catalog.sql", "pyiceberg.catalog.rest", "pyiceberg.io.pyarrow")
+PRELOADED = ["__main__", "proof.processes.child"]
+PRELOADED += ["pyiceberg.catalog.sql", "pyiceberg.catalog.rest", "pyiceberg.io.pyarrow"]
 
 _starts = multiprocessing.get_context("forkserver")
-_starts.set_forkserver_preload(list(PRELOADED))
+_starts.set_forkserver_preload(PRELOADED)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ whatever the client is told, as over a real network.
 
 import http.client
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -154,8 +155,7 @@ def fault_proxy(target: str) -> Iterator[FaultProxy]:
     """
     proxy = FaultProxy(target)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    listening.daemon_threads = True
+    listening = _Listening(("127.0.0.1", 0), handler)
     threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True, name="fault-proxy").start()
     proxy.uri = f"http://127.0.0.1:{listening.server_port}"
     try:
@@ -164,6 +164,15 @@ def fault_proxy(target: str) -> Iterator[FaultProxy]:
         proxy.release()
         listening.shutdown()
         listening.server_close()
+
+
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that dies in the middle of its request is no error here."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -47,6 +47,8 @@ class Stream:
     conf: Mapping[str, str] = field(default_factory=lambda: CONF)
     adapter: str = "stream"
     heap_after: tuple[int, ...] = ()
+    master: str = "local[2]"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def checkpoint(self) -> Path:
@@ -69,7 +71,7 @@ class Stream:
 
     def config(self) -> dict[str, Any]:
         return {
-            "master": "local[2]",
+            "master": self.master,
             "conf": dict(self.conf),
             "heap_after": list(self.heap_after),
             "adapter": self.adapter,
@@ -86,7 +88,7 @@ class Stream:
     @contextmanager
     def driver(self, failpoints: str = "") -> Iterator[subprocess.Popen[str]]:
         """A driver under way, in a process group of its own; nothing of it outlives the block."""
-        environment = {**os.environ, "LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
+        environment = {**os.environ, **self.environment, "LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
         environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "driver.log").open("a") as log:
@@ -153,6 +155,11 @@ def own_snapshots(table: Table, sink_id: str = "numbers") -> list[tuple[int, str
     ordered = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     marks = ((mark_of(snapshot.summary), snapshot.snapshot_id) for snapshot in ordered)
     return [(mark.batch_id, mark.outcome, snapshot) for mark, snapshot in marks if mark and mark.key.name == sink_id]
+
+
+def ended_by_name(log: str) -> bool:
+    """The loser ended with lakesink's own error, or with Spark's about a concurrent writer of its log."""
+    return "[LAKESINK_" in log or "CONCURRENT_STREAM_LOG_UPDATE" in log
 
 
 def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = PATIENCE_SECONDS) -> None:

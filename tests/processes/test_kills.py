@@ -11,6 +11,7 @@ import pytest
 from tests.processes.harness import (
     Stream,
     added_files,
+    ended_by_name,
     expected,
     kill_all,
     own_snapshots,
@@ -163,8 +164,3 @@ def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path, adap
     assert stream.rows() == expected(range(4))
     assert [batch for batch, _, _ in own_snapshots(stream.load())] == list(range(4))
     assert zombie.returncode == 0 or ended_by_name(stream.log()), stream.log()
-
-
-def ended_by_name(log: str) -> bool:
-    """The loser ended with lakesink's own error, or with Spark's about a concurrent writer of its log."""
-    return "[LAKESINK_" in log or "CONCURRENT_STREAM_LOG_UPDATE" in log

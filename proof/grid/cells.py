@@ -1,0 +1,152 @@
+"""The cells of the grid, as data. Pure."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from lakesink_catalog.failpoints import FAILPOINTS
+from proof.servers.fault_proxy import ALWAYS_APPLIED, HttpFault, Kind
+
+BATCHES = 3
+NOWHERE = "nobody dies"
+IN_CALL = "in the call"
+ROWS_OF_THE_GRID = (*FAILPOINTS, IN_CALL, NOWHERE)
+
+
+class Position(Enum):
+    """Which batch is struck, by its id."""
+
+    FIRST = 0
+    MIDDLE = 1
+    LAST = 2
+
+
+class Company(Enum):
+    """Who else works on the table, at the moment of the fault."""
+
+    ALONE = "alone"
+    FOREIGN = "foreign writer"
+    JAVA_EXPIRY = "foreign writer, expiry as Java does it"
+    PYICEBERG_EXPIRY = "foreign writer, expiry as PyIceberg does it"
+
+
+class Blow(Enum):
+    """What happens to a driver at a point."""
+
+    KILL = "SIGKILL"
+    EXCEPTION = "exception"
+    ZOMBIE = "SIGSTOP, second driver, SIGCONT"
+    DISK_FULL = "disk full"
+    DISK_FULL_LATER = "disk full in mid-file"
+
+
+class SparkBlow(Enum):
+    """What happens to a process of a real Spark application."""
+
+    DRIVER = "Spark: driver SIGKILL"
+    ZOMBIE = "Spark: SIGSTOP, second driver, SIGCONT"
+    PYTHON_WORKER = "Spark: Python worker SIGKILL"
+    EXECUTOR = "Spark: executor SIGKILL"
+
+
+Fault = Blow | HttpFault | SparkBlow
+
+FEATURED = (400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504)
+"""Statuses that are crossed with everything; every other one has cells of its own, see `_sweep`."""
+LATE_SECONDS = 0.8
+SLOW_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        point: A failpoint where a driver dies or is struck, `IN_CALL`, or `NOWHERE`.
+        fault: What happens. With an `HttpFault` at a failpoint, the driver also gets a SIGKILL there.
+        position: In which batch.
+        company: Who else is there.
+    """
+
+    point: str
+    fault: Fault
+    position: Position
+    company: Company
+
+    @property
+    def name(self) -> str:
+        """All of it in words; picks the cell on the command line."""
+        fault: str = self.fault.name if isinstance(self.fault, HttpFault) else self.fault.value
+        return f"{self.point} / {fault} / {self.position.name.lower()} / {self.company.value}"
+
+    @property
+    def column(self) -> str:
+        """The cell's column in the published grid."""
+        if not isinstance(self.fault, HttpFault):
+            return str(self.fault.value)
+        if self.fault.kind is Kind.STATUS:
+            return f"HTTP {self.fault.status // 100}xx"
+        return f"HTTP {self.fault.kind.value}"
+
+    @property
+    def over_http(self) -> bool:
+        """True if the cell needs a REST catalog behind the proxy."""
+        return isinstance(self.fault, HttpFault) or self.point == IN_CALL
+
+    @property
+    def on_spark(self) -> bool:
+        """True if real Spark runs it."""
+        return isinstance(self.fault, SparkBlow)
+
+    @property
+    def unrunnable(self) -> str:
+        """What is missing to run it; empty if nothing."""
+        if self.fault is Blow.EXCEPTION and self.point == IN_CALL:
+            return "an exception inside the call: it is what the HTTP columns are about, each as the client raises it"
+        return ""
+
+
+def http_faults() -> list[HttpFault]:
+    """Everything that is crossed with every point."""
+    spoilt = [HttpFault(kind, applied) for kind in Kind if kind not in _OWN_WAY for applied in (True, False)]
+    statuses = [HttpFault(Kind.STATUS, applied, status) for status in FEATURED for applied in (True, False)]
+    late = [HttpFault(Kind.LATE, seconds=LATE_SECONDS), HttpFault(Kind.SLOW, seconds=SLOW_SECONDS)]
+    return [*statuses, *spoilt, *late, HttpFault(Kind.TWICE)]
+
+
+def all_cells() -> list[Cell]:
+    """The whole grid, in a stable order."""
+    return [*_blows(), *_http(), *_sweep(), *_spark()]
+
+
+_OWN_WAY = ALWAYS_APPLIED | {Kind.STATUS}
+_KILLED_BEFORE_THE_ANSWER = (Kind.SILENCE, Kind.LATE, Kind.SLOW, Kind.TWICE)
+"""A driver that dies in the call never sees the answer: the other faults are no others there."""
+
+
+def _blows() -> Iterator[Cell]:
+    for point, blow, position, company in itertools.product((*FAILPOINTS, IN_CALL), Blow, Position, Company):
+        yield Cell(point, blow, position, company)
+
+
+def _http() -> Iterator[Cell]:
+    for point, fault, position, company in itertools.product(ROWS_OF_THE_GRID, http_faults(), Position, Company):
+        if point != IN_CALL or fault.kind in _KILLED_BEFORE_THE_ANSWER:
+            yield Cell(point, fault, position, company)
+
+
+def _sweep() -> Iterator[Cell]:
+    """Every other status from 400 to 599, applied and not, each at a point of its own turn."""
+    points = itertools.cycle((NOWHERE, *FAILPOINTS))
+    places = itertools.cycle(itertools.product(Position, Company))
+    others = [status for status in range(400, 600) if status not in FEATURED]
+    for status, applied in itertools.product(others, (True, False)):
+        position, company = next(places)
+        yield Cell(next(points), HttpFault(Kind.STATUS, applied, status), position, company)
+
+
+def _spark() -> Iterator[Cell]:
+    companies = itertools.cycle((Company.ALONE, Company.FOREIGN))
+    for point, blow, position in itertools.product(FAILPOINTS, SparkBlow, Position):
+        yield Cell(point, blow, position, next(companies))

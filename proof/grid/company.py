@@ -1,0 +1,94 @@
+"""Others at work on the table of a cell: a foreign writer, and whoever expires snapshots."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotsUpdate
+
+from lakesink_catalog.tables import create_table, load_table
+from proof.grid.cells import Company
+from proof.oracle import Rows
+from proof.processes.checkpoint import ROWS
+from tests.builders import FaultyCatalog, Lake
+from tests.faults import maintenance
+
+FOREIGN_PARTITION = -1
+FEW_RETRIES = {
+    "commit.retry.num-retries": "4",
+    "commit.retry.min-wait-ms": "10",
+    "commit.retry.max-wait-ms": "50",
+}
+"""A driver whose every attempt fails shall give up while one can wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTable(Lake):
+    """The table of a cell, as the project's own maintenance wants it.
+
+    Attributes:
+        name: Of the table.
+    """
+
+    name: str = ""
+
+    def table(self) -> Table:
+        return self.catalog.load_table(self.name)
+
+
+@dataclass(slots=True)
+class Others:
+    """Whoever else is there.
+
+    Attributes:
+        company: Who.
+        catalog: Their own way to the catalog.
+        database: The SQLite file under the catalog, opened as PyIceberg's SQL catalog.
+        table: Table identifier.
+        rows: What they have written.
+        over_rest: True if the catalog is a Java server, which expires as Java does.
+    """
+
+    company: Company
+    catalog: Catalog
+    database: FaultyCatalog
+    table: str
+    over_rest: bool
+    rows: Rows = field(default_factory=Counter)
+
+    def make_table(self) -> None:
+        """Before the first driver; nobody but the stream makes the table if it is alone in its first batch."""
+        create_table(self.catalog, self.table, ROWS, None, FEW_RETRIES)
+        if self.company is not Company.ALONE:
+            self._append()
+
+    def act(self) -> None:
+        """What they do at the moment of the fault."""
+        if self.company is Company.ALONE:
+            return
+        self._append()
+        if self.company is Company.JAVA_EXPIRY:
+            self._expire_as_java()
+        if self.company is Company.PYICEBERG_EXPIRY:
+            maintenance.expire(self._lake())
+
+    def _append(self) -> None:
+        row = (FOREIGN_PARTITION, sum(self.rows.values()))
+        columns = [pa.array([value], pa.int64()) for value in row]
+        load_table(self.catalog, self.table).append(pa.table(columns, schema=ROWS))
+        self.rows[row] += 1
+
+    def _expire_as_java(self) -> None:
+        if not self.over_rest:
+            maintenance.expire_like_java(self._lake())
+            return
+        ids = maintenance.expirable(self._lake())
+        if ids:
+            table = load_table(self.catalog, self.table)
+            self.catalog.commit_table(table, (), (RemoveSnapshotsUpdate(snapshot_ids=ids),))
+
+    def _lake(self) -> OneTable:
+        return OneTable(Path(), self.database, self.table)

@@ -1,0 +1,185 @@
+"""SIGKILLs at random moments: drivers are killed again and again until one gets through, then the table is judged."""
+
+import json
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakesink_catalog.outcome import Committed
+from lakesink_catalog.trace import VARIABLE as TRACE
+from proof.grid.cells import Company
+from proof.grid.company import Others
+from proof.grid.figures import RandomKills
+from proof.grid.trace_log import TraceLog
+from proof.model.checker import check
+from proof.oracle import batches_contiguous, facts_of, files_whole, rows_once
+from proof.processes.evidence import Reader, judge, orphans, stored
+from proof.processes.harness import Driver, Stream
+from tests.builders import FaultyCatalog
+from tests.processes import harness
+from tests.processes.at_work import kill_at_work
+
+BATCHES = 12
+LIVES = 40
+"""Drivers of one round; the last one is left alone."""
+LONGEST_LIFE_SECONDS = 0.4
+KILLS_OF_SPARK_ROUND = 5
+LONGEST_SPARK_WORK_SECONDS = 3.0
+CHILDREN_TO_A_SPARK_DRIVER = 24
+FOREIGN_CHANCE = 0.3
+NOTHING_DONE = "nothing"
+
+
+@dataclass(slots=True)
+class _Tally:
+    drivers: int = 0
+    spark_drivers: int = 0
+    by_step: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    recovery_ms: list[float] = field(default_factory=list)
+    spark_recovery_ms: list[float] = field(default_factory=list)
+    orphans: int = 0
+    log_lines: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        return self.drivers + self.spark_drivers
+
+    def frozen(self) -> RandomKills:
+        return RandomKills(
+            drivers=self.drivers,
+            spark_drivers=self.spark_drivers,
+            by_step=dict(sorted(self.by_step.items())),
+            batches=self.batches,
+            recovery_ms=tuple(self.recovery_ms),
+            spark_recovery_ms=tuple(self.spark_recovery_ms),
+            orphans=self.orphans,
+            log_lines=self.log_lines,
+            broken=tuple(self.broken),
+        )
+
+
+def random_kills(
+    folder: Path, wanted: int, seed: int, progress: Callable[[str], None], is_over: Callable[[], bool]
+) -> RandomKills:
+    """Kill drivers until that is enough, or time is over; each round is finished and judged.
+
+    Args:
+        folder: Exists; nothing is left in it.
+        wanted: SIGKILLs.
+        seed: Of the moments.
+        progress: Told after every round.
+        is_over: True when no new round is to begin.
+    """
+    chance, tally, rounds = random.Random(seed), _Tally(), 0
+    while tally.kills < wanted and not is_over():
+        place = folder / f"kills-{rounds}"
+        rounds += 1
+        try:
+            if wanted - tally.kills > KILLS_OF_SPARK_ROUND and tally.drivers > _due(tally):
+                _spark_round(place, chance, tally)
+            else:
+                _round(place, chance, tally, wanted - tally.kills)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        progress(f"{tally.kills:,} of {wanted:,} random kills, {len(tally.broken)} broken")
+    return tally.frozen()
+
+
+def _due(tally: _Tally) -> int:
+    return (tally.spark_drivers + KILLS_OF_SPARK_ROUND) * CHILDREN_TO_A_SPARK_DRIVER
+
+
+@dataclass(slots=True)
+class _Life:
+    """One driver's life, and what of it is left to measure."""
+
+    stream: Stream
+    trace: TraceLog
+    lines: list[str] = field(default_factory=list)
+    killed_ns: int = 0
+
+    def live(self, seconds: float | None, tally: _Tally) -> bool:
+        """True if it was killed before it got through."""
+        with self.stream.driver() as driver:
+            if seconds is None:
+                driver.wait()
+            else:
+                time.sleep(seconds)
+            alive = driver.process.exitcode is None and seconds is not None
+            killed_ns = driver.kill()
+            driver.wait()
+        self._measure(driver, tally)
+        died = alive and driver.process.exitcode == -9
+        fresh = self.trace.lines()
+        self.lines += fresh
+        if died:
+            tally.drivers += 1
+            tally.by_step[_last_step(fresh)] += 1
+            self.killed_ns = killed_ns
+        elif driver.code is not None:
+            tally.broken.append(f"a driver that was let alone ended with {driver.code!r}")
+        return died
+
+    def _measure(self, driver: Driver, tally: _Tally) -> None:
+        landed = [report.at_ns for report in driver.reports if report.outcome == Committed.__name__]
+        if landed and self.killed_ns:
+            tally.recovery_ms.append((landed[0] - self.killed_ns) / 1e6)
+            self.killed_ns = 0
+
+
+def _round(folder: Path, chance: random.Random, tally: _Tally, most: int) -> None:
+    folder.mkdir()
+    stream = Stream(folder, batches=BATCHES, environment={TRACE: str(folder / "trace")})
+    (folder / "warehouse").mkdir()
+    database = FaultyCatalog("lake", **{name: stream.properties[name] for name in ("uri", "warehouse")})
+    others = Others(Company.FOREIGN, database, database, stream.table, over_rest=False)
+    others.make_table()
+    life = _Life(stream, TraceLog(folder / "trace"))
+    with Reader(stream).reading() as reader:
+        before = tally.drivers
+        while life.live(_seconds(chance, tally.drivers - before < min(most, LIVES)), tally):
+            if chance.random() < FOREIGN_CHANCE:
+                others.act()
+    life.trace.close()
+    tally.broken += [str(broken) for broken in judge(stream, others.rows, reader)]
+    tally.broken += [f"trace: {broken}" for broken in check(life.lines)]
+    tally.broken += [f"a reader met {failure}" for failure in reader.failures]
+    tally.batches += BATCHES
+    tally.orphans += orphans(stream)
+    tally.log_lines += len(life.lines)
+
+
+def _seconds(chance: random.Random, killing: bool) -> float | None:  # noqa: FBT001 # a step of the loop above
+    return chance.uniform(0, LONGEST_LIFE_SECONDS) if killing else None
+
+
+def _last_step(lines: list[str]) -> str:
+    return str(json.loads(lines[-1])["event"]) if lines else NOTHING_DONE
+
+
+def _spark_round(folder: Path, chance: random.Random, tally: _Tally) -> None:
+    """As without Spark; its source has more files than the drivers can take before they are killed."""
+    stream = harness.Stream(folder)
+    files = KILLS_OF_SPARK_ROUND * 20
+    stream.add_files(0, files)
+    killed = [kill_at_work(stream, chance.uniform(0, LONGEST_SPARK_WORK_SECONDS)) for _ in range(KILLS_OF_SPARK_ROUND)]
+    with stream.driver() as driver:
+        code = driver.wait(harness.PATIENCE_SECONDS * 5)
+    if code != 0:
+        tally.broken.append(f"a Spark driver that was let alone ended with {code}")
+    table = stream.load()
+    facts = facts_of(table, stream.sink_id)
+    broken = rows_once(stream.rows(), harness.expected(range(files)))
+    broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
+    tally.broken += [str(one) for one in broken]
+    landed = sorted(snapshot.timestamp_ms for snapshot in table.metadata.snapshots)
+    later = [[at - ms for at in landed if at > ms] for ms in killed]
+    tally.spark_recovery_ms += [times[0] for times in later if times]
+    tally.spark_drivers += len(killed)
+    tally.batches += files

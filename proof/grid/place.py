@@ -1,0 +1,129 @@
+"""Where a cell happens: a SQLite catalog of its own, or a table of a REST server behind a proxy of its own."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.trace import VARIABLE as TRACE
+from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
+from proof.grid.company import Others
+from proof.grid.trace_log import TraceLog
+from proof.processes.harness import Stream
+from proof.servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
+from proof.servers.jars import JarsMissing
+from proof.servers.rest_reference import rest_reference
+from tests.builders import FaultyCatalog
+from tests.catalog.rest_catalog import rest_catalog
+
+SHORT_SECONDS, LONG_SECONDS = "0.5", "20"
+_OUTWAITED = (Kind.SILENCE, Kind.LATE, Kind.DRIP)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A REST catalog that runs.
+
+    Attributes:
+        kind: What it is, for the figures.
+        uri: Where.
+        database: The SQLite file under it.
+        warehouse: Its warehouse, as a URI.
+        is_java: True for Iceberg's own.
+    """
+
+    kind: str
+    uri: str
+    database: Path
+    warehouse: str
+    is_java: bool
+
+
+@dataclass(slots=True)
+class Place:
+    """Where one cell happens.
+
+    Attributes:
+        stream: The stream; its drivers reach the catalog through the proxy, if there is one.
+        others: Who else is there.
+        proxy: None for a SQLite catalog.
+        trace: What its drivers did.
+        killed_ns: When a driver got its SIGKILL, on the machine's monotonic clock; 0 if none has.
+    """
+
+    stream: Stream
+    others: Others
+    proxy: FaultProxy | None
+    trace: TraceLog
+    killed_ns: int = 0
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Server]:
+    """Iceberg's reference server; where its jars cannot be had, the same protocol over PyIceberg's SQL catalog."""
+    folder.mkdir(parents=True)
+    database, warehouse = folder / "catalog.db", f"file://{folder}/warehouse"
+    try:
+        with rest_reference(folder) as java:
+            connect("lake", {"type": "rest", "uri": java.uri}).create_namespace("demo")
+            yield Server("Iceberg REST reference server", java.uri, java.database, java.warehouse, is_java=True)
+        return
+    except JarsMissing:
+        backing = SqlCatalog("lake", uri=f"sqlite:///{database}", warehouse=warehouse)
+    backing.create_namespace("demo")
+    with rest_catalog(backing) as (uri, _):
+        yield Server("Python REST service", uri, database, warehouse, is_java=False)
+
+
+@contextmanager
+def place(cell: Cell, folder: Path, rest: Callable[[], Server], modules: tuple[str, ...] = ()) -> Iterator[Place]:
+    """A table that is not made yet, in a catalog that is; nothing of it is left afterwards.
+
+    Args:
+        cell: The cell.
+        folder: Made here and removed.
+        rest: The REST server; asked for only if the cell needs it.
+        modules: For the drivers, see `Stream.modules`.
+    """
+    folder.mkdir(parents=True)
+    trace = TraceLog(folder / "trace")
+    environment = {TRACE: str(folder / "trace")}
+    try:
+        if cell.over_http:
+            with fault_proxy(rest().uri) as proxy:
+                stream, others = _over_rest(cell, folder, rest(), proxy)
+                yield Place(replace(stream, modules=modules, environment=environment), others, proxy, trace)
+        else:
+            stream, others = _over_sqlite(cell, folder)
+            yield Place(replace(stream, modules=modules, environment=environment), others, None, trace)
+    finally:
+        trace.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _over_sqlite(cell: Cell, folder: Path) -> tuple[Stream, Others]:
+    stream = Stream(folder, batches=BATCHES)
+    (folder / "warehouse").mkdir()
+    database = FaultyCatalog("lake", **{name: stream.properties[name] for name in ("uri", "warehouse")})
+    return stream, Others(cell.company, database, database, stream.table, over_rest=False)
+
+
+def _over_rest(cell: Cell, folder: Path, rest: Server, proxy: FaultProxy) -> tuple[Stream, Others]:
+    outwaited = isinstance(cell.fault, HttpFault) and cell.fault.kind in _OUTWAITED
+    seconds = SHORT_SECONDS if outwaited else LONG_SECONDS
+    through = {"type": "rest", "uri": proxy.uri, "lakesink.http-timeout-seconds": seconds}
+    table = f"demo.t{folder.name}"
+    database = FaultyCatalog("lake", uri=f"sqlite:///{rest.database}", warehouse=rest.warehouse)
+    direct = connect("lake", {"type": "rest", "uri": rest.uri})
+    others = Others(cell.company, direct, database, table, over_rest=rest.is_java)
+    return Stream(folder, through, batches=BATCHES, table=table), others
+
+
+def stream_makes_the_table(cell: Cell) -> bool:
+    """True where the stream's first batch creates the table; not where a driver fails until its attempts run out."""
+    alone = cell.position is Position.FIRST and cell.company is Company.ALONE
+    return alone and cell.fault not in (Blow.EXCEPTION, Blow.DISK_FULL, Blow.DISK_FULL_LATER)

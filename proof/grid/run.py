@@ -1,0 +1,178 @@
+"""Runs cells of the grid, and judges each by the oracle, by its expectation and by the model's checker."""
+
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from proof.grid.cells import Cell, SparkBlow, all_cells
+from proof.grid.expect import expected
+from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
+from proof.grid.kills import random_kills
+from proof.grid.on_spark import strike_spark
+from proof.grid.place import Server, place, server
+from proof.grid.story import Story
+from proof.grid.strike import strike
+from proof.model.checker import check
+from proof.servers.spark_cluster import SparkCluster, spark_cluster
+
+Progress = Callable[[str], None]
+KILLS_SHARE = 0.2
+MEMORY = Path("/dev/shm")  # noqa: S108 # a private folder is made in it
+"""A file system in memory, where there is one: processes die here, power is never lost."""
+
+
+class Machine:
+    """What cells need of the machine: a folder, and servers that start when a cell first asks for them.
+
+    Args:
+        folder: Empty.
+        stack: Ends the servers.
+        modules: Imported by drivers without Spark first, for mutants.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack, modules: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.modules = modules
+        self._stack = stack
+        self._cells = 0
+
+    @cached_property
+    def rest(self) -> Server:
+        """The REST catalog behind the proxies."""
+        return self._stack.enter_context(server(self.folder / "rest"))
+
+    @cached_property
+    def cluster(self) -> SparkCluster:
+        """The Spark cluster."""
+        return self._stack.enter_context(spark_cluster(self.folder / "cluster"))
+
+    @property
+    def rest_server(self) -> str:
+        """What the REST catalog is; empty if no cell has asked for it."""
+        return self.rest.kind if "rest" in self.__dict__ else ""
+
+    def run_cell(self, cell: Cell) -> CellResult:
+        """One cell; never raises for what happens in it."""
+        if cell.unrunnable:
+            return CellResult.of(cell, Verdict.EXPLAINED, [cell.unrunnable])
+        started = time.monotonic()
+        self._cells += 1
+        try:
+            story = self._story(cell, self.folder / str(self._cells))
+        except Exception as error:  # noqa: BLE001 # a cell that cannot be run is told as broken, and the next one runs
+            return CellResult.of(cell, Verdict.BROKEN, [f"{type(error).__name__}: {error}"])
+        return _result(cell, story, time.monotonic() - started)
+
+    def _story(self, cell: Cell, folder: Path) -> Story:
+        if isinstance(cell.fault, SparkBlow):
+            return self._spark_story(cell, cell.fault, folder)
+        with place(cell, folder, lambda: self.rest, self.modules) as at:
+            return strike(cell, at)
+
+    def _spark_story(self, cell: Cell, blow: SparkBlow, folder: Path) -> Story:
+        folder.mkdir()
+        try:
+            return strike_spark(cell, blow, folder, lambda: self.cluster)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def machine(modules: tuple[str, ...] = ()) -> Iterator[Machine]:
+    """A machine in a folder of its own, of which nothing is left."""
+    folder = Path(tempfile.mkdtemp(prefix="lakesink-grid-", dir=MEMORY if MEMORY.is_dir() else None))
+    try:
+        with ExitStack() as stack:
+            yield Machine(folder, stack, modules)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Of time; None for no end."""
+
+    seconds: float | None
+    started: float = field(default_factory=time.monotonic)
+
+    def is_spent(self, share: float = 1.0) -> bool:
+        return self.seconds is not None and time.monotonic() - self.started > self.seconds * share
+
+
+def run(
+    seconds: float | None = None,
+    seed: int = 0,
+    progress: Progress = lambda _: None,
+    *,
+    cells: Sequence[Cell] | None = None,
+    kills: int = 500,
+) -> GridFigures:
+    """Run the grid, and kill drivers at random moments.
+
+    Args:
+        seconds: About how long; None for all cells and kills.
+        seed: Of the order of the cells, and of the moments.
+        progress: Told now and then how far it is.
+        cells: These only; the whole grid if None.
+        kills: How many random SIGKILLs, at most.
+    """
+    budget = _Budget(seconds)
+    chosen = spread(all_cells() if cells is None else cells, seed)
+    done: list[CellResult] = []
+    with machine() as on:
+        for cell in chosen:
+            if budget.is_spent(1 - (KILLS_SHARE if kills else 0)):
+                break
+            done.append(on.run_cell(cell))
+            progress(_so_far(done, len(chosen)))
+        struck = random_kills(on.folder, kills, seed, progress, budget.is_spent) if kills else RandomKills()
+        return GridFigures(seed, on.rest_server, cells is None and len(done) == len(chosen), tuple(done), struck)
+
+
+def spread(cells: Sequence[Cell], seed: int) -> list[Cell]:
+    """The cells in an order in which any first part holds something of each row and column."""
+    shuffled = list(cells)
+    random.Random(seed).shuffle(shuffled)
+    met: Counter[tuple[str, str]] = Counter()
+    turns: list[tuple[int, int, Cell]] = []
+    for number, cell in enumerate(shuffled):
+        turns.append((met[cell.point, cell.column], number, cell))
+        met[cell.point, cell.column] += 1
+    return [cell for _, _, cell in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def _so_far(done: Sequence[CellResult], of: int) -> str:
+    count = Counter(result.verdict for result in done)
+    return f"{len(done):,} of {of:,} cells, {count[Verdict.EXPLAINED]} explained, {count[Verdict.BROKEN]} broken"
+
+
+def _result(cell: Cell, story: Story, seconds: float) -> CellResult:
+    why = [str(broken) for broken in story.broken] + [f"a reader met {failure}" for failure in story.reader_failures]
+    why += _ends(cell, story) + [f"trace: {broken}" for broken in check(story.trace)]
+    return CellResult.of(
+        cell,
+        Verdict.BROKEN if why else Verdict.OK,
+        why,
+        kills=story.kills,
+        recovery_ms=story.recovery_ms,
+        orphans=max(story.orphans, 0),
+        log_lines=len(story.trace),
+        seconds=seconds,
+    )
+
+
+def _ends(cell: Cell, story: Story) -> list[str]:
+    """Ends that the fault does not explain."""
+    wanted = expected(cell)
+    wrong = [] if story.struck in wanted.struck else [f"the struck driver ended with {story.struck!r}"]
+    wrong += [f"a driver after it ended with {end!r}" for end in story.restarts if end not in wanted.restarted]
+    if story.struck is not None and None not in story.restarts:
+        wrong.append(f"no driver got through, ends were {story.restarts}")
+    return wrong

@@ -1,0 +1,92 @@
+"""The grid leaves nothing out, and its figures count what it holds."""
+
+import itertools
+
+import pytest
+
+from lakesink_catalog.failpoints import FAILPOINTS
+from proof.grid.cells import BATCHES, IN_CALL, NOWHERE, Blow, Cell, Company, Position, SparkBlow, all_cells
+from proof.grid.expect import expected
+from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
+from proof.grid.page import markdown, text
+from proof.grid.run import spread
+from proof.servers.fault_proxy import HttpFault, Kind
+
+CELLS = all_cells()
+
+
+def test_every_failpoint_meets_every_blow_at_every_batch_in_every_company() -> None:
+    wanted = set(itertools.product(FAILPOINTS, Blow, Position, Company))
+    assert wanted <= {(cell.point, cell.fault, cell.position, cell.company) for cell in CELLS}
+    assert {position.value for position in Position} == set(range(BATCHES))
+
+
+def test_every_failpoint_meets_every_kind_of_http_failure_at_every_batch_in_every_company() -> None:
+    found = {
+        (cell.point, _kind(cell), cell.position, cell.company) for cell in CELLS if isinstance(cell.fault, HttpFault)
+    }
+    assert set(itertools.product((*FAILPOINTS, NOWHERE), Kind, Position, Company)) <= found
+
+
+def test_every_status_from_400_to_599_is_there_applied_and_not() -> None:
+    faults = [cell.fault for cell in CELLS if isinstance(cell.fault, HttpFault)]
+    found = {(fault.status, fault.applied) for fault in faults if fault.kind is Kind.STATUS}
+    assert found == set(itertools.product(range(400, 600), (True, False)))
+
+
+def test_every_process_of_spark_is_killed_at_every_failpoint_and_batch() -> None:
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.on_spark}
+    assert found == set(itertools.product(FAILPOINTS, SparkBlow, Position))
+
+
+def test_each_cell_is_there_once_has_an_expectation_and_few_are_only_explained() -> None:
+    names = [cell.name for cell in CELLS]
+    assert len(names) == len(set(names))
+    explained = [cell for cell in CELLS if cell.unrunnable]
+    assert 0 < len(explained) <= len(CELLS) * 0.05
+    assert all(expected(cell).struck for cell in CELLS if not cell.unrunnable)
+
+
+def test_only_an_applied_commit_hides_the_point_after_the_call() -> None:
+    def struck(point: str, fault: HttpFault) -> frozenset[str | None]:
+        return expected(Cell(point, fault, Position.FIRST, Company.ALONE)).struck
+
+    assert struck("after-call", HttpFault(Kind.STATUS, applied=True, status=503)) == {None}
+    assert struck("after-call", HttpFault(Kind.STATUS, applied=False, status=503)) == {""}
+    assert struck(IN_CALL, HttpFault(Kind.LATE)) == {""}
+    assert struck(NOWHERE, HttpFault(Kind.LATE)) == {None}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_holds_something_of_each_row_and_column(seed: int) -> None:
+    boxes = {(cell.point, cell.column) for cell in CELLS}
+    first = spread(CELLS, seed)[: len(boxes)]
+    assert {(cell.point, cell.column) for cell in first} == boxes
+    assert sorted(map(repr, spread(CELLS, seed))) == sorted(map(repr, CELLS))
+
+
+def test_figures_count_faults_kills_orphans_and_times() -> None:
+    http = next(cell for cell in CELLS if cell.column == "HTTP 5xx" and cell.point == "after-commit")
+    blow = next(cell for cell in CELLS if cell.fault is Blow.KILL and cell.point == "after-call")
+    gap = next(cell for cell in CELLS if cell.unrunnable)
+    cells = (
+        CellResult.of(http, Verdict.OK, kills=1, recovery_ms=10.0, log_lines=3),
+        CellResult.of(blow, Verdict.BROKEN, ["a row is there twice"], kills=1, recovery_ms=30.0, orphans=1),
+        CellResult.of(gap, Verdict.EXPLAINED, [gap.unrunnable]),
+    )
+    figures = GridFigures(7, "a server", whole=False, cells=cells, kills=RandomKills(drivers=2, recovery_ms=(20.0,)))
+    assert figures.faults == 5  # a spoilt request and a death, a death, two at random
+    assert figures.kills_by_point == {"after-commit": 1, "after-call": 1, "at random": 2}
+    assert figures.orphans_per_1000_faults == 200
+    assert (figures.recovery.median_ms, figures.recovery.count) == (20.0, 3)
+    assert figures.logs_checked == 1
+    assert figures.broken == [f"{blow.name}: a row is there twice"]
+    assert figures.to_json()["cells"] == {"ok": 1, "explained": 1, "broken": 1}
+    assert f"Explained (1): {gap.unrunnable}" in text(figures)
+    assert f"BROKEN {blow.name}" in text(figures)
+    assert "| after-call | 1 broken |" in markdown(figures)
+
+
+def _kind(cell: Cell) -> Kind:
+    assert isinstance(cell.fault, HttpFault)
+    return cell.fault.kind

@@ -1,0 +1,101 @@
+"""Cells run on real processes; a sink that is broken fails the cell that is about it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from proof.grid.__main__ import main
+from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell, Company, Fault, Position, SparkBlow
+from proof.grid.figures import Verdict
+from proof.grid.kills import random_kills
+from proof.grid.run import machine, run
+from proof.servers.fault_proxy import HttpFault, Kind
+
+HANDFUL = [
+    Cell("after-prepared", Blow.KILL, Position.FIRST, Company.ALONE),
+    Cell("before-call", Blow.ZOMBIE, Position.MIDDLE, Company.JAVA_EXPIRY),
+    Cell("while-writing", Blow.DISK_FULL_LATER, Position.LAST, Company.PYICEBERG_EXPIRY),
+    Cell(NOWHERE, HttpFault(Kind.STATUS, applied=True, status=503), Position.MIDDLE, Company.JAVA_EXPIRY),
+    Cell(IN_CALL, HttpFault(Kind.LATE, seconds=0.8), Position.LAST, Company.FOREIGN),
+]
+
+
+def test_a_handful_of_cells_holds() -> None:
+    figures = run(seed=1, cells=HANDFUL, kills=0)
+    assert figures.broken == []
+    assert figures.count(Verdict.OK) == len(HANDFUL)
+    assert figures.kills_by_point == {"after-prepared": 1, IN_CALL: 1}
+    assert figures.recovery.count == 2
+    assert figures.logs_checked == len(HANDFUL)
+    assert figures.rest_server
+
+
+FORGETFUL = """
+import lakesink_catalog.commit as commit
+from lakesink_catalog.verdict import Commit, Skip
+decide = commit.decide
+def forgetful(situation, accept=None):
+    verdict = decide(situation, accept)
+    return Commit(verdict.rule) if isinstance(verdict, Skip) else verdict
+commit.decide = forgetful
+"""
+STOPS = """
+import lakesink.sinks.iceberg as iceberg
+def never(self, transaction, prepared):
+    raise LookupError("no commit")
+iceberg.IcebergSink.commit = never
+"""
+
+
+@pytest.mark.parametrize(
+    ("mutant", "fault", "told"),
+    [
+        pytest.param(FORGETFUL, Blow.KILL, "BROKEN: no row is doubled", id="forgets-what-it-committed"),
+        pytest.param(STOPS, Blow.KILL, "no driver got through", id="never-commits"),
+        pytest.param(STOPS, Blow.EXCEPTION, "the struck driver ended with 'LookupError'", id="ends-otherwise"),
+    ],
+)
+def test_a_broken_sink_fails_its_cell(
+    mutant: str, fault: Fault, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"mutant_{abs(hash((mutant, fault)))}"
+    (tmp_path / f"{name}.py").write_text(mutant)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with machine((name,)) as on:
+        result = on.run_cell(Cell("after-call", fault, Position.MIDDLE, Company.ALONE))
+    assert result.verdict is Verdict.BROKEN
+    assert any(told in why for why in result.why), result.why
+
+
+def test_a_cell_that_cannot_be_run_is_explained_and_not_counted_as_a_fault() -> None:
+    figures = run(cells=[Cell(IN_CALL, Blow.EXCEPTION, Position.FIRST, Company.ALONE)], kills=0)
+    assert figures.count(Verdict.EXPLAINED) == 1
+    assert figures.faults == 0
+
+
+def test_drivers_killed_at_random_moments_leave_every_row_once(tmp_path: Path) -> None:
+    told: list[str] = []
+    found = random_kills(tmp_path, 5, 1, told.append, lambda: False)
+    assert found.broken == ()
+    assert found.drivers == 5
+    assert sum(found.by_step.values()) == 5
+    assert list(tmp_path.iterdir()) == []
+    assert told[-1] == "5 of 5 random kills, 0 broken"
+
+
+def test_the_command_says_how_it_went_and_names_what_it_does_not_know() -> None:
+    done = CliRunner().invoke(main, ["--cell", "in the call / exception / first / alone"])
+    assert done.exit_code == 0
+    assert "1 explained" in done.output
+    missing = CliRunner().invoke(main, ["--cell", "nothing like it"])
+    assert missing.exit_code != 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("blow", list(SparkBlow))
+def test_cells_on_real_spark_hold(blow: SparkBlow) -> None:
+    figures = run(cells=[Cell("while-writing", blow, Position.MIDDLE, Company.FOREIGN)], kills=0)
+    assert figures.broken == []
