@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakesink.certify.state import State, not_landed, not_refused
@@ -155,8 +154,3 @@ def altered(
         updates=request.updates if updates is None else tuple(updates),
     )
     return replace(offered, request=changed)
-
-
-def head_of(table: Table) -> int:
-    """Snapshot of the branch."""
-    return table.metadata.refs[KEY.branch].snapshot_id
