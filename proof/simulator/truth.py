@@ -123,6 +123,7 @@ class Truth:
     operator_at_work: bool = False
     _landed: dict[int, Landed] = field(default_factory=dict)
     _newest: State | None = None
+    _made_ms: int = 0
     _files: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def note(self, version: Version) -> None:
@@ -136,6 +137,7 @@ class Truth:
                 if landed.asked is not None:
                     entry, self.ledger_lost = landed, False
         tables = (before.tables if before is not None else 0) + (0 if same else 1)
+        self._made_ms = self._made_ms if same else self.store.world.now_ms
         self._newest = State(version, self.path(version.metadata, self.branch), entry, tables)
         self.states[version.location] = self._newest
         if self.ledger_lost:
@@ -232,7 +234,14 @@ class Truth:
         broken += rows_once(self.rows(state.version.metadata, self.branch), _brought(state.path))
         if self.branch != "main":
             broken += self._judge_main(state.version.metadata)
-        return broken
+        return broken + self._judge_files(state.version.metadata)
+
+    def _judge_files(self, metadata: TableMetadata) -> list[Broken]:
+        """Nothing that was written for an earlier table of the name is committed to this one."""
+        paths = self.files(metadata, head_of(metadata, self.branch))
+        there = [path for path in paths if path in self.store.files]
+        older = [path for path in there if self.store.files[path].created_ms < self._made_ms]
+        return [Broken(Promise.DECISIONS_ARE_RIGHT, f"{path} is older than its table") for path in older]
 
     def _judge_main(self, metadata: TableMetadata) -> list[Broken]:
         """Another branch than the stream's has nothing of it."""

@@ -1,0 +1,159 @@
+"""Bugs of the decision: what the ledger says is not asked for, or not believed, or believed too much."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
+
+from lakesink_catalog import commit, request, view
+from lakesink_catalog.commit import FencedCommit, Look
+from lakesink_catalog.errors import Reason
+from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey
+from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
+from lakesink_catalog.request import Change
+from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict
+from proof.mutants.mutant import Focus, Patches, mutant
+from proof.mutants.sending import without_tag
+
+
+def _decide(patches: Patches, change: Callable[[Look], Verdict]) -> None:
+    """Every look at the table comes to another verdict."""
+
+    def decide_on(self: FencedCommit, table: Table, batch: Batch) -> Look:
+        look: Look = real(self, table, batch)
+        return replace(look, verdict=change(look))
+
+    real = patches.put(FencedCommit, "decide_on", decide_on)
+
+
+@mutant(
+    "P2, P10: a batch that the ledger has is committed again.",
+    seen_in="Paimon and early Hudi: a crash between the commit and Spark's own log",
+    focus=Focus(actions=("kill", "kill", "kill")),
+    scenario="killed after the commit",
+)
+def no_dedupe(patches: Patches) -> None:
+    """Nothing is ever skipped."""
+    _decide(patches, lambda look: Commit(0) if isinstance(look.verdict, Skip) else look.verdict)
+
+
+@mutant(
+    "P4: any batch id up to the ledger's counts as done, whatever query asks.",
+    seen_in="Delta, Flink #18098, Hudi: a new checkpoint begins at 0, and its rows are lost in silence",
+    focus=Focus(actions=("lose the checkpoint",)),
+    scenario="the checkpoint is lost and the source cut otherwise",
+)
+def skip_by_the_highest_batch_id(patches: Patches) -> None:
+    """One number is all that is compared."""
+
+    def change(look: Look) -> Verdict:
+        entry, batch = look.situation.entry, look.situation.batch
+        return Skip(0, None) if entry is not None and batch.batch_id <= entry.batch_id else look.verdict
+
+    _decide(patches, change)
+
+
+@mutant(
+    "P4: same batch id is taken for same batch, whatever it reads.",
+    seen_in="Iceberg's Spark sink: a checkpoint restored, other rows under the same id, silently skipped",
+    focus=Focus(actions=("restore the checkpoint",)),
+    scenario="the checkpoint is restored and the source cut otherwise",
+)
+def fingerprint_ignored(patches: Patches) -> None:
+    """A changed batch is taken for the one that it replaces."""
+
+    def change(look: Look) -> Verdict:
+        if look.verdict == Refuse(15, Reason.BATCH_CHANGED):
+            return Skip(14, None)
+        return Commit(16) if look.verdict == Refuse(17, Reason.BATCH_CHANGED) else look.verdict
+
+    _decide(patches, change)
+
+
+@mutant(
+    "P2: what was written to a branch is looked for on main, where nothing is found.",
+    seen_in="Iceberg's Spark sink",
+    focus=Focus(actions=("kill", "kill", "kill"), branch="audited"),
+    scenario="killed after the commit on a branch",
+)
+def ledger_of_main_read_for_a_branch(patches: Patches) -> None:
+    """On a branch every batch is new."""
+    _decide(patches, lambda look: look.verdict if look.situation.key.branch == MAIN_BRANCH else Commit(6))
+
+
+@mutant(
+    "P3: a snapshot counts as committed if it exists; that the head does not stand on it any more is not seen.",
+    seen_in="Delta #1813: the table rolled back, the checkpoint not",
+    focus=Focus(actions=("roll back", "roll back")),
+    scenario="rolled back with the checkpoint",
+)
+def mark_by_existence_not_ancestry(patches: Patches) -> None:
+    """Every snapshot in the metadata is taken to be on the branch."""
+
+    def entry_on_walk(self: Situation) -> bool:
+        return self.entry is not None and self.entry.snapshot_id in self.view.snapshots
+
+    def own_marks(self: Situation) -> Iterator[tuple[Mark, SnapshotLike]]:
+        for snapshot in sorted(self.view.snapshots.values(), key=lambda one: -(one.sequence_number or 0)):
+            mark = mark_of(snapshot.summary)
+            if mark is not None and mark.key == self.key:
+                yield mark, snapshot
+
+    patches.put(Situation, "entry_on_walk", property(entry_on_walk))
+    patches.put(Situation, "_own_marks", own_marks)
+
+
+@mutant(
+    "P3: the batch is remembered in its snapshot alone, and forgotten with it.",
+    seen_in="Flink #5846, Iceberg's Spark sink: expired between crash and restart",
+    focus=Focus(actions=("foreign append", "foreign append", "expire", "forget a commit")),
+    scenario="expired between crash and restart",
+)
+def mark_only_in_the_snapshot(patches: Patches) -> None:
+    """No ledger property, no tag; where no mark is found there was no batch."""
+    without_tag(patches)
+
+    def updates(table: Table, change: Change, *rest: Any) -> tuple[TableUpdate, ...]:
+        made = real_updates(table, change, *rest)
+        return tuple(update for update in made if not isinstance(update, SetPropertiesUpdate))
+
+    def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableView:
+        seen: TableView = real_view(metadata, io, key)
+        return replace(seen, entry=_newest(seen, key))
+
+    real_updates = patches.put(request, "_updates", updates)
+    real_view = patches.put(view, "view_metadata", view_metadata)
+    patches.put(commit, "view_metadata", view_metadata)
+    unknown = Refuse(5, Reason.UNKNOWN_HISTORY)
+    _decide(patches, lambda look: Commit(6) if look.verdict == unknown else look.verdict)
+
+
+def _newest(seen: TableView, key: SinkKey) -> LedgerEntry | None:
+    for snapshot in seen.walk():
+        mark = mark_of(snapshot.summary)
+        if mark is not None and mark.key == key:
+            return LedgerEntry(
+                batch_id=mark.ledger_batch_id,
+                query_id=mark.query_id,
+                fingerprint=mark.fingerprint,
+                end=mark.end,
+                snapshot_id=snapshot.snapshot_id,
+                sequence_number=snapshot.sequence_number or 0,
+                table_uuid=seen.table_uuid,
+                offsets=mark.offsets,
+            )
+    return None
+
+
+MUTANTS = (
+    no_dedupe,
+    skip_by_the_highest_batch_id,
+    fingerprint_ignored,
+    ledger_of_main_read_for_a_branch,
+    mark_by_existence_not_ancestry,
+    mark_only_in_the_snapshot,
+)

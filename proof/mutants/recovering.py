@@ -1,0 +1,116 @@
+"""Bugs of the prepared record: believed when it is torn, of another table, of another history, or too old."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lakesink.sinks import iceberg
+from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
+from lakesink.two_phase import Payload
+from lakesink_catalog import commit, record
+from lakesink_catalog.commit import FencedCommit, Look, still_usable
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.prepared import PreparedBatch, PreparedFiles
+from lakesink_catalog.verdict import Commit
+from proof.mutants.mutant import Focus, Patches, mutant
+
+FOR_EVER_MS = 10**15
+PIECES: Mapping[str, Any] = {"files": [], "manifests": [], "rows": 0, "partitions": 0}
+
+
+@mutant(
+    "P9: a record that was cut short is believed as far as it goes.",
+    seen_in="the write-ahead-log sinks of Flink's family: a partial write of the logged batch",
+    focus=Focus(("write torn",)),
+    scenario="the record is torn",
+)
+def torn_record_believed(patches: Patches) -> None:
+    """The record is a log, a line each for what was written; the last whole line ends it."""
+
+    def write(self: PreparedFiles, path: str, data: bytes) -> None:
+        real(self, path, _lines(data))
+
+    real = patches.put(PreparedFiles, "_write", write)
+    patches.put(record, "parse_record", _as_far_as_it_goes)
+
+
+@mutant(
+    "P9: a record is used for whatever table has the name now.",
+    seen_in="tables dropped and made again under their name, with staged files found by path",
+    focus=Focus(actions=("kill", "replace the table")),
+    scenario="the table is replaced before the restart",
+)
+def record_of_an_older_table_used(patches: Patches) -> None:
+    """The table's UUID is not compared."""
+
+    def recover(self: IcebergSink, transaction: IcebergTransaction, payload: Payload) -> Any:
+        return real(self, transaction, {**payload, "table_uuid": transaction.look.situation.view.table_uuid})
+
+    real = patches.put(IcebergSink, "recover", recover)
+
+
+@mutant(
+    "P9: a record is used whatever has become of the history that it was written for.",
+    seen_in="the protocol's own model: a record used after a rollback resurrects files that expiry deletes",
+    focus=Focus(actions=("roll back", "roll back")),
+    scenario="rolled back behind a record",
+)
+def follows_ignored(patches: Patches) -> None:
+    """Neither the ledger's entry is compared nor whether the record's snapshot is in the table."""
+
+    def usable(look: Look, prepared: PreparedBatch) -> bool:
+        assert isinstance(look.verdict, Commit)
+        agrees = replace(prepared, follows=look.situation.entry, accepted=look.verdict.accepted, snapshot_id=0)
+        return still_usable(look, agrees)
+
+    patches.put(commit, "still_usable", usable)
+    patches.put(iceberg, "still_usable", usable)
+
+
+@mutant(
+    "P9: what was prepared long ago is committed unseen, although orphan cleaners have been there.",
+    seen_in="other tools' orphan cleaners, which take unreferenced files after a day",
+    focus=Focus(actions=("freeze", "clean orphans", "clean orphans")),
+    scenario="held up while an orphan cleaner runs",
+)
+def prepared_max_age_ignored(patches: Patches) -> None:
+    """Files never grow old."""
+
+    def find(self: PreparedFiles, batch: Batch) -> Any:
+        return real(replace(self, max_age_ms=FOR_EVER_MS), batch)
+
+    real = patches.put(record.PreparedRecords, "find", find)
+    patches.put(FencedCommit, "_is_old", lambda _fence, _made_ms: False)
+    patches.put(FencedCommit, "_was_held_up", lambda _fence, _started: False)
+
+
+def _lines(data: bytes) -> bytes:
+    body = json.loads(data.partition(b"\n")[2])
+    parts = body["participants"]
+    first = {**body, "participants": {name: {**part, **PIECES} for name, part in parts.items()}}
+    rest = [[name, {piece: part[piece] for piece in PIECES}] for name, part in parts.items()]
+    return "\n".join(map(json.dumps, [first, *rest])).encode()
+
+
+def _as_far_as_it_goes(data: bytes) -> dict[str, Any] | None:
+    first, *rest = data.split(b"\n")
+    try:
+        body: dict[str, Any] = json.loads(first)
+    except ValueError:
+        return None
+    for line in rest:
+        try:
+            name, pieces = json.loads(line)
+        except ValueError:
+            break
+        body["participants"][name] |= pieces
+    return body
+
+
+MUTANTS = (
+    torn_record_believed,
+    record_of_an_older_table_used,
+    follows_ignored,
+    prepared_max_age_ignored,
+)

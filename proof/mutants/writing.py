@@ -1,0 +1,126 @@
+"""Bugs of the data files: names that come back, files that nobody voted for, votes cast too early.
+
+Tasks of the simulator stand for the shipped writer: where a bug is in the writer, they get it too.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from lakesink.sinks import iceberg
+from lakesink.sinks.votes import Counted
+from lakesink.writer import files
+from lakesink.writer.locations import is_location, new_location
+from lakesink.writer.parquet import OpenFile
+from lakesink.writer.plan import WritePlan
+from lakesink_catalog.locations import data_location
+from lakesink_catalog.receipt import DataFileReceipt
+from proof.mutants.mutant import Focus, Patches, mutant
+from proof.oracle import Key
+from proof.simulator import spark
+from proof.simulator.catalog import SimulatedCatalog
+from proof.simulator.spark import SimulatedJob, file_receipt
+
+UPLOAD_SECONDS = 1.0
+_LENGTH_OF_UUID = 36
+
+
+@mutant(
+    "P7: a batch that is written again gives its files the names of the first time.",
+    seen_in="Iceberg #8609, #9172, #7890",
+    focus=Focus(actions=("twin", "freeze", "twin")),
+    scenario="a driver comes back in the middle of a file",
+)
+def reused_file_names(patches: Patches) -> None:
+    """A file's name tells batch, task and number, and no more."""
+    numbers: dict[int, tuple[WritePlan, Counter[int]]] = {}
+
+    def location(plan: WritePlan, sources: Sequence[Any], task: int, partition: Any) -> str:
+        _, count = numbers.setdefault(id(plan), (plan, Counter()))
+        count[task] += 1
+        path = new_location(plan, sources, task, partition).removesuffix(".parquet")
+        return f"{path[:-_LENGTH_OF_UUID]}{UUID(int=count[task])}.parquet"
+
+    patches.put(files, "new_location", location)
+    patches.put(spark, "new_location", location)
+
+
+@mutant(
+    "P7, P8: what lies in the folder under the batch's name is committed, and not what tasks voted for.",
+    seen_in="committers that list: Hadoop's, and sinks that register whatever they find",
+    focus=Focus(("speculative twin",)),
+    scenario="killed before the record",
+)
+def files_found_by_listing(patches: Patches) -> None:
+    """Files of attempts that failed are as good as any other."""
+
+    def count(receipts: Sequence[bytes], table: Table, file_stem: str) -> Counted:
+        counted: Counted = real(receipts, table, file_stem)
+        known = {file.path for file in counted.files}
+        found = (file for file in _listed(table) if is_location(file.path, data_location(table), file_stem))
+        return replace(counted, files=(*counted.files, *(file for file in found if file.path not in known)))
+
+    real = patches.put(iceberg, "count_votes", count)
+
+
+@mutant(
+    "P8: a task votes before its files are whole.",
+    seen_in="writers that upload in the background; a Parquet file that an exception closes is valid, and shorter",
+    focus=Focus(("write torn",)),
+    scenario="killed after the commit",
+)
+def receipt_before_close(patches: Patches) -> None:
+    """The upload goes on after the vote, and may fail."""
+
+    def close(self: OpenFile) -> DataFileReceipt:
+        receipt: DataFileReceipt = real(self)
+        path = Path(urlsplit(receipt.path).path)
+        content = path.read_bytes()
+        path.unlink()
+        threading.Thread(target=_upload, args=(path, content), daemon=True).start()
+        return receipt
+
+    def write(self: SimulatedJob, plan: WritePlan, task: int, part: Sequence[Key]) -> DataFileReceipt:
+        path, content = new_location(plan, (), task, ()), repr(sorted(part)).encode()
+        with suppress(OSError):
+            self.store.put(path, content, Counter(part))
+        return file_receipt(plan, path, len(content), len(part))
+
+    real = patches.put(OpenFile, "close", close)
+    patches.put(SimulatedJob, "_write", write)
+
+
+def _upload(path: Path, content: bytes) -> None:
+    time.sleep(UPLOAD_SECONDS)
+    path.write_bytes(content)
+
+
+def _listed(table: Table) -> Iterator[DataFileReceipt]:
+    if isinstance(table.catalog, SimulatedCatalog):
+        for location, stored in table.catalog.server.store.files.items():
+            if stored.rows:
+                yield _receipt(location, sum(stored.rows.values()), len(stored.read()))
+        return
+    for path in Path(urlsplit(data_location(table)).path).rglob("*.parquet"):
+        yield _receipt(f"file://{path}", pq.read_metadata(path).num_rows, path.stat().st_size)
+
+
+def _receipt(path: str, rows: int, size_bytes: int) -> DataFileReceipt:
+    return DataFileReceipt(path, 0, (), rows, size_bytes, {}, {}, {}, {}, {}, {}, ())
+
+
+MUTANTS = (
+    reused_file_names,
+    files_found_by_listing,
+    receipt_before_close,
+)

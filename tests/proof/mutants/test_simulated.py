@@ -1,0 +1,21 @@
+"""The simulator sees every mutant, in scenarios that are clean without it."""
+
+import pytest
+
+from proof.mutants import MUTANTS
+from proof.mutants.mutant import Mutant
+from proof.mutants.simulated import catch, focused
+
+SEEDS = range(200)
+MISHAPS = ("AttributeError", "KeyError", "TypeError", "NameError", "AssertionError", "UnboundLocalError")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_simulator_sees_the_mutant_and_nothing_without_it(mutant: Mutant) -> None:
+    caught = catch(mutant, SEEDS, focused(mutant.focus))
+    assert caught is not None
+    assert not any(mishap in caught.broken for mishap in MISHAPS), "it does not run, so that nobody need look for it"
+
+
+def test_there_are_mutants_enough_and_each_has_a_name_of_its_own() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 18
