@@ -109,8 +109,7 @@ def _second_driver(zombie: Driver, at: Place, story: Story) -> None:
     at.others.act()
     story.restarts.append(at.stream.run().code)
     at.others.act()
-    zombie.signal(signal.SIGCONT)
-    zombie.wait()
+    zombie.go_on()
     story.struck = zombie.code
 
 

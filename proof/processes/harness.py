@@ -71,6 +71,15 @@ class Driver:
         self._read()
         return self.process.exitcode
 
+    def go_on(self, seconds: float = PATIENCE_SECONDS) -> int | None:
+        """SIGCONT, as often as a failpoint stops it, until it has ended; its exit code as in `wait`."""
+        deadline = time.monotonic() + seconds
+        while self.process.exitcode is None and time.monotonic() < deadline:
+            if self.is_stopped():
+                self.signal(signal.SIGCONT)
+            self.process.join(0.01)
+        return self.wait(0)
+
     def is_stopped(self) -> bool:
         """True if it has got a SIGSTOP, and no SIGCONT since."""
         with suppress(FileNotFoundError, ProcessLookupError):

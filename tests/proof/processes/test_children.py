@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -39,12 +38,12 @@ def test_one_driver_killed_at_every_point_after_another_leaves_every_row_once(tm
     assert orphans(stream) == 3  # one task's open file, and two closed ones that nobody knew to be prepared
 
 
-def test_a_second_driver_stops_the_first_as_spark_would(stream: Stream) -> None:
-    with stream.driver("before-call@1=stop") as first:
+@pytest.mark.parametrize("point", ["while-writing", "before-call"])  # to the first of them come two tasks
+def test_a_second_driver_stops_the_first_as_spark_would(stream: Stream, point: str) -> None:
+    with stream.driver(f"{point}@1=stop") as first:
         assert first.wait_until_stopped()
         assert stream.run().code is None
-        first.signal(signal.SIGCONT)
-        assert first.wait() == 3
+        assert first.go_on() == 3
         assert first.code == "ConcurrentStreamLogUpdate"
     assert judge(stream, Counter()) == []
 
