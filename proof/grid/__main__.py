@@ -10,7 +10,8 @@ from lakesink.cli.output import progress
 from proof.grid.cells import all_cells
 from proof.grid.figures import GridFigures
 from proof.grid.page import markdown, text
-from proof.grid.run import run, spread
+from proof.grid.run import run
+from proof.grid.turns import spread
 
 CI_CELLS = 60
 
@@ -44,7 +45,7 @@ def main(  # noqa: PLR0913 # a command's arguments are its options
     if not (whole or cell):
         chosen = spread(chosen, seed)[:sample]
     with progress() as say:
-        figures = run(seconds, seed, say, cells=chosen, kills=kills)
+        figures = run(seconds, seed, say, cells=None if len(chosen) == len(all_cells()) else chosen, kills=kills)
     if page:
         page.write_text(markdown(figures))
     click.echo(_told(figures, output))

@@ -18,8 +18,9 @@ def text(figures: GridFigures) -> str:
     counts = ", ".join(f"{figures.count(verdict):,} {verdict.value}" for verdict in Verdict)
     points = ", ".join(f"{point} {count:,}" for point, count in figures.kills_by_point.items())
     recovery = f"{_spoken(figures.recovery)} without Spark, {_spoken(figures.spark_recovery)} on Spark"
+    extent = "the whole grid" if figures.whole else "a sample"
     lines = [
-        f"Cells: {counts}; seed {figures.seed}; REST catalog: {figures.rest_server or 'none was needed'}.",
+        f"Cells: {counts}; {extent}, seed {figures.seed}; REST catalog: {figures.rest_server or 'none was needed'}.",
         f"SIGKILLs: {sum(figures.kills_by_point.values()):,} ({points or 'none'}).",
         f"From SIGKILL to the next commit: {recovery}.",
         f"Orphans: {figures.orphans_per_1000_faults:,} files for 1,000 faults ({figures.faults:,} faults).",

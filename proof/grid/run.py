@@ -1,6 +1,5 @@
 """Runs cells of the grid, and judges each by the oracle, by its expectation and by the model's checker."""
 
-import random
 import shutil
 import tempfile
 import time
@@ -19,6 +18,7 @@ from proof.grid.on_spark import strike_spark
 from proof.grid.place import Server, place, server
 from proof.grid.story import Story
 from proof.grid.strike import strike
+from proof.grid.turns import Turns, spread
 from proof.model.checker import check
 from proof.servers.spark_cluster import SparkCluster, spark_cluster
 
@@ -127,25 +127,13 @@ def run(
     chosen = spread(all_cells() if cells is None else cells, seed)
     done: list[CellResult] = []
     with machine() as on:
-        for cell in chosen:
-            if budget.is_spent(1 - (KILLS_SHARE if kills else 0)):
-                break
+        turns = Turns.of(chosen)
+        while (cell := turns.take()) and not budget.is_spent(1 - (KILLS_SHARE if kills else 0)):
             done.append(on.run_cell(cell))
+            turns.took(cell, done[-1].seconds)
             progress(_so_far(done, len(chosen)))
         struck = random_kills(on.folder, kills, seed, progress, budget.is_spent) if kills else RandomKills()
         return GridFigures(seed, on.rest_server, cells is None and len(done) == len(chosen), tuple(done), struck)
-
-
-def spread(cells: Sequence[Cell], seed: int) -> list[Cell]:
-    """The cells in an order in which any first part holds something of each row and column."""
-    shuffled = list(cells)
-    random.Random(seed).shuffle(shuffled)
-    met: Counter[tuple[str, str]] = Counter()
-    turns: list[tuple[int, int, Cell]] = []
-    for number, cell in enumerate(shuffled):
-        turns.append((met[cell.point, cell.column], number, cell))
-        met[cell.point, cell.column] += 1
-    return [cell for _, _, cell in sorted(turns, key=lambda turn: turn[:2])]
 
 
 def _so_far(done: Sequence[CellResult], of: int) -> str:

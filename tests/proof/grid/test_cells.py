@@ -9,7 +9,7 @@ from proof.grid.cells import BATCHES, IN_CALL, NOWHERE, Blow, Cell, Company, Pos
 from proof.grid.expect import expected
 from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
 from proof.grid.page import markdown, text
-from proof.grid.run import spread
+from proof.grid.turns import SPARK_CELL_SECONDS, SPARK_SHARE, Turns, spread
 from proof.servers.fault_proxy import HttpFault, Kind
 
 CELLS = all_cells()
@@ -63,6 +63,19 @@ def test_a_sample_holds_something_of_each_row_and_column(seed: int) -> None:
     first = spread(CELLS, seed)[: len(boxes)]
     assert {(cell.point, cell.column) for cell in first} == boxes
     assert sorted(map(repr, spread(CELLS, seed))) == sorted(map(repr, CELLS))
+
+
+def test_cells_on_spark_get_their_share_of_the_time_and_all_are_run() -> None:
+    cells = spread(CELLS, 0)
+    turns = Turns.of(cells)
+    taken = []
+    while cell := turns.take():
+        taken.append(cell)
+        turns.took(cell, 25 if cell.on_spark else 0.5)
+    assert sorted(map(repr, taken)) == sorted(map(repr, CELLS))
+    begun = [number for number, cell in enumerate(taken) if cell.on_spark]
+    assert begun[0] == SPARK_CELL_SECONDS / SPARK_SHARE / 0.5
+    assert begun[1] > begun[0] + 1
 
 
 def test_figures_count_faults_kills_orphans_and_times() -> None:
