@@ -37,7 +37,7 @@ def as_text(result: Simulated) -> str:
     lines = [
         f"{result.seeds:,} seeds from {result.first} in {result.seconds:.0f} s: {result.seeds_per_second:.0f} a second",
         f"{result.batches:,} batches in the tables at the end, {result.foreign_commits:,} foreign commits",
-        f"{result.unknown:,} commits had an answer that told nothing",
+        f"{result.unknown:,} commits had an answer that said nothing; {result.unknown_landed:,} of them had landed",
         f"rows: {result.rows:,} expected, {result.lost:,} lost, {result.doubled:,} doubled",
         "faults: " + ", ".join(f"{count:,} {fault}" for fault, count in result.faults.most_common()),
         "and: " + ", ".join(f"{count:,} {deed}" for deed, count in result.done.most_common()),

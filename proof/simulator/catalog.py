@@ -144,7 +144,7 @@ class SimulatedCatalog(NoopCatalog):
 
     Attributes:
         seen: The state that the last load showed.
-        unknown: Requests whose answer said nothing of what became of them.
+        unknown: Snapshots of requests whose answer said nothing of what became of them.
 
     Args:
         server: The catalog itself.
@@ -155,7 +155,7 @@ class SimulatedCatalog(NoopCatalog):
         self.server = server
         self.io = SimulatedIO(server.store)
         self.seen: Version | None = None
-        self.unknown = 0
+        self.unknown: list[int] = []
 
     @property
     def world(self) -> World:
@@ -208,10 +208,10 @@ class SimulatedCatalog(NoopCatalog):
     def _sent(self, request: "Request") -> Version:
         strikes = self.world.strikes
         if strikes("request lost"):
-            raise self._unknown()
+            raise self._unknown(request)
         if strikes("request late"):
             deliver_late(self.world, lambda: self.server.apply(*request))
-            raise self._unknown()
+            raise self._unknown(request)
         if strikes("request delivered twice"):
             deliver_late(self.world, lambda: self.server.apply(*request))
         if strikes("yes, and nothing done"):
@@ -220,7 +220,7 @@ class SimulatedCatalog(NoopCatalog):
         if strikes("sent twice by the transport"):
             version = self.server.apply(*request)
         if strikes("answer lost"):
-            raise self._unknown()
+            raise self._unknown(request)
         return version
 
     def _lie(self, request: "Request") -> Version:
@@ -236,8 +236,8 @@ class SimulatedCatalog(NoopCatalog):
     def _table(self, version: Version) -> Table:
         return Table(("demo", "events"), version.metadata, version.location, self.io, self)
 
-    def _unknown(self) -> Exception:
-        self.unknown += 1
+    def _unknown(self, request: "Request") -> Exception:
+        self.unknown += [update.snapshot.snapshot_id for update in request.updates if hasattr(update, "snapshot")]
         return self._any_answer()
 
     def _any_answer(self) -> Exception:

@@ -53,6 +53,7 @@ class Stream:
         outcomes: What became of batches, by kind; errors by code.
         refused: The refusal that the newest run ended with; None if it ended otherwise.
         finished: True if the newest run came to the end of the source.
+        unknown: Snapshots of requests whose answer said nothing.
     """
 
     server: SimulatedServer
@@ -64,7 +65,7 @@ class Stream:
     outcomes: Counter[str] = field(default_factory=Counter)
     refused: BatchRefused | None = None
     finished: bool = False
-    unknown: int = 0
+    unknown: list[int] = field(default_factory=list)
     running: list[Actor] = field(default_factory=list)
     _started: int = 0
 

@@ -43,7 +43,8 @@ class Simulated:
         rows: Own rows that had to be there.
         lost: Rows of them that were not.
         doubled: Rows that were there too often.
-        unknown: Commits whose answer told nothing of what became of them.
+        unknown: Commits whose answer said nothing of what became of them.
+        unknown_landed: How many of them were carried out all the same, or later.
         orphans: Data files that nothing refers to, at the end.
         faults: Injected faults by kind.
         done: What operators and others did, by kind.
@@ -60,6 +61,7 @@ class Simulated:
     lost: int = 0
     doubled: int = 0
     unknown: int = 0
+    unknown_landed: int = 0
     orphans: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
@@ -83,7 +85,7 @@ class Simulated:
     def add(self, report: Report) -> None:
         """Count one seed in."""
         self.seeds += 1
-        for name in ("batches", "rows", "lost", "doubled", "unknown", "orphans"):
+        for name in ("batches", "rows", "lost", "doubled", "unknown", "unknown_landed", "orphans"):
             setattr(self, name, getattr(self, name) + getattr(report, name))
         self.foreign_commits += report.done["foreign append"] + report.done["foreign replace"]
         self.faults += report.faults

@@ -40,7 +40,8 @@ class Report:
         rows: Own rows that had to be there.
         lost: Rows of them that were not.
         doubled: Rows that were there too often.
-        unknown: Commits whose answer told nothing.
+        unknown: Commits whose answer said nothing.
+        unknown_landed: How many of them were carried out all the same, or later.
         orphans: Files that nothing refers to, at the end.
         steps: Steps of the scheduler.
     """
@@ -56,6 +57,7 @@ class Report:
     lost: int
     doubled: int
     unknown: int
+    unknown_landed: int
     orphans: int
     steps: int
 
@@ -140,7 +142,8 @@ class Play:
             rows=sum(expected.values()),
             lost=sum((expected - found).values()) if ends else 0,
             doubled=sum((found - expected - foreign).values()),
-            unknown=self.stream.unknown,
+            unknown=len(self.stream.unknown),
+            unknown_landed=sum(map(self.truth.was_there, self.stream.unknown)),
             orphans=sum(path.endswith(".parquet") and path not in reachable for path in self.server.store.files),
             steps=self.world.steps,
         )
