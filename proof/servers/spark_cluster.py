@@ -80,20 +80,24 @@ class SparkCluster:
 
     def stop(self) -> None:
         """End everything that was started, executors included."""
-        for process in reversed(self.processes):
-            for pid in (process.pid, *descendants(process.pid)):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        started = [pid for process in self.processes for pid in (process.pid, *descendants(process.pid))]
+        for pid in started:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.processes:
             process.wait()
         self.processes.clear()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(map(command_of, started)) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def executors(self) -> list[int]:
         """The executors' JVMs."""
-        return [pid for pid in self._started() if _EXECUTOR in _command(pid)]
+        return [pid for pid in self._started() if _EXECUTOR in command_of(pid)]
 
     def python_workers(self) -> list[int]:
         """The executors' Python workers: the daemons that fork them, and those that they forked."""
-        return [pid for pid in self._started() if _PYTHON_WORKER in _command(pid)]
+        return [pid for pid in self._started() if _PYTHON_WORKER in command_of(pid)]
 
     def _started(self) -> list[int]:
         return [pid for worker in self.processes[1:] for pid in descendants(worker.pid)]
@@ -134,7 +138,8 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
         cluster.stop()
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """What a process runs; empty if it is gone."""
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""
