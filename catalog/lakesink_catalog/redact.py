@@ -28,6 +28,7 @@ _USER_INFO = re.compile(
     r"""(?P<scheme>[a-z][a-z0-9+.\-]{0,30})://(?P<user>[^\s/:@"]{0,512}:[^\s"]{0,512}|[^\s/?\#"]{1,512})@""",
     re.IGNORECASE,
 )
+_USER_WITHOUT_SCHEME = re.compile(r"^[^\s/:@]{1,512}:(?!//)[^\s]{1,512}@")
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 _SHORTEST_SECRET = 4
 
@@ -87,7 +88,7 @@ def _redact_entry(key: str, value: Any, known: Mapping[str, Any] | None) -> Any:
 def _redact_text(text: str, known: Mapping[str, Any]) -> str:
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, MASK)
-    text = _USER_INFO.sub(_without_user, text)
+    text = _USER_WITHOUT_SCHEME.sub(f"{MASK}@", _USER_INFO.sub(_without_user, text))
     text = _SECRET_PAIR.sub(lambda found: f"{found['key']}{MASK}", text)
     return _BEARER.sub(rf"\1 {MASK}", text)
 
@@ -101,7 +102,9 @@ def _is_user_info(found: re.Match[str]) -> bool:
 
 
 def _user_infos(text: str) -> Iterator[str]:
-    return (found["user"] for found in _USER_INFO.finditer(text) if _is_user_info(found))
+    yield from (found["user"] for found in _USER_INFO.finditer(text) if _is_user_info(found))
+    if forgotten := _USER_WITHOUT_SCHEME.match(text):
+        yield forgotten[0].removesuffix("@")
 
 
 def _secrets(known: Mapping[str, Any]) -> set[str]:

@@ -16,6 +16,8 @@ from lakesink_catalog.receipt import ReceiptInvalid
 PARTS_VERSION = 1
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024
 _COUNTS = range(2**63)
+_IN_A_PART = range(1, 2**63)
+"""Rows and bytes: a task closes no part without any."""
 _TASKS = range(2**31)
 _PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}(\.[a-z]{1,8}){1,2}", re.ASCII)
 
@@ -115,7 +117,7 @@ def part_from_json(document: Any, stem: str, task: int | None = None) -> Part:
     """
     match document:
         case [str(name), int(rows), int(size)] if is_part_name(name, stem, task):
-            return Part(name, _whole(rows, _COUNTS), _whole(size, _COUNTS))
+            return Part(name, _whole(rows, _IN_A_PART), _whole(size, _IN_A_PART))
     raise ReceiptInvalid("a part is malformed, or has a name that no part of this batch has")
 
 

@@ -14,6 +14,7 @@ TEXTS = [
     f"postgresql+psycopg2://alice:{CANARY}/with/slash@db/lake",
     f"postgresql://alice:{CANARY}@h@db/lake",
     f"https://{CANARY}@rest.example/v1",
+    f"alice:{CANARY}@rest.example/v1",
     f"could not reach 'https://alice:{CANARY}@rest.example' twice",
     f"s3.secret-access-key={CANARY}",
     f"s3.access-key-id = {CANARY}",

@@ -1,0 +1,1 @@
+"""What a hostile table property names: nobody may ever import this module."""
