@@ -52,7 +52,7 @@ def skip_by_the_highest_batch_id(patches: Patches) -> None:
 
     def change(look: Look) -> Verdict:
         entry, batch = look.situation.entry, look.situation.batch
-        return Skip(0, None) if entry is not None and batch.batch_id <= entry.batch_id else look.verdict
+        return Commit(6) if entry is None or batch.batch_id > entry.batch_id else Skip(14, None)
 
     _decide(patches, change)
 

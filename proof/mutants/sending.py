@@ -106,7 +106,9 @@ def unavailable_taken_as_rejected(patches: Patches) -> None:
         try:
             return real(self, look, batch, prepared, asked)
         except ServiceUnavailableError:
-            return _rebase(self, look, batch, replace(prepared, snapshot_id=self.surroundings.new_snapshot_id()))
+            snapshot_id = self.surroundings.new_snapshot_id()
+            manifests = tuple(replace(manifest, snapshot_id=snapshot_id) for manifest in prepared.manifests)
+            return _rebase(self, look, batch, replace(prepared, snapshot_id=snapshot_id, manifests=manifests))
 
     real = patches.put(FencedCommit, "_send", send)
 

@@ -1,0 +1,192 @@
+"""What a scenario of real processes is made of: drivers that run, die and stand still, and hands on their table."""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from proof.mutants.stage import Stage
+from proof.processes.evidence import local
+from proof.processes.harness import PATIENCE_SECONDS, Driver
+from proof.servers.fault_proxy import FaultProxy, HttpFault, Kind
+from tests.faults import maintenance
+
+Step = Callable[[Stage], None]
+
+POLL_SECONDS = 0.02
+NOWHERE = "http://127.0.0.1:9"
+TORN_AT = 0.8
+"""Part of a record that is left of it."""
+
+
+def run(failpoints: str = "") -> Step:
+    """A driver from its start to its end or death."""
+
+    def step(at: Stage) -> None:
+        at.code = at.stream.run(failpoints).code
+
+    return step
+
+
+def stopped(failpoints: str, *meanwhile: Step) -> Step:
+    """A driver that stands still at a failpoint while other things happen, and goes on."""
+
+    def step(at: Stage) -> None:
+        with at.stream.driver(failpoints) as driver:
+            assert driver.wait_until_stopped(), f"it never came to {failpoints}"
+            for other in meanwhile:
+                other(at)
+            _go_on_to_the_end(at, driver)
+
+    return step
+
+
+def two_drivers_in_one_call(batch: int) -> Step:
+    """Both have prepared the batch, each for itself; one commits it and all the rest, and then the other goes on."""
+
+    def step(at: Stage) -> None:
+        call = f"before-call@{batch}=stop"
+        with at.stream.driver(f"before-prepared@{batch}=stop,{call}") as first:
+            assert first.wait_until_stopped()
+            with at.stream.driver(call) as second:
+                assert second.wait_until_stopped()
+                first.signal(signal.SIGCONT)
+                assert first.wait_until_stopped()
+                _go_on_to_the_end(at, second)
+            _go_on_to_the_end(at, first)
+
+    return step
+
+
+def foreign(at: Stage) -> None:
+    """Another writer's row."""
+    at.append_foreign()
+
+
+def expire(at: Stage) -> None:
+    """All snapshots that no branch and no tag points at."""
+    maintenance.expire(at.lake)
+
+
+def clean_orphans(at: Stage) -> None:
+    """Data files that no snapshot refers to."""
+    maintenance.sweep(at.lake)
+
+
+def replace_table(at: Stage) -> None:
+    """Dropped, and made again under its name."""
+    at.lake.catalog.drop_table(at.stream.table)
+    at.make_table()
+
+
+def roll_back(batch: int) -> Step:
+    """The head goes back to a batch."""
+
+    def step(at: Stage) -> None:
+        goal = next(snapshot for snapshot in at.facts().walk() if snapshot.batch_id == batch)
+        maintenance.roll_back(at.lake, goal.snapshot_id, at.branch)
+
+    return step
+
+
+def rewind(batch: int) -> Step:
+    """The checkpoint goes back to a batch, as the operating rule says, or as an old backup has it."""
+
+    def step(at: Stage) -> None:
+        for log in ("offsets", "commits"):
+            for path in (at.stream.root / "checkpoint" / log).iterdir():
+                if int(path.name) > batch:
+                    path.unlink()
+
+    return step
+
+
+def lose_checkpoint(at: Stage) -> None:
+    """All of it."""
+    shutil.rmtree(at.stream.root / "checkpoint")
+
+
+def source_cut(batches: int, rows: int) -> Step:
+    """The source's rows come in other batches from here on."""
+
+    def step(at: Stage) -> None:
+        at.stream = replace(at.stream, batches=batches, rows=rows)
+
+    return step
+
+
+def tear_record(at: Stage) -> None:
+    """Of the newest prepared record the beginning is left."""
+    records = local(at.lake.table().location()).glob("metadata/lakesink/*/*/*.json")
+    newest = max(records, key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(newest.read_bytes()[: int(newest.stat().st_size * TORN_AT)])
+
+
+def wait(seconds: float) -> Step:
+    """Time passes."""
+    return lambda _: time.sleep(seconds)
+
+
+def spoil(faults: dict[int, HttpFault]) -> Step:
+    """Commit requests to come go wrong, by number from 1."""
+
+    def step(at: Stage) -> None:
+        for number, fault in faults.items():
+            _proxy(at).arm(number, fault, lambda: None)
+
+    return step
+
+
+def catalog_gone_after(number: int) -> Step:
+    """A commit is carried out, and nothing is heard of the catalog any more."""
+
+    def step(at: Stage) -> None:
+        proxy = _proxy(at)
+
+        def gone() -> None:
+            proxy.target = NOWHERE
+
+        proxy.arm(number, HttpFault(Kind.DROP), gone)
+
+    return step
+
+
+def catalog_comes_back_after(*steps: Step) -> Step:
+    """Once these are done, the catalog is where it was before them."""
+
+    def step(at: Stage) -> None:
+        proxy = _proxy(at)
+        back = proxy.target
+        for other in steps:
+            other(at)
+        proxy.target = back
+
+    return step
+
+
+def answered(commits: int) -> Step:
+    """So many commit requests have come to the catalog, late ones among them."""
+
+    def step(at: Stage) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(_proxy(at).answers) < commits:
+            assert time.monotonic() < deadline
+            time.sleep(POLL_SECONDS)
+
+    return step
+
+
+def _proxy(at: Stage) -> FaultProxy:
+    assert at.proxy is not None
+    return at.proxy
+
+
+def _go_on_to_the_end(at: Stage, driver: Driver) -> None:
+    """Whenever it comes to its failpoint again, it goes on again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while driver.process.exitcode is None and time.monotonic() < deadline:
+        if driver.is_stopped():
+            driver.signal(signal.SIGCONT)
+        driver.wait(POLL_SECONDS)
+    at.code = driver.code
