@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from typing import Any
 
@@ -81,6 +81,14 @@ class Simulated:
     def to_json(self) -> dict[str, Any]:
         """JSON-able form."""
         return {**asdict(self), "seeds_per_second": round(self.seeds_per_second, 1)}
+
+    def together(self, other: "Simulated") -> "Simulated":
+        """This range and the one after it."""
+        summed = Simulated(self.first)
+        for part in fields(Simulated):
+            if part.name != "first":
+                setattr(summed, part.name, getattr(self, part.name) + getattr(other, part.name))
+        return summed
 
     def add(self, report: Report) -> None:
         """Count one seed in."""

@@ -1,0 +1,44 @@
+"""What one part of the proof came to, as the table shows it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a part may take.
+
+    Attributes:
+        seconds: About how long.
+        seed: First seed; all chance comes from it.
+        short: True for the slice of every change: fewest processes, smallest models.
+        progress: Told now and then how far it is.
+    """
+
+    seconds: float
+    seed: int
+    short: bool
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a part came to.
+
+    Attributes:
+        broken: What it found, a line each; empty if all was well.
+        missing: What it could not run, and why, a line each.
+        lines: Figures for the table: what, and how much.
+        document: All of it, for programs.
+    """
+
+    broken: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    lines: tuple[tuple[str, str], ...] = ()
+    document: dict[str, Any] = field(default_factory=dict)
+
+
+Part = Callable[[Budget], Outcome]

@@ -1,0 +1,114 @@
+"""The parts of the proof, each told in lines of one table."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from proof import certify, histories
+from proof.certify import CertifyFigures
+from proof.grid.cells import Cell, all_cells
+from proof.grid.figures import GridFigures, Recovery, Verdict
+from proof.grid.run import run as run_grid
+from proof.grid.turns import spread
+from proof.outcome import Budget, Outcome, Part
+from proof.simulator.run import Simulated
+from proof.simulator.run import run as run_simulator
+
+SEEDS = 20_000
+"""What every change is tried with, at least."""
+KILLS = 500
+MORE_SEEDS = 10_000_000
+
+
+def simulator(budget: Budget) -> Outcome:
+    """Seeds until the time is used up, and in any case the least number of them."""
+    result = run_simulator(budget.seed, SEEDS, progress=budget.progress)
+    if not budget.short and result.well and budget.seconds > result.seconds:
+        first, left = budget.seed + SEEDS, budget.seconds - result.seconds
+        result = result.together(run_simulator(first, MORE_SEEDS, left, budget.progress))
+    broken = tuple(f"seed {failure.seed}: {what}" for failure in result.failures for what in failure.broken)
+    return Outcome(broken, (), tuple(_simulated(result)), result.to_json())
+
+
+def real_tables(budget: Budget) -> Outcome:
+    """Random histories over SQLite and files."""
+    try:
+        done = histories.run(budget.seed, budget.seconds, budget.progress)
+    except AssertionError as error:
+        return Outcome((f"a history of a real table: {error}",))
+    lines = (("random histories over SQLite and real files", f"{done.histories:,} of {done.steps:,} judged steps"),)
+    return Outcome((), (), lines, done.to_json())
+
+
+def processes(budget: Budget) -> Outcome:
+    """The crash grid, and random kills."""
+    cells: list[Cell] | None = None
+    if budget.short:
+        cells = spread(all_cells(), budget.seed)
+    kills = 0 if budget.short else KILLS
+    figures = run_grid(budget.seconds, budget.seed, budget.progress, cells=cells, kills=kills)
+    few = figures.count(Verdict.EXPLAINED) * 20 <= len(figures.cells)
+    broken = [*figures.broken, *([] if few else ["more than 5 % of the cells could not be run"])]
+    missing = tuple(f"{count} cells: {why}" for why, count in figures.explained.items())
+    return Outcome(tuple(broken), missing, tuple(_grid(figures)), figures.to_json())
+
+
+def catalogs(budget: Budget) -> Outcome:
+    """Whether catalogs keep what the protocol needs of them."""
+    figures = certify.run(budget.seconds, budget.seed, budget.progress)
+    broken = tuple(f"{name}: {one.verdict.value}" for name, one in figures.certificates.items() if not one.verdict.fit)
+    missing = tuple(f"{name}: {why}" for name, why in figures.skipped.items())
+    return Outcome(broken, missing, tuple(_certified(figures)), figures.to_json())
+
+
+def _simulated(result: Simulated) -> list[tuple[str, str]]:
+    last = result.first + result.seeds - 1
+    return [
+        ("simulated worlds", f"{result.seeds:,} seeds, {result.first:,} to {last:,}, {result.seeds_per_second:.0f}/s"),
+        ("batches in their tables", f"{result.batches:,}"),
+        ("foreign commits", f"{result.foreign_commits:,}"),
+        ("rows expected / lost / doubled", f"{result.rows:,} / {result.lost:,} / {result.doubled:,}"),
+        ("faults by kind", counted(result.faults)),
+        ("deeds of operators and others", counted(result.done)),
+        ("commits of unknown outcome", f"{result.unknown:,}: {result.unknown_landed:,} had landed, none counted wrong")
+        if result.well
+        else ("commits of unknown outcome", f"{result.unknown:,}: {result.unknown_landed:,} had landed"),
+        ("orphans per 1,000 faults, simulated", f"{1000 * result.orphans / max(result.faults.total(), 1):.0f}"),
+    ]
+
+
+def _grid(figures: GridFigures) -> list[tuple[str, str]]:
+    verdicts = {verdict.value: figures.count(verdict) for verdict in Verdict}
+    extent = "whole" if figures.whole else f"a sample of {len(all_cells()):,}"
+    return [
+        ("crash grid on real processes", f"{counted(verdicts)} cells, {extent}"),
+        ("SIGKILLs by point", f"{sum(figures.kills_by_point.values()):,}: {counted(figures.kills_by_point)}"),
+        ("SIGKILL to next commit, without Spark", _recovered(figures.recovery)),
+        ("SIGKILL to next commit, real Spark", _recovered(figures.spark_recovery)),
+        ("orphans per 1,000 faults, real processes", f"{figures.orphans_per_1000_faults:,}"),
+        ("traces of real drivers that the model accepts", f"{figures.logs_checked:,}"),
+    ]
+
+
+def _recovered(recovery: Recovery) -> str:
+    if recovery.median_ms is None or recovery.p99_ms is None:
+        return "not measured"
+    return f"median {recovery.median_ms:,.0f} ms, p99 {recovery.p99_ms:,.0f} ms, of {recovery.count:,}"
+
+
+def _certified(figures: CertifyFigures) -> list[tuple[str, str]]:
+    verdicts = Counter(certificate.verdict.value for certificate in figures.certificates.values())
+    return [("catalogs", f"{', '.join(figures.certificates)}: {counted(verdicts)}")]
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Counts by name, the largest first, as one line."""
+    return ", ".join(f"{count:,} {name}" for name, count in Counter(counts).most_common() if count) or "none"
+
+
+PARTS: Mapping[str, tuple[float, Part]] = {
+    "simulator": (0.3, simulator),
+    "real tables": (0.1, real_tables),
+    "processes": (0.3, processes),
+    "catalogs": (0.05, catalogs),
+}
+"""Each with its share of the time."""
