@@ -1,7 +1,9 @@
 """The parts of the proof, each told in lines of one table."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping
+from statistics import median
 
 from proof import certify, histories
 from proof.certify import CertifyFigures
@@ -9,13 +11,16 @@ from proof.grid.cells import Cell, all_cells
 from proof.grid.figures import GridFigures, Recovery, Verdict
 from proof.grid.run import run as run_grid
 from proof.grid.turns import spread
+from proof.mutants import run as mutants_run
 from proof.outcome import Budget, Outcome, Part
+from proof.security.run import run as attack
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
 
 SEEDS = 20_000
 """What every change is tried with, at least."""
 KILLS = 500
+INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
 
 
@@ -58,6 +63,33 @@ def catalogs(budget: Budget) -> Outcome:
     broken = tuple(f"{name}: {one.verdict.value}" for name, one in figures.certificates.items() if not one.verdict.fit)
     missing = tuple(f"{name}: {why}" for name, why in figures.skipped.items())
     return Outcome(broken, missing, tuple(_certified(figures)), figures.to_json())
+
+
+def mutants(budget: Budget) -> Outcome:
+    """Seeded bugs, which the simulator and real processes must see."""
+    starts = 0 if budget.short else mutants_run.STARTS
+    figures = mutants_run.run(budget.seconds, budget.seed, budget.progress, starts=starts)
+    lines = [("seeded bugs seen by the simulator and by real processes", f"{figures.caught} of {len(figures.results)}")]
+    medians = [one.median_seeds for one in figures.results if one.median_seeds is not None]
+    if medians:
+        lines.append(
+            ("seeds until a bug is seen", f"median of medians {median(medians):,.0f}, most {max(medians):,.0f}")
+        )
+    return Outcome(figures.broken, (), tuple(lines), figures.to_json())
+
+
+def security(budget: Budget) -> Outcome:
+    """Hostile inputs, and secrets planted everywhere."""
+    inputs = INPUTS_SHORT if budget.short else INPUTS
+    figures = attack(inputs, budget.seed, budget.progress, processes=os.cpu_count() or 1, spark=not budget.short)
+    broken = [f"{defect.what}: {defect.replay}" for defect in figures.defects]
+    told = f"{figures.inputs:,}: {figures.accepted:,} safe to believe, {figures.written_again:,} written again"
+    lines = [("hostile inputs", f"{told}, {counted(figures.refused)}")]
+    if figures.canary is not None:
+        broken += [*figures.canary.leaks, *figures.canary.unnamed]
+        searched = sum(figures.canary.outputs.values())
+        lines.append(("planted secrets", f"{figures.canary.places} places, {searched:,} bytes searched, none seen"))
+    return Outcome(tuple(broken), (), tuple(lines), figures.to_json())
 
 
 def _simulated(result: Simulated) -> list[tuple[str, str]]:
@@ -109,6 +141,8 @@ PARTS: Mapping[str, tuple[float, Part]] = {
     "simulator": (0.3, simulator),
     "real tables": (0.1, real_tables),
     "processes": (0.3, processes),
+    "mutants": (0.15, mutants),
     "catalogs": (0.05, catalogs),
+    "security": (0.1, security),
 }
 """Each with its share of the time."""

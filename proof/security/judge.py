@@ -67,7 +67,11 @@ def require(truth: bool, broken: str) -> None:  # noqa: FBT001 - an assertion th
 
 
 def lies_in(path: str, folder: str) -> bool:
-    """The path is a plain one strictly below a local folder, whether a reader decodes percents or not."""
+    """The path is a plain one strictly below a local folder, whether a reader decodes percents or not.
+
+    A local path means the same place with and without its scheme.
+    """
+    path, folder = path.removeprefix("file://"), folder.removeprefix("file://")
     plain = path.isprintable() and path.startswith(f"{folder}/") and not set(path) & set("?#\\")
     return plain and len(path) < len(folder) + 1_100 and all(_below(text, folder) for text in (path, unquote(path)))
 
