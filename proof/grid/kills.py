@@ -1,6 +1,7 @@
 """SIGKILLs at random moments: drivers are killed again and again until one gets through, then the table is judged."""
 
 import json
+import math
 import random
 import shutil
 import time
@@ -17,18 +18,20 @@ from proof.grid.figures import RandomKills
 from proof.grid.trace_log import TraceLog
 from proof.model.checker import check
 from proof.oracle import batches_contiguous, facts_of, files_whole, rows_once
-from proof.processes.evidence import Reader, judge, orphans, stored
+from proof.processes.evidence import Reader, judge, orphans, stored, unreferenced
 from proof.processes.harness import Driver, Stream
 from tests.builders import FaultyCatalog
 from tests.processes import harness
-from tests.processes.at_work import kill_at_work
+from tests.processes.at_work import committed, kill_at_work
 
 BATCHES = 12
 LIVES = 40
 """Drivers of one round; the last one is left alone."""
 LONGEST_LIFE_SECONDS = 0.4
 KILLS_OF_SPARK_ROUND = 5
-LONGEST_SPARK_WORK_SECONDS = 3.0
+LONGEST_SPARK_WORK_SECONDS = 5.0
+SPARK_FILES_AHEAD = 60
+"""More than a driver can take before it is killed."""
 CHILDREN_TO_A_SPARK_DRIVER = 24
 FOREIGN_CHANCE = 0.3
 NOTHING_DONE = "nothing"
@@ -164,22 +167,37 @@ def _last_step(lines: list[str]) -> str:
 
 
 def _spark_round(folder: Path, chance: random.Random, tally: _Tally) -> None:
-    """As without Spark; its source has more files than the drivers can take before they are killed."""
-    stream = harness.Stream(folder)
-    files = KILLS_OF_SPARK_ROUND * 20
-    stream.add_files(0, files)
-    killed = [kill_at_work(stream, chance.uniform(0, LONGEST_SPARK_WORK_SECONDS)) for _ in range(KILLS_OF_SPARK_ROUND)]
+    folder.mkdir()
+    trace = TraceLog(folder / "trace")
+    stream, files, killed, lines = harness.Stream(folder, environment={TRACE: str(folder / "trace")}), 0, [], []
+    for _ in range(KILLS_OF_SPARK_ROUND):
+        wanted = committed(stream) + SPARK_FILES_AHEAD
+        stream.add_files(files, wanted)
+        files = wanted
+        killed.append(kill_at_work(stream, chance.uniform(0, LONGEST_SPARK_WORK_SECONDS)))
+        lines += trace.lines()
+        tally.by_step[_last_step(lines)] += 1
     with stream.driver() as driver:
         code = driver.wait(harness.PATIENCE_SECONDS * 5)
+    lines += trace.lines()
+    trace.close()
     if code != 0:
         tally.broken.append(f"a Spark driver that was let alone ended with {code}")
+    tally.spark_drivers += len(killed)
+    tally.batches += files
+    _judge_spark(stream, files, killed, tally)
+    tally.broken += [f"trace: {broken}" for broken in check(lines)]
+    tally.log_lines += len(lines)
+
+
+def _judge_spark(stream: harness.Stream, files: int, killed: list[float], tally: _Tally) -> None:
     table = stream.load()
     facts = facts_of(table, stream.sink_id)
     broken = rows_once(stream.rows(), harness.expected(range(files)))
     broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
     tally.broken += [str(one) for one in broken]
+    tally.orphans += unreferenced(table, facts)
     landed = sorted(snapshot.timestamp_ms for snapshot in table.metadata.snapshots)
-    later = [[at - ms for at in landed if at > ms] for ms in killed]
-    tally.spark_recovery_ms += [times[0] for times in later if times]
-    tally.spark_drivers += len(killed)
-    tally.batches += files
+    for at, end in zip(killed, [*killed[1:], math.inf], strict=True):
+        later = [moment - at for moment in landed if at < moment < end]
+        tally.spark_recovery_ms += later[:1]

@@ -22,7 +22,7 @@ from proof.grid.expect import BY_NAME
 from proof.grid.story import Story
 from proof.grid.trace_log import TraceLog
 from proof.oracle import Rows, batches_contiguous, facts_of, files_whole, rows_once
-from proof.processes.evidence import local, stored
+from proof.processes.evidence import stored, unreferenced
 from proof.servers.spark_cluster import SparkCluster
 from tests.processes.harness import (
     PATIENCE_SECONDS,
@@ -158,8 +158,7 @@ def _judge(run: _Run) -> None:
     story = run.story
     story.broken = rows_once(run.stream.rows(), expected(range(BATCHES)) + run.foreign)
     story.broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
-    known = {local(file.path) for snapshot in facts.snapshots.values() for file in snapshot.files}
-    story.orphans = len(set(local(table.location()).rglob("*.parquet")) - known)
+    story.orphans = unreferenced(table, facts)
 
 
 _BLOWS: dict[SparkBlow, Callable[[_Run], None]] = {

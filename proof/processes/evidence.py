@@ -12,10 +12,12 @@ import duckdb
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestFile
+from pyiceberg.table import Table
 
 from proof.oracle import (
     Broken,
     Rows,
+    TableFacts,
     batches_contiguous,
     facts_of,
     files_whole,
@@ -133,11 +135,13 @@ def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: 
 
 
 def orphans(stream: Stream) -> int:
-    """Data files under the table's location that no retained snapshot references; -1 if there is no table."""
+    """Data files of the stream's table that no retained snapshot references; -1 if there is no table."""
     table = stream.load()
-    if table is None:
-        return -1
-    facts = facts_of(table, stream.sink_id)
+    return -1 if table is None else unreferenced(table, facts_of(table, stream.sink_id))
+
+
+def unreferenced(table: Table, facts: TableFacts) -> int:
+    """Data files under a table's location that no retained snapshot references."""
     known = {local(file.path) for snapshot in facts.snapshots.values() for file in snapshot.files}
     return len(set(local(table.location()).rglob("*.parquet")) - known)
 
