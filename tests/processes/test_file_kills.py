@@ -69,7 +69,7 @@ WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "c
 @pytest.mark.parametrize(
     ("format_name", "kills", "empty"),
     [
-        pytest.param("parquet", EVERY_POINT, (), id="every-point"),
+        pytest.param("parquet", EVERY_POINT, (), id="every-point", marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
         pytest.param("jsonl", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches-of-lines"),
     ],
 )
