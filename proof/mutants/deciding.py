@@ -33,7 +33,7 @@ def _decide(patches: Patches, change: Callable[[Look], Verdict]) -> None:
 @mutant(
     "P2, P10: a batch that the ledger has is committed again.",
     seen_in="Paimon and early Hudi: a crash between the commit and Spark's own log",
-    focus=Focus(actions=("kill", "kill", "kill")),
+    focus=Focus(actions=("kill", "kill", "kill"), seed=9),
     scenario="killed after the commit",
 )
 def no_dedupe(patches: Patches) -> None:
@@ -77,7 +77,7 @@ def fingerprint_ignored(patches: Patches) -> None:
 @mutant(
     "P2: what was written to a branch is looked for on main, where nothing is found.",
     seen_in="Iceberg's Spark sink",
-    focus=Focus(actions=("kill", "kill", "kill"), branch="audited"),
+    focus=Focus(actions=("kill", "kill", "kill"), branch="audited", seed=9),
     scenario="killed after the commit on a branch",
 )
 def ledger_of_main_read_for_a_branch(patches: Patches) -> None:
@@ -110,7 +110,7 @@ def mark_by_existence_not_ancestry(patches: Patches) -> None:
 @mutant(
     "P3: the batch is remembered in its snapshot alone, and forgotten with it.",
     seen_in="Flink #5846, Iceberg's Spark sink: expired between crash and restart",
-    focus=Focus(actions=("foreign append", "foreign append", "expire", "forget a commit")),
+    focus=Focus(actions=("foreign append", "foreign append", "expire", "forget a commit"), seed=1),
     scenario="expired between crash and restart",
 )
 def mark_only_in_the_snapshot(patches: Patches) -> None:

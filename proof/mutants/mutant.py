@@ -33,11 +33,13 @@ class Focus:
         faults: Faults, each in half of the places where it can happen.
         actions: What the operator and others do.
         branch: Branch that is written; any, if empty.
+        seed: One that saw it when this was written: where tests begin to look.
     """
 
     faults: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     branch: str = ""
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

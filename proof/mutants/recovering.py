@@ -38,7 +38,7 @@ def torn_record_believed(patches: Patches) -> None:
 @mutant(
     "P9: a record is used for whatever table has the name now.",
     seen_in="tables dropped and made again under their name, with staged files found by path",
-    focus=Focus(actions=("kill", "replace the table")),
+    focus=Focus(("request lost",), ("replace the table",)),
     scenario="the table is replaced before the restart",
 )
 def record_of_an_older_table_used(patches: Patches) -> None:
@@ -53,7 +53,7 @@ def record_of_an_older_table_used(patches: Patches) -> None:
 @mutant(
     "P9: a record is used whatever has become of the history that it was written for.",
     seen_in="the protocol's own model: a record used after a rollback resurrects files that expiry deletes",
-    focus=Focus(actions=("roll back", "roll back")),
+    focus=Focus(actions=("roll back", "roll back"), seed=1),
     scenario="rolled back behind a record",
 )
 def follows_ignored(patches: Patches) -> None:
@@ -71,7 +71,7 @@ def follows_ignored(patches: Patches) -> None:
 @mutant(
     "P9: what was prepared long ago is committed unseen, although orphan cleaners have been there.",
     seen_in="other tools' orphan cleaners, which take unreferenced files after a day",
-    focus=Focus(actions=("freeze", "clean orphans", "clean orphans")),
+    focus=Focus(actions=("freeze", "clean orphans", "clean orphans"), seed=65),
     scenario="held up while an orphan cleaner runs",
 )
 def prepared_max_age_ignored(patches: Patches) -> None:

@@ -137,7 +137,7 @@ def unknown_taken_as_landed(patches: Patches) -> None:
 @mutant(
     "P6: what a batch wrote is deleted when its commit fails, although it may have landed, or land later.",
     seen_in="Iceberg #6778, DuckDB, ClickHouse, Hive; Spark calls abort() with all messages after a failed commit()",
-    focus=Focus(("answer lost", "load failed")),
+    focus=Focus(("answer lost", "load failed"), seed=4),
     scenario="the catalog is gone after the commit",
 )
 def abort_deletes(patches: Patches) -> None:
@@ -202,7 +202,7 @@ def empty_batch_as_properties_only(patches: Patches) -> None:
 @mutant(
     "P3: there is no ledger tag: a rollback whose evidence expires is not noticed, a late request not fenced.",
     seen_in="every sink that keeps its marker in the table's properties alone",
-    focus=Focus(actions=("roll back", "foreign append", "expire")),
+    focus=Focus(actions=("roll back", "foreign append", "expire"), seed=8),
     scenario="rolled back, and the evidence expired",
 )
 def no_tag_fence(patches: Patches) -> None:

@@ -38,7 +38,7 @@ _LENGTH_OF_UUID = 36
 @mutant(
     "P7: a batch that is written again gives its files the names of the first time.",
     seen_in="Iceberg #8609, #9172, #7890",
-    focus=Focus(actions=("twin", "freeze", "twin")),
+    focus=Focus(actions=("twin", "freeze", "twin"), seed=11),
     scenario="a driver comes back in the middle of a file",
 )
 def reused_file_names(patches: Patches) -> None:

@@ -6,13 +6,13 @@ from proof.mutants import MUTANTS
 from proof.mutants.mutant import Mutant
 from proof.mutants.simulated import catch, focused
 
-SEEDS = range(200)
+SEEDS = 200
 MISHAPS = ("AttributeError", "KeyError", "TypeError", "NameError", "AssertionError", "UnboundLocalError")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulator_sees_the_mutant_and_nothing_without_it(mutant: Mutant) -> None:
-    caught = catch(mutant, SEEDS, focused(mutant.focus))
+    caught = catch(mutant, range(mutant.focus.seed, mutant.focus.seed + SEEDS), focused(mutant.focus))
     assert caught is not None
     assert not any(mishap in caught.broken for mishap in MISHAPS), "it does not run, so that nobody need look for it"
 
