@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,8 @@ STARTS = 5
 BOUND = 2_000
 BETWEEN_STARTS = 1_000_000
 SEEDS_IN_FOCUS = 500
+PLAYS_AT_ONCE = 3
+"""Drivers that stand still, or wait for an answer, need no processor."""
 Progress = Callable[[str], None]
 Broken = tuple[str, ...]
 
@@ -75,16 +77,22 @@ def _in_focus(seed: int, name: str) -> Caught | None:
 
 def _on_processes(mutants: Sequence[Mutant], progress: Progress) -> tuple[Mapping[str, Broken], Mapping[str, Broken]]:
     """What is broken in each scenario without a mutant, and with each mutant in its own."""
-    sound: dict[str, Broken] = {}
-    bad: dict[str, Broken] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for number, mutant in enumerate(mutants):
-            progress(f"real processes: {number} of {len(mutants)} mutants, {sum(map(bool, bad.values()))} caught")
-            scenario = scenario_named(mutant.scenario)
-            if scenario.name not in sound:
-                sound[scenario.name] = tuple(map(str, play(scenario, Path(folder) / f"sound-{number}")))
-            bad[mutant.name] = tuple(map(str, play(scenario, Path(folder) / f"mutant-{number}", mutant)))
-    return sound, bad
+    names = list(dict.fromkeys(mutant.scenario for mutant in mutants))
+    plays = [*((name, None) for name in names), *((mutant.scenario, mutant) for mutant in mutants)]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(PLAYS_AT_ONCE) as pool:
+        played = pool.map(partial(_play, Path(folder)), range(len(plays)), plays)
+        broken = []
+        for count, found in enumerate(played, 1):
+            broken.append(found)
+            progress(f"mutants on real processes: {count} of {len(plays)} scenarios played")
+    return dict(zip(names, broken, strict=False)), {
+        mutant.name: found for mutant, found in zip(mutants, broken[len(names) :], strict=True)
+    }
+
+
+def _play(folder: Path, number: int, what: tuple[str, Mutant | None]) -> Broken:
+    name, mutant = what
+    return tuple(map(str, play(scenario_named(name), folder / str(number), mutant)))
 
 
 def _by_chance(

@@ -7,14 +7,14 @@ from typing import Any
 
 from proof.mutants import steps
 from proof.mutants.mutant import Mutant
-from proof.mutants.stage import MAIN, Ending, judge, stage
+from proof.mutants.stage import MAIN, TIMEOUT_SECONDS, Ending, judge, stage
 from proof.mutants.steps import Step, run
 from proof.oracle import Broken
 from proof.servers.fault_proxy import HttpFault, Kind
 
 MODULE = "proof.mutants.switched_on"
 VARIABLE = "LAKESINK_PROOF_MUTANT"
-LATE_SECONDS = 2.5
+LATE_SECONDS = TIMEOUT_SECONDS + 2.5
 OLD_SECONDS = 5
 
 

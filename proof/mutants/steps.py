@@ -37,6 +37,7 @@ def stopped(failpoints: str, *meanwhile: Step) -> Step:
             assert driver.wait_until_stopped(), f"it never came to {failpoints}"
             for other in meanwhile:
                 other(at)
+            at.reader.look()  # what is referenced by now must not be touched
             _go_on_to_the_end(at, driver)
 
     return step
