@@ -22,7 +22,8 @@ from proof.contrast.sinks import SINKS, BranchBy, Target
 SPARK_SCHEMA = "partition long, offset long"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SECONDS_A_ROW = 0.02
-_GENERIC = frozenset({"StreamingQueryException", "PythonException", "Py4JException", "SparkException"})
+_GENERIC = frozenset({"StreamingQueryException", "PythonException", "Py4JException", "SparkException", "STREAM_FAILED"})
+"""Names that say only that something failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,13 @@ def staging_conf(orders: Orders) -> dict[str, str]:
 
 
 def named(error: Exception) -> str:
-    """The error in a word: lakesink's code, else the exception of Python or of Java that started it all."""
+    """The error in a word: lakesink's code, or the exception of Python or Java that began it, or Spark's condition."""
     own = re.findall(r"\[(LAKESINK_[A-Z_]+)\]", str(error))
     if own:
         return str(own[0])
     python = re.findall(r"^(?:\w+\.)+(\w+(?:Exception|Error))\b", str(error), re.MULTILINE)
-    telling = [name for name in (*python[-1:], *_java_names(error)) if name not in _GENERIC]
+    conditions = re.findall(r"\[([A-Z]+(?:_[A-Z]+)+)\]", str(error))
+    telling = [name for name in (*python[-1:], *_java_names(error), *conditions) if name not in _GENERIC]
     return telling[0] if telling else type(error).__name__
 
 

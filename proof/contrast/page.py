@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from proof.contrast.cases import CASES, Case
+from proof.contrast.cases import CASES, EVERY_SINK, Case
 from proof.contrast.result import Result
 from proof.contrast.run import OURS, Contrast
 from proof.contrast.sinks import MARKER, SINKS
@@ -57,17 +57,20 @@ def text(contrast: Contrast) -> str:
 
 
 def summary(contrast: Contrast) -> str:
-    """In how many cases each sink kept every row exactly once, or stopped before it could not."""
-    return "; ".join(f"{name}: {count}" for name, count in exact(contrast).items())
+    """In how many cases rows were lost or doubled, by sink."""
+    return f"{_common(contrast)}: " + "; ".join(f"{sink} {told}" for sink, told in tally(contrast).items())
 
 
-def exact(contrast: Contrast) -> dict[str, str]:
-    """By sink: cases without a lost, doubled or stray row, of those played."""
-    return {
-        sink: f"{sum(result.is_exact for result in results)} of {len(results)} cases without a lost or doubled row"
-        for sink in SINKS
-        if (results := [result for result in contrast.results if result.sink == sink])
-    }
+def tally(contrast: Contrast) -> dict[str, str]:
+    """By sink, of the cases that every sink has: where rows were lost, doubled or astray, and where it stopped."""
+    told = {}
+    for sink in SINKS:
+        results = [result for case in _shared(contrast) if (result := contrast.of(case.name, sink))]
+        harmed = sum(not result.is_exact for result in results)
+        stopped = sum(result.is_exact and bool(result.stopped) for result in results)
+        if results:
+            told[sink] = f"{harmed} with rows lost, doubled or astray, {stopped} stopped"
+    return told
 
 
 def markdown(contrast: Contrast) -> str:
@@ -85,8 +88,8 @@ def _table(contrast: Contrast) -> Iterator[str]:
     yield f"|---|{'---|' * len(SINKS)}"
     for case in _played(contrast):
         yield f"| {case.title} | {' | '.join(_cell(contrast, case, sink) for sink in SINKS)} |"
-    totals = exact(contrast)
-    yield f"| *in all* | {' | '.join(totals.get(sink, NOT_PLAYED) for sink in SINKS)} |"
+    totals = tally(contrast)
+    yield f"| *{_common(contrast)}* | {' | '.join(totals.get(sink, NOT_PLAYED) for sink in SINKS)} |"
 
 
 def _cell(contrast: Contrast, case: Case, sink: str) -> str:
@@ -122,3 +125,11 @@ def _well(contrast: Contrast) -> Iterator[str]:
 def _played(contrast: Contrast) -> list[Case]:
     names = {result.case for result in contrast.results}
     return [case for case in CASES if case.name in names]
+
+
+def _shared(contrast: Contrast) -> list[Case]:
+    return [case for case in _played(contrast) if case.sinks == EVERY_SINK]
+
+
+def _common(contrast: Contrast) -> str:
+    return f"of {len(_shared(contrast))} cases that every sink has"

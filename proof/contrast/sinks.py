@@ -144,7 +144,7 @@ SINKS = {
         Sink(
             "append",
             "`foreachBatch`, `Table.append`",
-            "PyIceberg's `Table.append` of every batch.",
+            "PyIceberg's `Table.append` of every batch; Spark's guide promises at least once for that, and no more.",
             in_jvm=False,
             writer=naive,
         ),
