@@ -35,7 +35,7 @@ def text(figures: GridFigures) -> str:
 
 def markdown(figures: GridFigures) -> str:
     """The page ``docs/proof-grid.md``."""
-    parts = [_HEAD, text(figures), ""]
+    parts = [_HEAD, *(f"- {line}" for line in text(figures).splitlines()), ""]
     columns = dict.fromkeys(cell.column for cell in figures.cells)
     spoilt = tuple(column for column in sorted(columns) if column.startswith("HTTP"))
     for title, names in _TABLES.items():
