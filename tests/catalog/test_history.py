@@ -14,7 +14,7 @@ from lakesink_catalog.errors import Reason
 from lakesink_catalog.history import history, sinks
 from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.tables import create_table, load_table
-from tests.catalog.batches import START_MS, Writer
+from tests.catalog.batches import Writer
 
 
 @pytest.fixture
@@ -60,8 +60,9 @@ def test_every_batch_leaves_a_record_with_its_facts(catalog: Catalog, writer: Wr
     assert [record.sequence_number for record in records] == [1, 2, 3]
     first = records[0]
     assert (first.sink, first.branch, first.kind, first.offsets) == ("events", "main", "stream", '[{"at":1}]')
-    assert first.snapshot_id == load(catalog).metadata.snapshots[0].snapshot_id
-    assert first.committed_at == datetime.fromtimestamp(START_MS / 1000, UTC)
+    snapshot = load(catalog).metadata.snapshots[0]
+    assert first.snapshot_id == snapshot.snapshot_id
+    assert first.committed_at == datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
     assert all(record.in_branch for record in records)
 
 

@@ -288,7 +288,7 @@ main(["status", "demo.events"])
 def test_help_imports_nothing_heavy(home: Path) -> None:
     result = process(home, HELP)
     assert result.returncode == 0, result.stderr
-    assert "status  How each sink of a table stands." in result.stdout
+    assert "How each sink of a table stands." in result.stdout
 
 
 def test_the_commands_need_no_spark_and_print_nothing_else(home: Path, writer: Writer) -> None:
