@@ -7,6 +7,9 @@ from statistics import median
 
 from proof import certify, histories
 from proof.certify import CertifyFigures
+from proof.contrast.run import Contrast
+from proof.contrast.run import run as run_contrast
+from proof.contrast.sinks import SINKS
 from proof.grid.cells import Cell, all_cells
 from proof.grid.figures import GridFigures, Recovery, Verdict
 from proof.grid.run import run as run_grid
@@ -92,6 +95,20 @@ def security(budget: Budget) -> Outcome:
     return Outcome(tuple(broken), (), tuple(lines), figures.to_json())
 
 
+def contrast(budget: Budget) -> Outcome:
+    """The same oracle over other ways to write a stream."""
+    figures = run_contrast(budget.seconds, budget.seed, budget.progress)
+    lines = tuple((f"cases of the contrast, {name}", _exactness(figures, name)) for name in SINKS)
+    return Outcome(figures.broken, figures.not_run, lines, figures.to_json())
+
+
+def _exactness(figures: Contrast, sink: str) -> str:
+    results = [result for result in figures.results if result.sink == sink]
+    wrong = [result for result in results if not result.is_exact]
+    lost, doubled = sum(result.lost for result in wrong), sum(result.doubled for result in wrong)
+    return f"{len(results)}: {len(results) - len(wrong)} exact; {lost:,} rows lost, {doubled:,} doubled in the others"
+
+
 def _simulated(result: Simulated) -> list[tuple[str, str]]:
     last = result.first + result.seeds - 1
     return [
@@ -141,8 +158,9 @@ PARTS: Mapping[str, tuple[float, Part]] = {
     "simulator": (0.3, simulator),
     "real tables": (0.1, real_tables),
     "processes": (0.3, processes),
-    "mutants": (0.15, mutants),
+    "mutants": (0.1, mutants),
     "catalogs": (0.05, catalogs),
-    "security": (0.1, security),
+    "security": (0.05, security),
+    "contrast": (0.15, contrast),
 }
 """Each with its share of the time."""
