@@ -15,7 +15,7 @@ from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, typed_entry
 from lakesink_catalog.manifests import ManifestRecord
-from lakesink_catalog.receipt import plain_text, whole_count
+from lakesink_catalog.receipt import MOST_IN_A_BATCH, plain_text, whole_count
 from lakesink_catalog.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 
 logger = logging.getLogger("lakesink")
@@ -165,6 +165,8 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("other files or rows than its manifests")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("something twice")
+    if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
+        raise ValueError("more than can be")
 
 
 def _is_there(io: FileIO, file: tuple[str, int]) -> bool:

@@ -7,11 +7,11 @@ are those of parts of this very batch and task.
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink_catalog.receipt import ReceiptInvalid
+from lakesink_catalog.receipt import MOST_IN_A_BATCH, ReceiptInvalid
 
 PARTS_VERSION = 1
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024
@@ -119,6 +119,11 @@ def part_from_json(document: Any, stem: str, task: int | None = None) -> Part:
         case [str(name), int(rows), int(size)] if is_part_name(name, stem, task):
             return Part(name, _whole(rows, _IN_A_PART), _whole(size, _IN_A_PART))
     raise ReceiptInvalid("a part is malformed, or has a name that no part of this batch has")
+
+
+def can_be_told(parts: Sequence[Part]) -> bool:
+    """True if a marker, and whoever reads it, can hold the sums of a batch of these parts."""
+    return max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) <= MOST_IN_A_BATCH
 
 
 def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:

@@ -230,6 +230,7 @@ def _evil_files(scene: Scene, committed: DataFile) -> list[list[DataFileReceipt]
         [first, replace(second, path=f"file://{elsewhere}")],
         [first, other],
         [first, replace(second, record_count=1_000)],
+        [first, replace(second, record_count=2**62)],
         [first, first],
     ]
 

@@ -30,8 +30,8 @@ MOST_DEFECTS = 20
 
 _MAKERS: Mapping[str, tuple[float, Callable[[Path], Target]]] = {
     "receipt": (0.44, lambda folder: Receipts(Scene(folder))),
-    "prepared record": (0.14, lambda folder: Records(Scene(folder))),
-    "receipt of files": (0.18, lambda folder: PartReceipts(Place(folder))),
+    "prepared record": (0.10, lambda folder: Records(Scene(folder))),
+    "receipt of files": (0.22, lambda folder: PartReceipts(Place(folder))),
     "prepared record of files": (0.04, lambda folder: PartRecords(Place(folder))),
     "marker": (0.02, lambda folder: Markers(Place(folder))),
     "ledger entry, whole history": (0.06, lambda folder: Entries(History(folder, expired=False))),

@@ -145,6 +145,7 @@ SPOILT: dict[str, Callable[[Crashed], object]] = {
     "a manifest with rows that the record lacks": lambda crashed: _rewrite_manifest(
         crashed, counted=False, record_count=1_000
     ),
+    "a manifest with more rows than can be": lambda crashed: _rewrite_manifest(crashed, record_count=2**62),
     "a manifest of another snapshot": lambda crashed: crashed.rewrite(snapshot_id=2**40),
     "a manifest that is none": lambda crashed: _garble(crashed.manifest),
     "partition bounds that hide rows": lambda crashed: crashed.rewrite(

@@ -187,6 +187,7 @@ PAYLOADS: dict[str, Change] = {
     ),
     "a part twice": lambda payload: payload["parts"].append(payload["parts"][0]),
     "another size": lambda payload: payload["parts"][0].__setitem__(2, 1),
+    "more rows than a marker can tell": lambda payload: payload["parts"][0].__setitem__(1, 2**63 - 1),
     "no rows": lambda payload: payload["parts"][0].__setitem__(1, 0),
     "a size below zero": lambda payload: payload["parts"][0].__setitem__(2, -1),
     "rows that are true": lambda payload: payload["parts"][0].__setitem__(1, True),  # noqa: FBT003 - a value

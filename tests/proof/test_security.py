@@ -39,7 +39,7 @@ BREACHES: dict[str, tuple[str, Any, str, Any]] = {
     "bounds of no type": ("receipt", votes, "bounds_fit", _always),
     "manifests that hold something else": ("prepared record", iceberg, "holds_what_it_says", _always),
     "records of others' files": ("prepared record", iceberg, "is_data_file", _always),
-    "sums that no marker can tell": ("receipt of files", sink, "MOST_IN_A_BATCH", 2**70),
+    "sums that no marker can tell": ("receipt of files", sink, "can_be_told", _always),
     "an entry set low": ("ledger entry, expired history", Situation, "_tag_is_newer", property(lambda _: False)),
     "an entry that nothing contradicts": (
         "ledger entry, whole history",

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakesink.sinks.files.ledger import Look
 from lakesink.writer.part_formats import FORMATS
-from lakesink.writer.part_receipt import Part, part_from_json
+from lakesink.writer.part_receipt import Part, can_be_told, part_from_json
 from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.verdict import Commit
 
@@ -61,7 +61,7 @@ def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | Non
         found = tuple(part_from_json(part, stem) for part in parts)
     except ReceiptInvalid:
         return None
-    if texts["format"] not in FORMATS or len({part.name for part in found}) != len(found):
+    if texts["format"] not in FORMATS or len({part.name for part in found}) != len(found) or not can_be_told(found):
         return None
     return PreparedParts(
         commit_id=str(texts["commit_id"]),

@@ -17,13 +17,13 @@ from lakesink.sinks.files.settings import FileSettings
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
-from lakesink.writer.part_receipt import PartsReceipt, decode_parts, part_stem
+from lakesink.writer.part_receipt import PartsReceipt, can_be_told, decode_parts, part_stem
 from lakesink.writer.parts import PartsPlan, PartsWriter
 from lakesink.writer.refusals import receipt_rejected
 from lakesink_catalog.commit import Surroundings as SystemSurroundings
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
-from lakesink_catalog.receipt import MOST_IN_A_BATCH, ReceiptInvalid
+from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.redact import shown
 from lakesink_catalog.verdict import Accept, Commit, Refuse, Skip
 
@@ -152,7 +152,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             raise receipt_rejected("there is not exactly one of every task")
         if len({part.name for part in parts}) != len(parts):
             raise receipt_rejected("a file is in the votes twice")
-        if max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) > MOST_IN_A_BATCH:
+        if not can_be_told(parts):
             raise receipt_rejected("the batch would have more rows or bytes than can be")
         look = transaction.look
         assert isinstance(look.verdict, Commit)
