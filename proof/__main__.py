@@ -16,7 +16,7 @@ import click
 
 from lakesink.cli.output import progress
 from proof.outcome import Budget, Outcome
-from proof.page import as_text, renewed
+from proof.page import as_text, renewed, together
 from proof.parts import PARTS
 
 ROOT = Path(__file__).parents[1]
@@ -37,51 +37,53 @@ def main(minutes: float | None, short: bool, seed: int, only: tuple[str, ...], w
     """Try to make lakesink lose a row or count one twice. Exit code 1: something is broken."""
     logging.disable(logging.CRITICAL)
     minutes = minutes or (SHORT_MINUTES if short else MINUTES)
-    started = time.monotonic()
-    outcomes: dict[str, Outcome] = {}
+    document: dict[str, Any] = {"machine": _machine(), "parts": {}}
     with progress() as say:
         for name in only or PARTS:
             share, part = PARTS[name]
-            budget = Budget(minutes * 60 * share, seed, short, _named(name, say))
-            outcomes[name] = part(budget)
-            click.echo(_told(name, outcomes[name], time.monotonic() - started), err=True)
-    document = _document(outcomes, (time.monotonic() - started) / 60)
-    click.echo(json.dumps(document, indent=2) if output == "json" else as_text(document["table"]))
+            started = time.monotonic()
+            outcome = part(Budget(minutes * 60 * share, seed, short, _named(name, say)))
+            document["parts"][name] = _told(outcome, round(time.monotonic() - started))
+            click.echo(_spoken(name, outcome), err=True)
+    click.echo(json.dumps(document, indent=2) if output == "json" else as_text(document))
     if write:
         _write(document)
-    sys.exit(1 if any(outcome.broken for outcome in outcomes.values()) else 0)
+    sys.exit(1 if any(part["broken"] for part in document["parts"].values()) else 0)
 
 
 def _named(name: str, say: Callable[[str], None]) -> Callable[[str], None]:
     return lambda what: say(f"{name}: {what}")
 
 
-def _told(name: str, outcome: Outcome, seconds: float) -> str:
-    lines = [f"{name}: {'BROKEN' if outcome.broken else 'well'} (after {seconds:.0f} s)"]
+def _spoken(name: str, outcome: Outcome) -> str:
+    lines = [f"{name}: {'BROKEN' if outcome.broken else 'well'}"]
     lines += [f"  BROKEN {what}" for what in outcome.broken[:20]]
     lines += [f"  not run: {what}" for what in outcome.missing]
     return "\n".join(lines)
 
 
-def _document(outcomes: dict[str, Outcome], minutes: float) -> dict[str, Any]:
-    broken = sum(len(outcome.broken) for outcome in outcomes.values())
-    table = [line for outcome in outcomes.values() for line in outcome.lines]
-    table += [("not run", what) for outcome in outcomes.values() for what in outcome.missing]
+def _told(outcome: Outcome, seconds: int) -> dict[str, Any]:
     return {
         "commit": _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain", "-uno") else ""),
-        "minutes": round(minutes),
-        "machine": f"{os.cpu_count()} processors, Python {platform.python_version()}, PySpark {version('pyspark')},"
-        f" PyIceberg {version('pyiceberg')}",
-        "table": [*table, ("promises broken", f"{broken:,}")],
-        "parts": {name: outcome.document for name, outcome in outcomes.items()},
+        "seconds": seconds,
+        "lines": [*outcome.lines, *(("not run", what) for what in outcome.missing)],
+        "broken": len(outcome.broken),
+        "document": outcome.document,
     }
 
 
+def _machine() -> str:
+    python, spark, iceberg = platform.python_version(), version("pyspark"), version("pyiceberg")
+    return f"{os.cpu_count()} processors, Python {python}, PySpark {spark}, PyIceberg {iceberg}"
+
+
 def _write(document: dict[str, Any]) -> None:
-    kept = {name: document[name] for name in ("commit", "minutes", "machine", "table")}
-    FIGURES.write_text(json.dumps(kept, indent=2) + "\n")
+    """Parts that were not run now keep what their own last run came to."""
+    brief = {name: {**part, "document": None} for name, part in document["parts"].items()}
+    known = together(json.loads(FIGURES.read_text()), {**document, "parts": brief}, PARTS)
+    FIGURES.write_text(json.dumps(known, indent=2) + "\n")
     for page in PAGES:
-        page.write_text(renewed(page.read_text(), kept))
+        page.write_text(renewed(page.read_text(), known))
 
 
 def _git(*arguments: str) -> str:

@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from proof.__main__ import FIGURES, PAGES
-from proof.page import as_markdown, as_text, renewed
+from proof.page import as_markdown, as_text, renewed, table, together
 
-DOCUMENT: dict[str, Any] = {"commit": "abc", "minutes": 1, "machine": "2 processors", "table": [["rows", "1 / 0 / 0"]]}
+DOCUMENT: dict[str, Any] = {
+    "machine": "2 processors",
+    "parts": {"one": {"commit": "abc", "seconds": 7, "lines": [["rows", "1 / 0 / 0"]], "broken": 0}},
+}
+LATER: dict[str, Any] = {
+    "machine": "2 processors",
+    "parts": {"two": {"commit": "def", "seconds": 8, "lines": [["kills", "5"]], "broken": 1}},
+}
+ORDER = {"two": None, "one": None}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -18,12 +26,18 @@ def test_a_page_shows_what_the_proof_has_written(page: Path) -> None:
 
 
 def test_a_table_takes_the_place_of_the_one_before() -> None:
-    once = renewed(f"before\n{as_markdown(DOCUMENT)}\nafter", DOCUMENT | {"commit": "def"})
+    once = renewed(f"before\n{as_markdown(DOCUMENT)}\nafter", LATER)
     assert once.startswith("before\n")
     assert once.endswith("\nafter")
-    assert "`def`" in once
+    assert "| kills | 5 |" in once
     assert "`abc`" not in once
-    assert renewed(once, DOCUMENT | {"commit": "def"}) == once
+    assert renewed(once, LATER) == once
+
+
+def test_parts_that_were_not_run_keep_what_they_came_to() -> None:
+    both = together(DOCUMENT, LATER, ORDER)
+    assert list(both["parts"]) == ["two", "one"]
+    assert list(table(both)) == [("kills", "5"), ("rows", "1 / 0 / 0"), ("promises broken", "1")]
 
 
 def test_a_page_without_a_place_is_told() -> None:
@@ -32,4 +46,4 @@ def test_a_page_without_a_place_is_told() -> None:
 
 
 def test_the_terminal_gets_the_same_figures() -> None:
-    assert as_text(DOCUMENT["table"]) == "rows  1 / 0 / 0"
+    assert as_text(DOCUMENT).splitlines() == ["rows             1 / 0 / 0", "promises broken  0"]
