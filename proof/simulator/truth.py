@@ -294,9 +294,14 @@ def _brought(path: tuple[Landed, ...]) -> Rows:
 
 
 def _numbered(before: Asked, after: Asked) -> bool:
-    """Batches of one query grow by one; another query begins at 0."""
-    same = before.batch.query_id == after.batch.query_id
-    return after.batch.batch_id == (before.batch.batch_id + 1 if same else 0)
+    """Batches of one query grow; another query begins at 0.
+
+    They grow by one, but for an empty batch that was rolled back: once expiry has cut the path to it, that its rows are
+    there, for it has none, is all that can be known, and no row is missing without it.
+    """
+    if before.batch.query_id != after.batch.query_id:
+        return after.batch.batch_id == 0
+    return after.batch.batch_id > before.batch.batch_id
 
 
 def _entry(state: State) -> Asked:
@@ -314,8 +319,10 @@ def _same_query(state: State, asked: Asked) -> bool:
 
 
 def _in_place(state: State, asked: Asked) -> bool:
-    """The stream's newest batch is under the head, and this batch is of the same query."""
-    return state.entry is not None and not state.rolled_back and _same_query(state, asked)
+    """The stream's newest batch is under the head, or has no rows that could be, and this batch is of its query."""
+    if state.entry is None or not _same_query(state, asked):
+        return False
+    return not state.rolled_back or not _entry(state).rows
 
 
 def _changed(state: State, asked: Asked) -> bool:
