@@ -1,5 +1,6 @@
 """Servers for catalog tests: a loopback HTTP server that answers or hangs as told, and a real PostgreSQL."""
 
+import importlib
 import json
 import os
 import pwd
@@ -138,7 +139,7 @@ def postgres(password: str) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(run, stdout=log, stderr=log, cwd=folder, **account)
     try:
-        _wait_for(port)
+        _wait_for(port, password)
         yield f"127.0.0.1:{port}/postgres"
     finally:
         process.send_signal(signal.SIGQUIT)  # at once: idle connections of open catalogs do not count
@@ -164,11 +165,15 @@ def _account(folder: Path) -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError("PostgreSQL did not start")
+def _wait_for(port: int, password: str) -> None:
+    """Until it lets somebody in: it listens a moment before that, and longer on a busy machine."""
+    driver = importlib.import_module("psycopg2")
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            driver.connect(host="127.0.0.1", port=port, user="lake", password=password, dbname="postgres").close()
+            return
+        except driver.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
