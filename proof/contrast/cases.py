@@ -144,8 +144,8 @@ CASES = (
     Case(
         "branch-option",
         "branch as an option of the stream, replayed",
-        "The stream is to write a branch, main moves on, and the last batch runs again. Iceberg documents no such "
-        "option for writes; its sink takes it without a word.",
+        "The stream is to write a branch, main moves on, and the last batch runs again. Iceberg 1.11 has this option "
+        "for batch jobs; a stream takes it without a word.",
         _ON_A_BRANCH,
         branch=AUDIT_BRANCH,
     ),
