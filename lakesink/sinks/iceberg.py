@@ -119,16 +119,19 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Use what an earlier run prepared if it was made for this very table, ledger and schema, and is still there.
 
         Raises:
-            BatchRefused: The record was made for another table of the same name.
+            BatchRefused: The record was made for another table of the same name, and this one knows nothing of the
+                stream.
         """
         prepared = parse_prepared(payload)
         if prepared is None or prepared.branch != self.key.branch:
             return None
         seen = transaction.look.situation
-        if prepared.table_uuid != seen.view.table_uuid:
+        replaced = prepared.table_uuid != seen.view.table_uuid
+        if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
-        trouble = _trouble(transaction, prepared)
+        # A ledger of the present table says that the stream has come to terms with it: the record is a leftover.
+        trouble = "it was made for an earlier table" if replaced else _trouble(transaction, prepared)
         if trouble:
             logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
             return None

@@ -15,7 +15,7 @@ from lakesink_catalog.manifests import write_batch_manifests
 from lakesink_catalog.outcome import Committed
 from lakesink_catalog.receipt import DataFileReceipt
 from tests.builders import Lake, Stream, counted, expected, parquet_files
-from tests.faults.maintenance import set_property, sweep
+from tests.faults.maintenance import replace_table, set_property, sweep
 
 HOUR_MS = 3_600_000
 
@@ -218,3 +218,18 @@ def test_a_record_whose_files_are_in_the_table_already_is_not_committed_again(tm
     assert isinstance(outcome, Committed)
     assert (outcome.recovered, stream.writes) == (False, 2)
     assert counted(lake) == expected(0, 0)
+
+
+def test_a_record_left_by_an_earlier_table_stops_nobody_who_has_written_to_the_present_one(tmp_path: Path) -> None:
+    """The checkpoint begins anew with the new table; the old one's record of the same batch lies where it lay."""
+    crashed = Crashed(tmp_path)
+    [tidied_by_the_next_batch] = crashed.record.parent.glob("0-*.json")
+    tidied_by_the_next_batch.unlink()
+    replace_table(crashed.lake)
+    fresh = Stream(crashed.lake)
+    fresh.run(0)
+    assert crashed.record.exists()
+    outcome = fresh.run(1)
+    assert isinstance(outcome, Committed)
+    assert not outcome.recovered
+    assert counted(crashed.lake) == expected(0, 1)

@@ -32,6 +32,11 @@ def test_faults_and_deeds_of_every_kind_happen(reports: list[Report]) -> None:
     assert {"recovered", "already committed", "LAKESINK_ROLLED_BACK"} <= outcomes.keys()
 
 
+@pytest.mark.parametrize("seed", [3067])
+def test_what_a_seed_once_found_is_mended(seed: int) -> None:
+    assert not simulate(seed).broken
+
+
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_a_seed_tells_the_same_story_in_any_process(hash_seed: str) -> None:
     told = "from proof.simulator.simulate import simulate\nprint(*simulate(7).story, sep='\\n')"
