@@ -64,7 +64,8 @@ def _spoken(name: str, outcome: Outcome) -> str:
 
 def _told(outcome: Outcome, seconds: int) -> dict[str, Any]:
     return {
-        "commit": _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain", "-uno") else ""),
+        "commit": _git("rev-parse", "--short=12", "HEAD")
+        + ("+" if _git("status", "--porcelain", "-uno", "lakesink", "catalog", "proof") else ""),
         "seconds": seconds,
         "lines": [*outcome.lines, *(("not run", what) for what in outcome.missing)],
         "broken": len(outcome.broken),
