@@ -36,6 +36,9 @@
 #ifndef AGES
 #define AGES 0     /* times that hours pass: prepared files come of the age at which cleaners take them */
 #endif
+#ifndef HASTY
+#define HASTY 0    /* times that a cleaner asks for no age, while no driver runs */
+#endif
 #ifndef ROLLBACKS
 #define ROLLBACKS 0
 #endif
@@ -47,6 +50,9 @@
 #endif
 #ifndef RENEWALS
 #define RENEWALS 0 /* a new checkpoint: another query, batches from 0 */
+#endif
+#ifndef RETURNS
+#define RETURNS 0  /* the whole table as it was after an earlier batch, ledger and all: its catalog from a backup */
 #endif
 #ifndef EMPTY
 #define EMPTY 0    /* batches without rows, a bit each */
@@ -103,12 +109,14 @@ byte tokens = 1;                 /* the next token to give */
 
 byte lateS[LATE], lateH[LATE], lateT[LATE]; /* requests under way: snapshot, asserted head and tag */
 byte hold[DRIVERS];              /* what a driver is committing */
+byte slow[DRIVERS];              /* times that hours have passed since it began to commit; */
+byte list[DRIVERS];              /* and since it wrote the manifest list of its attempt, by its last look */
 byte up;                         /* drivers that run */
 bit halt;                        /* a batch was refused: nobody starts the stream again until a person has acted */
 bit odd;                         /* a person has touched table or checkpoint so that a refusal may follow */
 
-byte faults = FAULTS, crashes = CRASHES, foreign = FOREIGN, expire = EXPIRE, ages = AGES;
-byte rollbacks = ROLLBACKS, mends = MENDS, restores = RESTORES, renewals = RENEWALS;
+byte faults = FAULTS, crashes = CRASHES, foreign = FOREIGN, expire = EXPIRE, ages = AGES, hasty = HASTY;
+byte rollbacks = ROLLBACKS, mends = MENDS, restores = RESTORES, renewals = RENEWALS, returns = RETURNS;
 
 /* ---- steps, as proof/model/steps.py names them -------------------------------------------------------------------- */
 
@@ -339,12 +347,33 @@ inline decide() {
 #define AS_PROPERTIES(s) 0
 #endif
 
-/* What must be true of a commit that lands: the oracle. */
-#define NO_ROW_TWICE(s)   (sn[s].st == sn[head].top || !HELD(s))
-#define NO_ROW_MISSING(s) (sn[s].st == sn[head].top || HELD(s))
-#define HELD(s) (ok == 1)
+/* What must be true: the oracle. The numbers are those of proof/model/story.py. */
+#define ROWS_TWICE 1
+#define ROWS_MISSING 2
+#define FILES_GONE 3
+#define FILES_NOT_WHOLE 4
+#define OTHERS_ROWS_LOST 5
+#define TAKEN_FOR_COMMITTED 6
+#define WRONG_REFUSAL 7
+#define COMMITTED_FILES_DELETED 8
+#define COMMITTED_FILES_OVERWRITTEN 9
+#define MUST(holds, promise) \
+  if :: !(holds) -> printf("@ 0 broken %d 0\n", promise); assert(false) :: else fi
 
-inline does_hold(s_) { /* the head already holds rows from where this batch starts */
+inline must_be_in_table() { /* whoever says so to Spark must be right when it says so */
+  ok = 0; i = 1;
+  do
+  :: i < next ->
+     if :: (HAS(sn[head].cont, i) || HAS(props, i)) && sn[i].bat == n && sn[i].ver == v -> ok = 1 :: else fi;
+     i++
+  :: else -> break
+  od;
+  i = 0;
+  MUST(ok, TAKEN_FOR_COMMITTED);
+  ok = 0
+}
+
+inline must_follow(s_) { /* what lands starts where the rows under the head end */
   ok = 0; i = 1;
   do
   :: i < next ->
@@ -352,18 +381,18 @@ inline does_hold(s_) { /* the head already holds rows from where this batch star
      i++
   :: else -> break
   od;
-  i = 0
+  i = 0;
+  MUST(sn[s_].st == sn[head].top || !ok, ROWS_TWICE);
+  MUST(sn[s_].st == sn[head].top, ROWS_MISSING)
 }
 
 inline apply(s_, h_, t_) {
   if
   :: HEAD_HOLDS(h_) && TAG_HOLDS(t_) && !HAS(inmeta, s_) && !AS_PROPERTIES(s_) ->
-     does_hold(s_);
-     assert(NO_ROW_TWICE(s_));
-     assert(NO_ROW_MISSING(s_));
-     assert(HAS(alive, s_));          /* no commit of files that are gone */
-     assert(!HAS(torn, s_) && !HAS(partial, s_));
-     assert(h_ == head);              /* nobody else's rows drop out */
+     MUST(h_ == head, OTHERS_ROWS_LOST);
+     must_follow(s_);
+     MUST(HAS(alive, s_), FILES_GONE);
+     MUST(!HAS(torn, s_) && !HAS(partial, s_), FILES_NOT_WHOLE);
      sn[s_].par = h_;
      seqs++; sn[s_].seq = seqs;
      sn[s_].cont = sn[h_].cont | BIT(s_);
@@ -381,7 +410,18 @@ inline apply(s_, h_, t_) {
   fi
 }
 
-#define LATE_ROOM (lateS[0] == 0 || lateS[1] == 0)
+#ifdef STALLS
+#define LINGERS(s) 1
+#define NO_REQUEST_STALLS 1
+#else
+/*
+ * What a request refers to is seen to be there right before it leaves. It is not under way for so long that a cleaner
+ * takes it meanwhile; no client can see to that, for no request asserts that a file exists.
+ */
+#define LINGERS(s) !HAS(older, s)
+#define NO_REQUEST_STALLS (!HAS(old, lateS[0]) && !HAS(old, lateS[1]))
+#endif
+#define LATE_ROOM ((lateS[0] == 0 || lateS[1] == 0) && LINGERS(s))
 
 inline keep(s_, h_, t_) {
   if
@@ -412,10 +452,12 @@ inline plan() {
 
 inline new_number() { assert(next <= SNAPSHOTS); s = next; next++ }
 
-inline fall() { n = 0; v = 0; b = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; hold[me - 1] = 0; up-- }
+inline calm() { hold[me - 1] = 0; slow[me - 1] = 0; list[me - 1] = 0 }
+
+inline fall() { n = 0; v = 0; b = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; calm(); up-- }
 
 #ifdef ABORT_DELETES
-#define CLEAN_UP() if :: s != 0 -> alive = alive & ~BIT(s); assert((sn[head].cont & ~alive) == 0) :: else fi
+#define CLEAN_UP() if :: s != 0 -> alive = alive & ~BIT(s); MUST((sn[head].cont & ~alive) == 0, COMMITTED_FILES_DELETED) :: else fi
 #else
 #define CLEAN_UP() skip
 #endif
@@ -424,7 +466,9 @@ inline fall() { n = 0; v = 0; b = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 
 inline OVERWRITES() { /* files are named by their batch: an earlier attempt's are overwritten */
   i = 1;
   do
-  :: i < s -> assert(!(HAS(sn[head].cont, i) && sn[i].bat == n && sn[i].qry == qid)); i++
+  :: i < s ->
+     MUST(!(HAS(sn[head].cont, i) && sn[i].bat == n && sn[i].qry == qid), COMMITTED_FILES_OVERWRITTEN);
+     i++
   :: else -> break
   od;
   i = 0
@@ -436,6 +480,12 @@ inline OVERWRITES() { /* files are named by their batch: an earlier attempt's ar
 #define DECIDED_BEFORE() verdict = COMMIT
 #else
 #define DECIDED_BEFORE() skip
+#endif
+
+#ifdef NO_RESTART
+#define STARTED_AGAIN (crashes == CRASHES)
+#else
+#define STARTED_AGAIN 1
 #endif
 
 #define WRITES 2
@@ -494,29 +544,50 @@ inline make() { /* the rows of the batch in files of their own, closed, and thei
   OVERWRITES()
 }
 
-inline look_again() { hh = head; tt = tag; ok = STILL_USABLE }
+inline look_again() { hh = head; tt = tag; list[me - 1] = 0; ok = STILL_USABLE }
 
-inline find(f) { /* a look that shows the batch */
-  LOOKS(f, LOOK_SKIP, FOUND);
-  if
-  :: (shown != 0 && shown == s) || (shown == 0 && led == s) -> STEP(FOUND, COMMITTED, IDLE)
-  :: else -> STEP(FOUND, KNOWN, IDLE)
-  fi;
-  forget_look()
+/* A look that shows the batch. (Macros, for spin does not put an inline's argument into C code.) */
+#define FIND(f) \
+  LOOKS(f, LOOK_SKIP, FOUND); \
+  if \
+  :: (shown != 0 && shown == s) || (shown == 0 && led == s) -> STEP(FOUND, COMMITTED, IDLE) \
+  :: else -> STEP(FOUND, KNOWN, IDLE) \
+  fi; \
+  forget_look(); \
+  must_be_in_table()
+
+#define BAR(f) LOOKS(f, LOOK_REFUSE, BARRED); STEP(BARRED, REFUSED, ENDED)
+
+inline succeed() {
+  STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE);
+  must_be_in_table()
 }
 
 inline bar(f) { LOOKS(f, LOOK_REFUSE, BARRED); STEP(BARRED, REFUSED, ENDED) }
 
 inline refuse() {
-  assert(REFUSAL_IS_RIGHT);
+  MUST(REFUSAL_IS_RIGHT, WRONG_REFUSAL);
   CLEAN_UP();
   if :: com <= n -> halt = 1 :: else fi;
   forget_look(); fall()
 }
 
 #define FAULT faults > 0 -> faults--
-#define LATER faults > 0 && LATE_ROOM -> faults--
 #define CRASH crashes > 0 -> crashes--
+
+/* Decision 0016: right before a request is sent, old files are looked for, and one held up too long sends nothing. */
+#ifdef NO_AGE_IN_ATTEMPTS
+#define MISSING 0
+#else
+#define MISSING (HAS(old, s) && !HAS(alive, s))
+#endif
+#ifdef HELD_UP_SENDS
+#define HELD_UP 0
+#else
+#define HELD_UP (slow[me - 1] > 0)
+#endif
+#define SENDS !MISSING && !HELD_UP
+#define TRIES STEP(LOOKED, ATTEMPT, SENT); att++; MUST(list[me - 1] < 2, FILES_GONE)
 #define DIES printf("@ %d dies\n", me); fall()
 #define UNANSWERED STEP(SENT, ANSWER_UNKNOWN, UNSURE)
 
@@ -528,7 +599,7 @@ proctype Driver(byte me) {
 
 end_down:
   atomic {
-    !halt && com < BATCHES;
+    !halt && com < BATCHES && STARTED_AGAIN;
     up++;
     printf("@ %d starts\n", me);
     if
@@ -547,7 +618,7 @@ begin:
 #endif
        if
        :: verdict == COMMIT -> LOOKS(IDLE, BEGIN_COMMIT, BEGUN); e0 = led; forget_look()
-       :: verdict == SKIP -> LOOKS(IDLE, BEGIN_SKIP, IDLE); forget_look(); goto finish
+       :: verdict == SKIP -> LOOKS(IDLE, BEGIN_SKIP, IDLE); forget_look(); must_be_in_table(); goto finish
        :: verdict == REFUSE -> LOOKS(IDLE, BEGIN_REFUSE, ENDED); refuse(); goto end_down
        fi
      }
@@ -555,7 +626,7 @@ begin:
   fi;
 
   if /* what an earlier driver prepared, or the job */
-  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); goto ready }
+  :: atomic { RECORDED_HERE -> s = rec[v]; hold[me - 1] = s; STEP(BEGUN, RECOVERED, READY); slow[me - 1] = 0; goto ready }
   :: atomic { !RECORDED_HERE -> make(); STEP(BEGUN, PREPARED, VOTED) }
   :: atomic { !RECORDED_HERE && faults > 0 -> faults--; /* a vote is missing, or the storage failed */
 #ifdef ABSENCE_IS_A_VOTE
@@ -568,7 +639,7 @@ begin:
   fi;
 
   if /* the record */
-  :: atomic { rec[v] = s; torn = torn & ~BIT(s); STEP(VOTED, RECORDED, READY) }
+  :: atomic { rec[v] = s; torn = torn & ~BIT(s); STEP(VOTED, RECORDED, READY); slow[me - 1] = 0 }
   :: atomic { FAULT; if :: rec[v] = s :: skip fi; STEP(VOTED, ABORTED, ENDED); CLEAN_UP(); fall(); goto end_down }
   :: atomic { CRASH; rec[v] = s; torn = torn | BIT(s); DIES; goto end_down }
   :: atomic { CRASH; DIES; goto end_down }
@@ -583,8 +654,8 @@ ready:
        DECIDED_BEFORE();
        if
        :: verdict == COMMIT -> LOOKS(READY, LOOK_COMMIT, LOOKED); look_again()
-       :: verdict == SKIP -> find(READY); goto finish
-       :: verdict == REFUSE -> bar(READY); refuse(); goto end_down
+       :: verdict == SKIP -> FIND(READY); goto finish
+       :: verdict == REFUSE -> BAR(READY); refuse(); goto end_down
        fi;
        if :: ok -> forget_look(); goto looked :: else -> forget_look(); goto again fi
      }
@@ -594,42 +665,55 @@ looked:
   if
   :: atomic { FAULT; STEP(LOOKED, ANSWER_UNKNOWN, UNSURE); att++; goto unsure } /* the request could not be built */
   :: atomic { CRASH; TOOK(LOOKED, FAILED, ENDED); DIES; goto end_down }
-  :: atomic { /* applied or not, and answered; a conflict proves nothing, for our first try may have landed */
-       STEP(LOOKED, ATTEMPT, SENT); att++; apply(s, hh, tt);
+  :: atomic { MISSING -> goto again }
+  :: atomic { /* a last look, and no more */
+       !MISSING && HELD_UP ->
+       decide();
        if
-       :: ok -> ok = 0; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish
+       :: verdict == COMMIT -> LOOKS(LOOKED, LOOK_COMMIT, LOOKED); STEP(LOOKED, UNRESOLVED, ENDED); forget_look(); fall(); goto end_down
+       :: verdict == SKIP -> FIND(LOOKED); goto finish
+       :: verdict == REFUSE -> BAR(LOOKED); refuse(); goto end_down
+       fi
+     }
+  :: atomic { /* applied or not, and answered; a conflict proves nothing, for our first try may have landed */
+       SENDS -> TRIES; apply(s, hh, tt);
+       if
+       :: ok -> ok = 0; succeed(); goto finish
        :: else -> UNANSWERED; goto unsure
        fi
      }
-  :: atomic { FAULT; STEP(LOOKED, ATTEMPT, SENT); att++; apply(s, hh, tt); ok = 0; UNANSWERED; goto mute } /* lost answer */
-  :: atomic { FAULT; STEP(LOOKED, ATTEMPT, SENT); att++; UNANSWERED; goto mute } /* lost request */
-  :: atomic { LATER; STEP(LOOKED, ATTEMPT, SENT); att++; keep(s, hh, tt); UNANSWERED; goto mute }
+  :: atomic { SENDS && faults > 0 -> faults--; TRIES; apply(s, hh, tt); ok = 0; UNANSWERED; goto mute } /* lost answer */
+  :: atomic { SENDS && faults > 0 -> faults--; TRIES; UNANSWERED; goto mute } /* lost request */
+  :: atomic { SENDS && faults > 0 && LATE_ROOM -> faults--; TRIES; keep(s, hh, tt); UNANSWERED; goto mute }
   :: atomic { /* delivered twice: now, and once more whenever it likes */
-       LATER; STEP(LOOKED, ATTEMPT, SENT); att++; keep(s, hh, tt); apply(s, hh, tt);
+       SENDS && faults > 0 && LATE_ROOM -> faults--; TRIES; keep(s, hh, tt); apply(s, hh, tt);
        if
-       :: ok -> ok = 0; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish
+       :: ok -> ok = 0; succeed(); goto finish
        :: else -> UNANSWERED; goto unsure
        fi
      }
   :: atomic { /* the catalog says yes, and has done nothing */
-       FAULT; STEP(LOOKED, ATTEMPT, SENT); att++;
+       SENDS && faults > 0 -> faults--; TRIES;
 #ifdef NO_READ_BACK
-       STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish
+       succeed(); goto finish
 #else
        STEP(SENT, ANSWER_NOT_SHOWN, UNSURE); goto unsure
 #endif
      }
-  :: atomic { CRASH; STEP(LOOKED, ATTEMPT, SENT); apply(s, hh, tt); ok = 0; TOOK(SENT, FAILED, ENDED); DIES; goto end_down }
-  :: atomic { crashes > 0 && LATE_ROOM -> crashes--; STEP(LOOKED, ATTEMPT, SENT); keep(s, hh, tt); DIES; goto end_down }
+  :: atomic { SENDS && crashes > 0 -> crashes--; TRIES; apply(s, hh, tt); ok = 0; TOOK(SENT, FAILED, ENDED); DIES; goto end_down }
+  :: atomic { SENDS && crashes > 0 && LATE_ROOM -> crashes--; TRIES; keep(s, hh, tt); DIES; goto end_down }
   fi;
 
 mute: /* no answer came */
 #ifdef UNKNOWN_IS_LANDED
-  atomic { STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE); goto finish };
+  atomic { succeed(); goto finish };
 #endif
 #ifdef UNKNOWN_IS_REJECTED
   atomic {
-    att < ATTEMPTS -> decide(); LOOKS(UNSURE, LOOK_COMMIT, LOOKED); hh = head; tt = tag; forget_look(); goto looked
+    if
+    :: att < ATTEMPTS -> decide(); LOOKS(UNSURE, LOOK_COMMIT, LOOKED); hh = head; tt = tag; forget_look(); goto looked
+    :: else -> skip
+    fi
   };
 #endif
 
@@ -647,8 +731,8 @@ unsure:
        DECIDED_BEFORE();
        if
        :: verdict == COMMIT -> LOOKS(UNSURE, LOOK_COMMIT, LOOKED); look_again()
-       :: verdict == SKIP -> find(UNSURE); goto finish
-       :: verdict == REFUSE -> bar(UNSURE); refuse(); goto end_down
+       :: verdict == SKIP -> FIND(UNSURE); goto finish
+       :: verdict == REFUSE -> BAR(UNSURE); refuse(); goto end_down
        fi;
        if
        :: att >= ATTEMPTS -> /* it was the last look */
@@ -661,14 +745,14 @@ unsure:
 
 again:
   atomic {
-    STEP(LOOKED, AGAIN, IDLE); att = 0; s = 0; hh = 0; tt = 0; hold[me - 1] = 0;
+    STEP(LOOKED, AGAIN, IDLE); att = 0; s = 0; hh = 0; tt = 0; calm();
     if :: wr < WRITES -> goto begin :: else -> fall(); goto end_down fi
   };
 
 finish: /* Spark's commits/<n>, and offsets/<n+1>; who finds there what it is about to write has a rival, and stops */
   if
   :: atomic {
-       hold[me - 1] = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; v = 0;
+       calm(); s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; v = 0;
        if
        :: com != n -> goto out
        :: com == n -> com = n + 1; n = com
@@ -757,39 +841,43 @@ end_expirer:
   od
 }
 
-#ifdef STALLS
-#define NOBODY_STALLS 1
-#else
-/* Between the two ages are hours: no driver and no request takes as long. */
-#define NOBODY_STALLS (!HAS(old, hold[0]) && !HAS(old, lateS[0]) && !HAS(old, lateS[1]) && OTHER_DOES_NOT)
-#endif
-#if DRIVERS == 2
-#define OTHER_DOES_NOT !HAS(old, hold[1])
-#else
-#define OTHER_DOES_NOT 1
-#endif
+/* What is under way may land after all, and then the table is not as a person saw it. */
+#define UNDER_WAY (lateS[0] != 0 || lateS[1] != 0)
+
+#define PASSES(d) \
+  if :: hold[d] != 0 && slow[d] < 2 -> slow[d]++ :: else fi; \
+  if :: hold[d] != 0 && list[d] < 2 -> list[d]++ :: else fi
+
+/* A cleaner takes files that are in no retained snapshot. */
+inline clean(candidates) {
+  walk = 0; i = 1;
+  do
+  :: i < next -> if :: HAS(inmeta, i) -> walk = walk | sn[i].cont :: else fi; i++
+  :: else -> break
+  od;
+  swept = candidates & alive & ~walk;
+  if :: swept != 0 -> alive = alive & ~swept; printf("@ 0 cleans %d 0\n", swept) :: else fi;
+  walk = 0; i = 0; swept = 0
+}
 
 proctype Time() {
-  byte s;
 end_time:
   do
-  :: atomic { ages > 0 && NOBODY_STALLS -> ages--; older = old; old = alive; printf("@ 0 ages 0 0\n") }
-  :: atomic { /* the cleaner takes what is old enough and in no retained snapshot */
-       (older & alive) != 0 ->
-       walk = 0; i = 1;
-       do
-       :: i < next -> if :: HAS(inmeta, i) -> walk = walk | sn[i].cont :: else fi; i++
-       :: else -> break
-       od;
-       swept = older & alive & ~walk;
-       if :: swept != 0 -> alive = alive & ~swept; printf("@ 0 cleans %d 0\n", swept) :: else fi;
-       older = 0; walk = 0; i = 0; swept = 0
+  :: atomic {
+       ages > 0 && NO_REQUEST_STALLS ->
+       ages--; older = older | old; old = old | alive;
+       PASSES(0);
+#if DRIVERS == 2
+       PASSES(1);
+#endif
+       printf("@ 0 ages 0 0\n")
      }
+  :: atomic { (older & alive) != 0 -> clean(older); older = 0 }
+  :: atomic { hasty > 0 && up == 0 && !UNDER_WAY && alive != 0 -> hasty--; clean(alive) }
   od
 }
 
-/* What is under way may land after all, and then the table is not as the person saw it. */
-#define UNDER_WAY (lateS[0] != 0 || lateS[1] != 0)
+#define RETURNS_TO(s) (head != s && HAS(inmeta, s) && sn[s].bat != BEING_FOREIGN)
 
 proctype Person() {
   byte n, v, s;
@@ -817,6 +905,19 @@ end_person:
        fi;
        forget_look()
      }
+  :: atomic { /* the catalog restored from a backup */
+       returns > 0 && (RETURNS_TO(1) || RETURNS_TO(2)) ->
+       returns--; odd = 1;
+       if :: RETURNS_TO(1) -> s = 1 :: RETURNS_TO(2) -> s = 2 fi;
+       head = s; entry = s; tag = s; seqs = sn[s].seq;
+       i = 1;
+       do
+       :: i < next -> if :: sn[i].seq > seqs -> inmeta = inmeta & ~BIT(i) :: else fi; i++
+       :: else -> break
+       od;
+       i = 0;
+       printf("@ 0 returns %d 0\n", s); s = 0
+     }
   :: atomic { /* an older checkpoint, as it was at any time */
        restores > 0 && up == 0 && off > 0 ->
        restores--; odd = 1; halt = 0;
@@ -825,6 +926,10 @@ end_person:
        :: com > 0 -> com--; if :: off = com :: off > com + 1 -> off = com + 1 :: off == com + 1 fi
        :: break
        od;
+       if /* it may be from before the stream was mended, and then tell another story of its newest batch */
+       :: com > 0 && off == com && tokens < TOKENS -> cv[com - 1] = tokens; tokens++
+       :: skip
+       fi;
        printf("@ 0 restores %d %d\n", off, com)
      }
   :: atomic { /* a new checkpoint, from the source's beginning or from where the ledger ends */
@@ -858,10 +963,10 @@ init {
 #if EXPIRE > 0
     run Expirer();
 #endif
-#if AGES > 0
+#if AGES > 0 || HASTY > 0
     run Time();
 #endif
-#if ROLLBACKS > 0 || RESTORES > 0 || RENEWALS > 0
+#if ROLLBACKS > 0 || RESTORES > 0 || RENEWALS > 0 || RETURNS > 0
     run Person();
 #endif
   }

@@ -65,6 +65,7 @@ STEPS = (
     *_looks(State.UNSURE),
     Step(State.READY, f"{Event.ANSWER.value}:unknown", State.UNSURE),
     Step(State.READY, Event.FAILED.value, State.ENDED),
+    *_looks(State.LOOKED),
     Step(State.LOOKED, Event.ATTEMPT.value, State.SENT),
     Step(State.LOOKED, Event.AGAIN.value, State.IDLE),
     Step(State.LOOKED, f"{Event.ANSWER.value}:unknown", State.UNSURE),
