@@ -18,11 +18,13 @@ class Configuration:
         name: Short name.
         what: What is in it, in words.
         defines: The budgets.
+        long: True if it takes much of a minute.
     """
 
     name: str
     what: str
     defines: Defines
+    long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Switch:
         instead: What the driver, or the catalog, does then.
         defines: The smallest budgets with which that goes wrong.
         harmless: Why nothing goes wrong, if so; empty if something does.
+        long: True if it takes much of a minute.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Switch:
     instead: str
     defines: Defines
     harmless: str = ""
+    long: bool = False
 
     @property
     def switched(self) -> Defines:
@@ -54,7 +58,7 @@ def _with(**defines: int) -> Mapping[str, int]:
 
 
 CONFIGURATIONS = (
-    Configuration("network", "two drivers, two faults, a crash", _with(DRIVERS=2, FAULTS=2, CRASHES=1)),
+    Configuration("network", "two drivers, two faults, a crash", _with(DRIVERS=2, FAULTS=2, CRASHES=1), long=True),
     Configuration(
         "storm", "one driver, three faults, two crashes", _with(DRIVERS=1, FAULTS=3, CRASHES=2, SNAPSHOTS=10)
     ),
@@ -62,16 +66,19 @@ CONFIGURATIONS = (
         "others",
         "two drivers, a fault, a foreign commit, two expiries",
         _with(DRIVERS=2, FAULTS=1, FOREIGN=1, EXPIRE=2),
+        long=True,
     ),
     Configuration(
         "rollback",
         "two drivers, a fault, a crash, a rollback and an expiry while they run",
         _with(DRIVERS=2, FAULTS=1, CRASHES=1, ROLLBACKS=1, EXPIRE=1, SNAPSHOTS=10),
+        long=True,
     ),
     Configuration(
         "mended",
         "a fault, a crash, a rollback, the checkpoint mended, a foreign commit, an expiry",
         _with(DRIVERS=1, FAULTS=1, CRASHES=1, ROLLBACKS=1, MENDS=1, FOREIGN=1, EXPIRE=1, SNAPSHOTS=10),
+        long=True,
     ),
     Configuration(
         "mended, two drivers",
@@ -82,11 +89,13 @@ CONFIGURATIONS = (
         "restored",
         "two drivers, a fault, a crash, an older checkpoint restored",
         _with(DRIVERS=2, FAULTS=1, CRASHES=1, RESTORES=1, SNAPSHOTS=10),
+        long=True,
     ),
     Configuration(
         "restored and rolled back",
         "a fault, a rollback, two older checkpoints restored, a foreign commit, two expiries",
         _with(DRIVERS=1, FAULTS=1, ROLLBACKS=1, RESTORES=2, FOREIGN=1, EXPIRE=2, SNAPSHOTS=10),
+        long=True,
     ),
     Configuration(
         "renewed",
@@ -102,6 +111,7 @@ CONFIGURATIONS = (
         "aged",
         "a fault, a crash, twice hours that pass, a cleaner, a cleaner in haste, a foreign commit",
         _with(DRIVERS=1, FAULTS=1, CRASHES=1, AGES=2, HASTY=1, FOREIGN=1, SNAPSHOTS=12),
+        long=True,
     ),
     Configuration(
         "aged, two drivers",
@@ -159,6 +169,7 @@ SWITCHES = (
         "P3",
         "the ledger tag is set, but no request asserts it",
         _with(DRIVERS=1, FAULTS=1, CRASHES=1, FOREIGN=1, ROLLBACKS=1, EXPIRE=2, SNAPSHOTS=10),
+        long=True,
     ),
     Switch(
         "NO_LEDGER", "P3", "the mark in the snapshot is all there is", _with(DRIVERS=1, FAULTS=1, FOREIGN=2, EXPIRE=1)
@@ -229,12 +240,14 @@ SWITCHES = (
         "P9",
         "what is prepared does not say which entry it follows",
         _with(DRIVERS=1, FAULTS=1, CRASHES=1, ROLLBACKS=1, MENDS=1, EXPIRE=2, SNAPSHOTS=10),
+        long=True,
     ),
     Switch(
         "NO_FOLLOWS_IN_ATTEMPTS",
         "P9",
         "the entry that is followed is checked when a record is found, and not in every attempt",
         _with(DRIVERS=2, FAULTS=1, ROLLBACKS=1, EXPIRE=1),
+        long=True,
     ),
     Switch("NO_AGE_LIMIT", "P9", "a record is used however old it is", _with(DRIVERS=1, CRASHES=1, AGES=2)),
     Switch(
@@ -274,6 +287,7 @@ SWITCHES = (
         _with(DRIVERS=1, FAULTS=1, CRASHES=1, ROLLBACKS=1, MENDS=1, EXPIRE=1, SNAPSHOTS=10),
         harmless="the entry would have to be the one that it follows although it landed, and the ledger never goes back"
         " but by a person's hand; and the catalog refuses an id that it has. A second line of defence",
+        long=True,
     ),
     Switch(
         "NO_SKIP_BEFORE_WRITING",
