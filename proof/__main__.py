@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from proof.page import as_text, renewed, together
 from proof.parts import PARTS
 
 ROOT = Path(__file__).parents[1]
-FIGURES = ROOT / "docs" / "proof.json"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "proof.md")
+DOCS = ROOT / "docs"
+FIGURES = DOCS / "proof.json"
+PAGES = (ROOT / "README.md", DOCS / "proof.md")
 MINUTES = 40
 SHORT_MINUTES = 12
 
@@ -31,13 +32,14 @@ SHORT_MINUTES = 12
 @click.option("--short", is_flag=True, help="The slice that every change is tried with.")
 @click.option("--seed", default=0, show_default=True, help="First seed; all chance comes from it.")
 @click.option("--only", multiple=True, type=click.Choice(list(PARTS)), help="These parts alone.")
-@click.option("--write", is_flag=True, help="Renew the table in README.md and docs/proof.md.")
+@click.option("--write", is_flag=True, help="Renew the table and the pages of these parts.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(minutes: float | None, short: bool, seed: int, only: tuple[str, ...], write: bool, output: str) -> None:  # noqa: FBT001 - click's
     """Try to make lakesink lose a row or count one twice. Exit code 1: something is broken."""
     logging.disable(logging.CRITICAL)
     minutes = minutes or (SHORT_MINUTES if short else MINUTES)
     document: dict[str, Any] = {"machine": _machine(), "parts": {}}
+    pages: dict[str, str] = {}
     with progress() as say:
         for name in only or PARTS:
             share, part = PARTS[name]
@@ -45,9 +47,10 @@ def main(minutes: float | None, short: bool, seed: int, only: tuple[str, ...], w
             outcome = part(Budget(minutes * 60 * share, seed, short, _named(name, say)))
             document["parts"][name] = _told(outcome, round(time.monotonic() - started))
             click.echo(_spoken(name, outcome), err=True)
+            pages.update(outcome.pages)
     click.echo(json.dumps(document, indent=2) if output == "json" else as_text(document))
     if write:
-        _write(document)
+        _write(document, pages)
     sys.exit(1 if any(part["broken"] for part in document["parts"].values()) else 0)
 
 
@@ -78,13 +81,15 @@ def _machine() -> str:
     return f"{os.cpu_count()} processors, Python {python}, PySpark {spark}, PyIceberg {iceberg}"
 
 
-def _write(document: dict[str, Any]) -> None:
+def _write(document: dict[str, Any], pages: Mapping[str, str]) -> None:
     """Parts that were not run now keep what their own last run came to."""
     brief = {name: {**part, "document": None} for name, part in document["parts"].items()}
     known = together(json.loads(FIGURES.read_text()), {**document, "parts": brief}, PARTS)
     FIGURES.write_text(json.dumps(known, indent=2) + "\n")
     for page in PAGES:
         page.write_text(renewed(page.read_text(), known))
+    for name, text in pages.items():
+        (DOCS / name).write_text(text)
 
 
 def _git(*arguments: str) -> str:

@@ -1,6 +1,6 @@
 """What one part of the proof came to, as the table shows it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +33,14 @@ class Outcome:
         missing: What it could not run, and why, a line each.
         lines: Figures for the table: what, and how much.
         document: All of it, for programs.
+        pages: Documents that show more than the table does: text by name in ``docs``.
     """
 
     broken: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()
     document: dict[str, Any] = field(default_factory=dict)
+    pages: Mapping[str, str] = field(default_factory=dict)
 
 
 Part = Callable[[Budget], Outcome]

@@ -12,6 +12,7 @@ from proof.contrast.run import run as run_contrast
 from proof.contrast.sinks import SINKS
 from proof.grid.cells import Cell, all_cells
 from proof.grid.figures import GridFigures, Recovery, Verdict
+from proof.grid.page import markdown
 from proof.grid.run import run as run_grid
 from proof.grid.turns import spread
 from proof.mutants import run as mutants_run
@@ -56,8 +57,9 @@ def processes(budget: Budget) -> Outcome:
     figures = run_grid(budget.seconds, budget.seed, budget.progress, cells=cells, kills=kills)
     few = figures.count(Verdict.EXPLAINED) * 20 <= len(figures.cells)
     broken = [*figures.broken, *([] if few else ["more than 5 % of the cells could not be run"])]
-    missing = tuple(f"{count} cells: {why}" for why, count in figures.explained.items())
-    return Outcome(tuple(broken), missing, tuple(_grid(figures)), figures.to_json())
+    missing = tuple(f"cells of the grid, {count}: {why}" for why, count in figures.explained.items())
+    pages = {"proof-grid.md": markdown(figures)}
+    return Outcome(tuple(broken), missing, tuple(_grid(figures)), figures.to_json(), pages)
 
 
 def catalogs(budget: Budget) -> Outcome:
