@@ -18,8 +18,8 @@ from lakesink.certify.examine import Certificate, certify
 from lakesink.certify.race import Size
 from lakesink.certify.verdict import Check, Standing, Verdict
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
-from proof.servers.jars import ICEBERG, ROOT, JarsMissing
-from proof.servers.rest_reference import rest_reference
+from servers.jars import ICEBERG, ROOT, JarsMissing
+from servers.rest_reference import rest_reference
 from tests.catalog.servers import postgres
 
 DOCUMENT = ROOT / "docs" / "certify.md"

@@ -21,7 +21,7 @@ from proof.contrast.steps import (
     TwoDrivers,
     Unlog,
 )
-from proof.servers.fault_proxy import HttpFault, Kind
+from servers.fault_proxy import HttpFault, Kind
 
 AUDIT_BRANCH = "aud"
 EVERY_SINK = ("append", "marker", "iceberg", "lakesink")

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from proof.contrast.driver import Orders, run_stream
-from proof.servers.jars import ROOT
+from servers.jars import ROOT
 from tests.processes.harness import kill_all, signal_all
 
 PATIENCE_SECONDS = 300.0

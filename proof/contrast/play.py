@@ -41,8 +41,8 @@ from proof.contrast.steps import (
     Unlog,
 )
 from proof.processes.evidence import local
-from proof.servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
-from proof.servers.spark_cluster import spark_cluster
+from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
+from servers.spark_cluster import spark_cluster
 
 FOUR_TASKS = {"spark.sql.files.minPartitionNum": "4"}
 """One for each of the four files."""

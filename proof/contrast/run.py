@@ -19,8 +19,8 @@ from proof.contrast.play import StepMissed, play
 from proof.contrast.result import Result
 from proof.contrast.sinks import SINKS
 from proof.oracle import ended_well
-from proof.servers.jars import ICEBERG, ICEBERG_SPARK, JarsMissing, fetched
-from proof.servers.rest_reference import rest_reference
+from servers.jars import ICEBERG, ICEBERG_SPARK, JarsMissing, fetched
+from servers.rest_reference import rest_reference
 
 OURS = "lakesink"
 Progress = Callable[[str], None]

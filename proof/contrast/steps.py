@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from proof.servers.fault_proxy import HttpFault
+from servers.fault_proxy import HttpFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakesink_catalog.failpoints import FAILPOINTS
-from proof.servers.fault_proxy import ALWAYS_APPLIED, HttpFault, Kind
+from servers.fault_proxy import ALWAYS_APPLIED, HttpFault, Kind
 
 BATCHES = 3
 NOWHERE = "nobody dies"

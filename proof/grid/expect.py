@@ -6,7 +6,7 @@ Rows are not spoken of here: whatever the cell, each is in the table once.
 from dataclasses import dataclass
 
 from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell, Company, Position, SparkBlow
-from proof.servers.fault_proxy import HttpFault, Kind
+from servers.fault_proxy import HttpFault, Kind
 
 KILLED = ""
 """In place of a code: the driver had no chance to say anything."""

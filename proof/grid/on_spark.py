@@ -23,7 +23,7 @@ from proof.grid.story import Story
 from proof.grid.trace_log import TraceLog
 from proof.oracle import Rows, batches_contiguous, facts_of, files_whole, rows_once
 from proof.processes.evidence import stored, unreferenced
-from proof.servers.spark_cluster import SparkCluster
+from servers.spark_cluster import SparkCluster
 from tests.processes.harness import (
     PATIENCE_SECONDS,
     Stream,

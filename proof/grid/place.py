@@ -14,9 +14,9 @@ from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others
 from proof.grid.trace_log import TraceLog
 from proof.processes.harness import Stream
-from proof.servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
-from proof.servers.jars import JarsMissing
-from proof.servers.rest_reference import rest_reference
+from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
+from servers.jars import JarsMissing
+from servers.rest_reference import rest_reference
 from tests.builders import FaultyCatalog
 from tests.catalog.rest_catalog import rest_catalog
 

@@ -20,7 +20,7 @@ from proof.grid.story import Story
 from proof.grid.strike import strike
 from proof.grid.turns import Turns, spread
 from proof.model.checker import check
-from proof.servers.spark_cluster import SparkCluster, spark_cluster
+from servers.spark_cluster import SparkCluster, spark_cluster
 
 Progress = Callable[[str], None]
 KILLS_SHARE = 0.2

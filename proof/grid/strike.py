@@ -11,7 +11,7 @@ from proof.grid.place import Place, stream_makes_the_table
 from proof.grid.story import Story
 from proof.processes.evidence import Reader, judge, orphans
 from proof.processes.harness import PATIENCE_SECONDS, Driver
-from proof.servers.fault_proxy import HttpFault, Kind
+from servers.fault_proxy import HttpFault, Kind
 
 MAX_RESTARTS = 4
 TORN_BYTES = 600

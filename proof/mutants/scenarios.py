@@ -10,7 +10,7 @@ from proof.mutants.mutant import Mutant
 from proof.mutants.stage import MAIN, TIMEOUT_SECONDS, Ending, judge, stage
 from proof.mutants.steps import Step, run
 from proof.oracle import Broken
-from proof.servers.fault_proxy import HttpFault, Kind
+from servers.fault_proxy import HttpFault, Kind
 
 MODULE = "proof.mutants.switched_on"
 VARIABLE = "LAKESINK_PROOF_MUTANT"

@@ -27,7 +27,7 @@ from proof.oracle import (
 from proof.processes.checkpoint import PARTITIONS, ROWS
 from proof.processes.evidence import Reader, local, read_rows, stored
 from proof.processes.harness import Stream
-from proof.servers.fault_proxy import FaultProxy, fault_proxy
+from servers.fault_proxy import FaultProxy, fault_proxy
 from tests.builders import FaultyCatalog
 from tests.catalog.rest_catalog import rest_catalog
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from proof.mutants.stage import Stage
 from proof.processes.evidence import local
 from proof.processes.harness import PATIENCE_SECONDS, Driver
-from proof.servers.fault_proxy import FaultProxy, HttpFault, Kind
+from servers.fault_proxy import FaultProxy, HttpFault, Kind
 from tests.faults import maintenance
 
 Step = Callable[[Stage], None]

@@ -12,11 +12,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.connect import connect
-from proof.servers.jars import JarsMissing
-from proof.servers.rest_reference import rest_reference
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
+from servers.jars import JarsMissing
+from servers.rest_reference import rest_reference
 from tests.catalog.rest_catalog import rest_catalog
 from tests.catalog.servers import postgres
 

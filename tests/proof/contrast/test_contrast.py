@@ -15,7 +15,7 @@ from proof.contrast.play import play
 from proof.contrast.result import Ending, Result, judge
 from proof.contrast.run import Contrast, broken_by
 from proof.contrast.sinks import SINKS
-from proof.servers.jars import ROOT
+from servers.jars import ROOT
 
 BY_NAME = {case.name: case for case in CASES}
 WELL = Result("replay", "lakesink", expected=300, found=300)

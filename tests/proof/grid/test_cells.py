@@ -10,7 +10,7 @@ from proof.grid.expect import expected
 from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
 from proof.grid.page import markdown, text
 from proof.grid.turns import SPARK_CELL_SECONDS, SPARK_SHARE, Turns, spread
-from proof.servers.fault_proxy import HttpFault, Kind
+from servers.fault_proxy import HttpFault, Kind
 
 CELLS = all_cells()
 

@@ -11,7 +11,7 @@ from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell, Company, Fault, Posit
 from proof.grid.figures import Verdict
 from proof.grid.kills import random_kills
 from proof.grid.run import machine, run
-from proof.servers.fault_proxy import HttpFault, Kind
+from servers.fault_proxy import HttpFault, Kind
 
 HANDFUL = [
     Cell("after-prepared", Blow.KILL, Position.FIRST, Company.ALONE),

@@ -1,7 +1,7 @@
 """Java programs that the proof runs beside lakesink: fetched by name through Maven, and only as the list has them.
 
 The jars of a set stand in ``.tools/jars/<set>``. `CHECKSUMS` has one line for each, in the form of ``sha256sum``: a jar
-that is not in it, or is another one, is not run. ``python -m proof.servers.jars fetch [SET...]`` brings them,
+that is not in it, or is another one, is not run. ``python -m servers.jars fetch [SET...]`` brings them,
 ``... lock`` writes the list anew after a set was changed here.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".tools" / "jars"
 CHECKSUMS = ROOT / "requirements" / "jars.sha256"
 LONGEST_SECONDS = 900
@@ -102,7 +102,7 @@ def _listed(jars: JarSet) -> dict[str, str]:
     names = {name: digest for digest, name in lines}
     found = {Path(name).name: digest for name, digest in names.items() if Path(name).parent.name == jars.name}
     if not found:
-        raise JarsMissing(f"{CHECKSUMS.name} has no jars {jars.name}: python -m proof.servers.jars lock.")
+        raise JarsMissing(f"{CHECKSUMS.name} has no jars {jars.name}: python -m servers.jars lock.")
     return found
 
 
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str]) -> None:
             for name in names or SETS:
                 print(f"{name}: {len(fetched(SETS[name]))} jars")
         case _:
-            sys.exit(f"python -m proof.servers.jars fetch [{'|'.join(SETS)}]... | lock")
+            sys.exit(f"python -m servers.jars fetch [{'|'.join(SETS)}]... | lock")
 
 
 if __name__ == "__main__":

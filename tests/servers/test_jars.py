@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proof.servers import jars
-from proof.servers.jars import CHECKSUMS, SETS, JarSet, JarsMissing, fetched
+from servers import jars
+from servers.jars import CHECKSUMS, SETS, JarSet, JarsMissing, fetched
 
 ONE = JarSet("one", ("example:one:1",))
 WANTED = b"the jar"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import URLError
 
-from proof.servers.jars import REST_REFERENCE, classpath
+from servers.jars import REST_REFERENCE, classpath
 from tests.catalog.servers import free_port
 
 PATIENCE_SECONDS = 60
@@ -60,7 +60,7 @@ class RestReference:
         """Start the server on the data that there are, and wait until it answers.
 
         Raises:
-            JarsMissing: See `proof.servers.jars.fetched`.
+            JarsMissing: See `servers.jars.fetched`.
             RuntimeError: It does not come up.
         """
         assert self.process is None, "it runs"
@@ -128,7 +128,7 @@ def rest_reference(folder: Path) -> Iterator[RestReference]:
         folder: Exists; the data stay in it.
 
     Raises:
-        JarsMissing: See `proof.servers.jars.fetched`.
+        JarsMissing: See `servers.jars.fetched`.
     """
     server = RestReference(folder)
     try:

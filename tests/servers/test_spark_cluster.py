@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.servers.spark_cluster import WORKERS, command_of, spark_cluster
+from servers.spark_cluster import WORKERS, command_of, spark_cluster
 from tests.processes.harness import CONF, descendants
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]

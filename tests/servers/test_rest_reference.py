@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from lakesink_catalog.connect import connect
-from proof.servers.jars import REST_REFERENCE, JarsMissing, fetched
-from proof.servers.rest_reference import rest_reference
+from servers.jars import REST_REFERENCE, JarsMissing, fetched
+from servers.rest_reference import rest_reference
 
 pytestmark = pytest.mark.soak  # a machine for the short tests has no Maven
 

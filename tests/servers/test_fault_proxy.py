@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakesink_catalog.connect import connect
-from proof.servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy, is_commit
+from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy, is_commit
 from tests.catalog.rest_catalog import RestService, rest_catalog
 
 TABLE = "demo.events"

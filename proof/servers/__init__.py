@@ -1,1 +1,0 @@
-"""Real servers that the proof runs lakesink against."""
