@@ -1,4 +1,4 @@
-"""Builders that every room of the tests shares: one Spark session a run, and empty folders to work in."""
+"""Builders that every room of the tests shares: one Spark session for each who runs tests, and empty folders."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The one Spark session. Its executors run this very Python; without this they would take `python3` of the path."""
+    """The one Spark session of this process. Its executors run this very Python; without this they would take `python3` of the path."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - tests without Spark must not pay for it
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -2,16 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 
 import click
 
 from lakesink.cli.output import progress
-from proof.model.page import STORIES_PAGE, renewed, stories, text
+from proof.model.page import DOCS, pages, text
 from proof.model.run import run
 from proof.model.spin import CannotCheck
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 @click.command()
@@ -30,9 +27,8 @@ def main(*, seconds: float | None, seed: int, short: bool, write: bool, output: 
         sys.exit(2)
     click.echo(json.dumps(figures.to_json(), indent=2) if output == "json" else text(figures))
     if write:
-        page = DOCS / "model.md"
-        page.write_text(renewed(page.read_text(), figures))
-        (DOCS / STORIES_PAGE).write_text(stories(figures))
+        for name, page in pages(figures).items():
+            (DOCS / name).write_text(page)
     sys.exit(1 if figures.broken else 0)
 
 

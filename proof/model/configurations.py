@@ -249,7 +249,14 @@ SWITCHES = (
         _with(DRIVERS=2, FAULTS=1, ROLLBACKS=1, EXPIRE=1),
         long=True,
     ),
-    Switch("NO_AGE_LIMIT", "P9", "a record is used however old it is", _with(DRIVERS=1, CRASHES=1, AGES=2)),
+    Switch(
+        "NO_AGE_LIMIT",
+        "P9",
+        "a record is used however old it is",
+        _with(DRIVERS=1, CRASHES=1, AGES=2),
+        harmless="each attempt looks whether files that are old are still there (decision 0016), and no request is"
+        " under way for as long as a cleaner takes. The rule keeps that look from coming too close to a cleaner",
+    ),
     Switch(
         "NO_EXISTENCE_CHECK",
         "P9",

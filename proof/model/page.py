@@ -1,12 +1,14 @@
 """What the model came to, as people read it: a text for the terminal, tables for the document, and the stories."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from proof.model.run import ModelFigures, SwitchedOff
 from proof.model.steps import steps_table_markdown
 
-STORIES_PAGE = "model-stories.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, STORIES_PAGE = "model.md", "model-stories.md"
 _PLACE = re.compile(r"<!-- (model: \w+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 
 
@@ -24,6 +26,11 @@ def text(figures: ModelFigures) -> str:
     if figures.broken:
         lines.append("The stories of what broke: python -m proof.model --output json")
     return "\n".join(lines)
+
+
+def pages(figures: ModelFigures) -> Mapping[str, str]:
+    """The pages of the model as they are now, by name in ``docs``."""
+    return {PAGE: renewed((DOCS / PAGE).read_text(), figures), STORIES_PAGE: stories(figures)}
 
 
 def renewed(page: str, figures: ModelFigures) -> str:

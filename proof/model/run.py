@@ -162,7 +162,7 @@ def _chosen(*, short: bool) -> Iterator[Configuration]:
 
 def _explored(spin: str, one: Configuration, limits: Limits, progress: Progress) -> Checked:
     progress(f"exploring {one.name}")
-    found = explore(spin, one.defines, limits=limits)
+    found = explore(spin, one.defines, long=one.long, limits=limits)
     return Checked(
         name=one.name,
         what=one.what,
@@ -179,7 +179,7 @@ def _explored(spin: str, one: Configuration, limits: Limits, progress: Progress)
 
 def _switched_off(spin: str, one: Switch, limits: Limits, progress: Progress) -> SwitchedOff:
     progress(f"without {one.name}")
-    found = explore(spin, one.switched, shortest=True, limits=limits)
+    found = explore(spin, one.switched, shortest=True, long=one.long, limits=limits)
     noticed = check(Tracer().lines(found.said))
     return SwitchedOff(
         name=one.name,
