@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The one Spark session of this process. Its executors run this very Python; without this they would take `python3` of the path."""
+    """The Spark session of this process. Its executors run this very Python, and not `python3` of the path."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - tests without Spark must not pay for it
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
