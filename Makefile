@@ -19,7 +19,7 @@ demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the 
 	@$(BIN)/lakesink demo $(ARGS)
 
 test: $(INSTALLED) ## All tests but the long ones.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak" $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" $(ARGS)
 
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)
