@@ -18,8 +18,8 @@ help: ## Say what there is to make.
 demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the way, and its proof.
 	@$(BIN)/lakesink demo $(ARGS)
 
-test: $(INSTALLED) ## All tests but the long ones, two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak" -n 2 --dist worksteal $(ARGS)
+test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
+	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" -n 2 --dist worksteal $(ARGS)
 
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)

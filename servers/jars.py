@@ -67,7 +67,23 @@ ICEBERG_SPARK = JarSet(
 )
 """Iceberg's own sink for Spark 4.1, and what it needs to open the SQLite catalog: for ``spark.jars``."""
 
-SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK)}
+KAFKA = JarSet("kafka", ("org.apache.kafka:kafka_2.13:4.0.0", "org.slf4j:slf4j-simple:1.7.36"))
+"""A Kafka broker, and the program that makes its data folder."""
+
+KAFKA_SPARK = JarSet(
+    "kafka-spark",
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.kafka:kafka-clients:3.9.1",
+        "org.apache.commons:commons-pool2:2.12.1",
+        "org.apache.spark:spark-avro_2.13:4.1.1",
+    ),
+    transitive=False,
+)
+"""Spark's source for Kafka, and Avro for its records: for ``spark.jars``. What else their poms ask for is Spark."""
+
+SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK)}
 
 
 def fetched(jars: JarSet) -> tuple[Path, ...]:

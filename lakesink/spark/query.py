@@ -22,6 +22,7 @@ from lakesink_catalog.redact import redact
 QUERY_ID = "sql.streaming.queryId"
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
+ISOLATION_LEVEL = "kafka.isolation.level"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -41,10 +42,12 @@ class Source:
     Attributes:
         name: As Spark names it, without options, which may hold secrets.
         replay: What it can do after a failure.
+        uncommitted: True if it also gives the records of Kafka transactions that were aborted.
     """
 
     name: str
     replay: Replay
+    uncommitted: bool = False
 
 
 class RunningQuery:
@@ -160,6 +163,16 @@ def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
     return Replay.NO if kind in {"socket", "textsocket"} else Replay.UNKNOWN
 
 
+def gives_uncommitted(name: str, isolation_level: str | None) -> bool:
+    """True of a Kafka source that is not told to leave out what transactions have not committed: Kafka's default.
+
+    Args:
+        name: As in `replay_of`.
+        isolation_level: Its option `ISOLATION_LEVEL`, or None.
+    """
+    return name.lower() == "kafka" and (isolation_level or "").strip().lower() != "read_committed"
+
+
 def option_of(leaf: Any, key: str) -> str | None:
     """One option of a streaming source by name, so that no other value, secret or not, is ever read.
 
@@ -177,7 +190,8 @@ def option_of(leaf: Any, key: str) -> str | None:
 def _sources(leaves: Iterable[Any]) -> Iterator[Source]:
     for leaf in leaves:
         name = _name(leaf)
-        yield Source(name.partition("[")[0], replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS)))
+        uncommitted = gives_uncommitted(name, option_of(leaf, ISOLATION_LEVEL))
+        yield Source(name.partition("[")[0], replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS)), uncommitted)
 
 
 def _name(leaf: Any) -> str:

@@ -50,6 +50,11 @@ class Reporter:
             "guarantee": f"'{promise.value}'",
         }
         self._log(level, "lakesink.query.started", fields)
+        if any(source.uncommitted for source in sources):
+            note = (
+                "'records of aborted transactions are rows too; kafka.isolation.level=read_committed leaves them out'"
+            )
+            self._log(logging.WARNING, "lakesink.source.read-uncommitted", {"query": query_id, "note": note})
 
     def finished(self, batch_id: int, outcome: Outcome, timing: Timing) -> None:
         """A batch is in the table."""

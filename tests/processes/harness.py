@@ -49,6 +49,7 @@ class Stream:
     heap_after: tuple[int, ...] = ()
     master: str = "local[2]"
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: Path = DRIVER
 
     @property
     def checkpoint(self) -> Path:
@@ -93,7 +94,7 @@ class Stream:
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "driver.log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, str(DRIVER), json.dumps(self.config())],
+                [sys.executable, str(self.program), json.dumps(self.config())],
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,

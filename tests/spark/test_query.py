@@ -9,6 +9,7 @@ from lakesink.spark.query import (
     RunningQuery,
     Source,
     absolute_checkpoint,
+    gives_uncommitted,
     guarantee,
     option_of,
     replay_of,
@@ -33,6 +34,21 @@ from tests.spark.streams import file_stream, write_files
 )
 def test_each_source_has_its_cell_of_the_guarantee(name: str, fail_on_data_loss: str | None, expected: Replay) -> None:
     assert replay_of(name, fail_on_data_loss) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "isolation_level", "expected"),
+    [
+        ("kafka", None, True),
+        ("kafka", "read_uncommitted", True),
+        ("kafka", " Read_Committed ", False),
+        ("rate", None, False),
+    ],
+)
+def test_a_kafka_source_gives_aborted_records_unless_told_otherwise(
+    name: str, isolation_level: str | None, *, expected: bool
+) -> None:
+    assert gives_uncommitted(name, isolation_level) is expected
 
 
 @pytest.mark.parametrize(
