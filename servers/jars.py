@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
+from servers.missing import Missing
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".tools" / "jars"
 CHECKSUMS = ROOT / "requirements" / "jars.sha256"
@@ -25,7 +27,7 @@ _PROJECT = "pom.xml"
 _COORDINATES = ("groupId", "artifactId", "version", "classifier")
 
 
-class JarsMissing(Exception):
+class JarsMissing(Missing):
     """The jars cannot be had on this machine, in one sentence with what to do."""
 
 
@@ -82,8 +84,26 @@ TRINO = JarSet(
 )
 """Trino without its plugins, that for Iceberg, and what this needs to open the SQLite catalog; see `servers.trino`."""
 
+FLINK_VERSION = "2.1.0"
 FLINK = JarSet(
     "flink",
+    tuple(
+        f"org.apache.flink:{name}:{FLINK_VERSION}"
+        for name in (
+            "flink-clients",
+            "flink-connector-files",
+            "flink-json",
+            "flink-sql-gateway",
+            "flink-table-api-java-bridge",
+            "flink-table-planner-loader",
+            "flink-table-runtime",
+        )
+    ),
+)
+"""Flink with its SQL gateway, to run in one process."""
+
+ICEBERG_FLINK = JarSet(
+    "iceberg-flink",
     (
         f"org.apache.iceberg:iceberg-flink-runtime-2.1:{ICEBERG}",
         f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
@@ -95,7 +115,7 @@ FLINK = JarSet(
 )
 """Iceberg for Flink 2.1, and what it needs to open the SQLite catalog: for Flink's ``lib``."""
 
-SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK, FLINK)}
+SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK, FLINK, ICEBERG_FLINK)}
 ARCHIVES = {TRINO.name: TRINO}
 """These are unpacked elsewhere by who runs them, see `verified`."""
 

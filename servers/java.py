@@ -5,10 +5,12 @@ import re
 import shutil
 from pathlib import Path
 
+from servers.missing import Missing
+
 _VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
-class JavaMissing(Exception):
+class JavaMissing(Missing):
     """There is no such Java on this machine, in one sentence with what to do."""
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from servers.missing import Missing
 from servers.ports import free_port
 
 USER = "lake"
@@ -21,7 +22,7 @@ PATIENCE_SECONDS = 60
 _INSTALLED = Path("/usr/lib/postgresql")
 
 
-class PostgresMissing(Exception):
+class PostgresMissing(Missing):
     """PostgreSQL or its driver is not on this machine, in one sentence with what to do."""
 
 
