@@ -1,4 +1,4 @@
-"""Java programs that the proof runs beside lakesink: fetched by name through Maven, and only as the list has them.
+"""Java programs that run beside lakesink: fetched by name through Maven, and only as the list has them.
 
 The jars of a set stand in ``.tools/jars/<set>``. `CHECKSUMS` has one line for each, in the form of ``sha256sum``: a jar
 that is not in it, or is another one, is not run. ``python -m servers.jars fetch [SET...]`` brings them,
@@ -10,20 +10,24 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
+from servers.missing import Missing
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".tools" / "jars"
 CHECKSUMS = ROOT / "requirements" / "jars.sha256"
 LONGEST_SECONDS = 900
+_PROJECT = "pom.xml"
 _COORDINATES = ("groupId", "artifactId", "version", "classifier")
 
 
-class JarsMissing(Exception):
+class JarsMissing(Missing):
     """The jars cannot be had on this machine, in one sentence with what to do."""
 
 
@@ -33,7 +37,8 @@ class JarSet:
 
     Attributes:
         name: Its folder.
-        artifacts: ``group:artifact:version`` or ``group:artifact:version:classifier``.
+        artifacts: ``group:artifact:version`` or ``group:artifact:version:classifier``; an archive that is no jar ends
+            in its type, ``@zip``.
         transitive: False to leave out what the artifacts ask for themselves.
     """
 
@@ -83,7 +88,52 @@ KAFKA_SPARK = JarSet(
 )
 """Spark's source for Kafka, and Avro for its records: for ``spark.jars``. What else their poms ask for is Spark."""
 
-SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK)}
+TRINO_VERSION = "476"
+TRINO = JarSet(
+    "trino",
+    (
+        f"io.trino:trino-server-core:{TRINO_VERSION}@tar.gz",
+        f"io.trino:trino-iceberg:{TRINO_VERSION}@zip",
+        _SQLITE,
+    ),
+    transitive=False,
+)
+"""Trino without its plugins, that for Iceberg, and what this needs to open the SQLite catalog; see `servers.trino`."""
+
+FLINK_VERSION = "2.1.0"
+FLINK = JarSet(
+    "flink",
+    tuple(
+        f"org.apache.flink:{name}:{FLINK_VERSION}"
+        for name in (
+            "flink-clients",
+            "flink-connector-files",
+            "flink-json",
+            "flink-sql-gateway",
+            "flink-table-api-java-bridge",
+            "flink-table-planner-loader",
+            "flink-table-runtime",
+        )
+    ),
+)
+"""Flink with its SQL gateway, to run in one process."""
+
+ICEBERG_FLINK = JarSet(
+    "iceberg-flink",
+    (
+        f"org.apache.iceberg:iceberg-flink-runtime-2.1:{ICEBERG}",
+        f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
+        f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
+        "commons-logging:commons-logging:1.3.0",
+        _SQLITE,
+    ),
+    transitive=False,
+)
+"""Iceberg for Flink 2.1, and what it needs to open the SQLite catalog: for Flink's ``lib``."""
+
+SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK, FLINK, ICEBERG_FLINK)}
+ARCHIVES = {TRINO.name: TRINO}
+"""These are unpacked elsewhere by who runs them, see `verified`."""
 
 
 def fetched(jars: JarSet) -> tuple[Path, ...]:
@@ -107,9 +157,9 @@ def classpath(jars: JarSet) -> str:
 def lock() -> None:
     """Write the list of checksums anew, from what Maven brings now."""
     lines: list[str] = []
-    for jars in SETS.values():
+    for jars in (*SETS.values(), *ARCHIVES.values()):
         with _downloaded(jars) as came:
-            lines += [f"{_digest(path)}  {jars.name}/{path.name}" for path in sorted(Path(came).glob("*.jar"))]
+            lines += [f"{_digest(path)}  {jars.name}/{path.name}" for path in _brought(came)]
     CHECKSUMS.write_text("\n".join(lines) + "\n")
 
 
@@ -124,13 +174,29 @@ def _listed(jars: JarSet) -> dict[str, str]:
 
 def _bring(jars: JarSet, folder: Path, expected: Mapping[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    with verified(jars) as came:
+        for name in expected:
+            (came / name).replace(folder / name)
+
+
+@contextmanager
+def verified(jars: JarSet) -> Iterator[Path]:
+    """The files of a set as the list has them, in a folder that ends with the block: for archives to be unpacked.
+
+    Raises:
+        JarsMissing: No mvn, no registry, or a file is not the one in the list.
+    """
+    expected = _listed(jars)
     with _downloaded(jars) as came:
-        found = {path.name: _digest(path) for path in Path(came).glob("*.jar")}
+        found = {path.name: _digest(path) for path in _brought(came)}
         wrong = sorted({name for name, _ in found.items() ^ expected.items()})
         if wrong:
             raise JarsMissing(f"Maven brought other {jars.name} jars than {CHECKSUMS.name} has: {', '.join(wrong)}.")
-        for name in expected:
-            (Path(came) / name).replace(folder / name)
+        yield Path(came)
+
+
+def _brought(folder: str) -> list[Path]:
+    return sorted(path for path in Path(folder).iterdir() if path.name != _PROJECT)
 
 
 def _downloaded(jars: JarSet) -> "TemporaryDirectory[str]":
@@ -140,7 +206,7 @@ def _downloaded(jars: JarSet) -> "TemporaryDirectory[str]":
         raise JarsMissing("Maven, which fetches Java servers, is not here (Debian, Ubuntu: apt-get install maven).")
     FOLDER.mkdir(parents=True, exist_ok=True)
     came = TemporaryDirectory(prefix=f".{jars.name}-", dir=FOLDER)
-    project = Path(came.name, "pom.xml")
+    project = Path(came.name, _PROJECT)
     project.write_bytes(_project(jars))
     call = [program, "-B", "-q", "-f", str(project), "dependency:copy-dependencies"]
     failure = _run([*call, f"-DoutputDirectory={came.name}", "-DincludeScope=runtime"])
@@ -166,9 +232,8 @@ def _project(jars: JarSet) -> bytes:
     dependencies = ET.SubElement(project, "dependencies")
     for artifact in jars.artifacts:
         dependency = ET.SubElement(dependencies, "dependency")
-        _fill(
-            dependency, dict(zip(("groupId", "artifactId", "version", "classifier"), artifact.split(":"), strict=False))
-        )
+        named, _, kind = artifact.partition("@")
+        _fill(dependency, dict(zip(_COORDINATES, named.split(":"), strict=False)) | ({"type": kind} if kind else {}))
         if not jars.transitive:
             exclusion = ET.SubElement(ET.SubElement(dependency, "exclusions"), "exclusion")
             _fill(exclusion, {"groupId": "*", "artifactId": "*"})

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from servers.jars import KAFKA, classpath
-from tests.catalog.servers import free_port
+from servers.ports import free_port
 
 PATIENCE_SECONDS = 60
 _CLUSTER_ID = "bGFrZXNpbmstdGVzdC1rYQ"

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 from servers.jars import REST_REFERENCE, classpath
-from tests.catalog.servers import free_port
+from servers.ports import free_port
 
 PATIENCE_SECONDS = 60
 _CONFIGURATION = Path(__file__).with_suffix(".xml")

@@ -18,7 +18,7 @@ from urllib.error import URLError
 
 import pyspark
 
-from tests.catalog.servers import free_port
+from servers.ports import free_port
 from tests.processes.harness import descendants
 
 HOME = Path(pyspark.__file__).parent

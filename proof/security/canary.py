@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from proof.security.places import PLACES, canary, configuration, environment, given
-from tests.catalog.servers import free_port
+from servers.ports import free_port
 
 LONGEST_RUN_SECONDS = 300
 WITHOUT_SPARK = ("commands", "errors", "log", "pickles", "receipts", "reprs", "trace")

@@ -1,24 +1,17 @@
 """Servers for catalog tests: a loopback HTTP server that answers or hangs as told, and a real PostgreSQL."""
 
-import importlib
 import json
-import os
-import pwd
-import shutil
-import signal
 import socket
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
+
+from servers.postgres import PostgresMissing, postgres_server
 
 Answer = tuple[int, Any] | None
 """Status and body (bytes, or anything that JSON has); None accepts the request and never answers."""
@@ -117,63 +110,11 @@ def error_answer(status: int, kind: str, message: str = "not there") -> Answer:
     return status, {"error": {"message": message, "type": kind, "code": status}}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def postgres(password: str) -> Iterator[str]:
-    """A fresh PostgreSQL with user `lake`; yields host, port and database as in a URI."""
-    pytest.importorskip("psycopg2", reason="PostgreSQL's driver is not installed")
-    initdb, server = _postgres_binary("initdb"), _postgres_binary("postgres")
-    folder, port = Path(tempfile.mkdtemp(prefix="lakesink-pg-")), free_port()
-    (folder / "password").write_text(password)
-    account = _account(folder)
-    data = folder / "data"
-    make = [initdb, "-D", str(data), "-U", "lake", "-A", "scram-sha-256", "--pwfile", str(folder / "password")]
-    subprocess.run(make, check=True, capture_output=True, cwd=folder, **account)
-    run = [server, "-D", str(data), "-p", str(port), "-k", str(folder), "-h", "127.0.0.1", "-F"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(run, stdout=log, stderr=log, cwd=folder, **account)
+    """A fresh PostgreSQL with user `lake`; yields host, port and database as in a URI. Skips where there is none."""
     try:
-        _wait_for(port, password)
-        yield f"127.0.0.1:{port}/postgres"
-    finally:
-        process.send_signal(signal.SIGQUIT)  # at once: idle connections of open catalogs do not count
-        process.wait(30)
-        shutil.rmtree(folder)
-
-
-def _postgres_binary(name: str) -> str:
-    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    found = shutil.which(name) or (str(installed[-1]) if installed else None)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
-def _account(folder: Path) -> dict[str, Any]:
-    """PostgreSQL refuses to run as root: lend it to nobody."""
-    if os.getuid() != 0:
-        return {}
-    nobody = pwd.getpwnam("nobody")
-    for path in (folder, folder / "password"):
-        os.chown(path, nobody.pw_uid, nobody.pw_gid)
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-
-def _wait_for(port: int, password: str) -> None:
-    """Until it lets somebody in: it listens a moment before that, and longer on a busy machine."""
-    driver = importlib.import_module("psycopg2")
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            driver.connect(host="127.0.0.1", port=port, user="lake", password=password, dbname="postgres").close()
-            return
-        except driver.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+        with postgres_server(password) as server:
+            yield server.address
+    except PostgresMissing as error:
+        pytest.skip(str(error))

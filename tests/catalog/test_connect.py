@@ -15,7 +15,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakesink_catalog.connect import EMBEDDED_NAME, CatalogConfig, connect
 from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError
 from lakesink_catalog.tables import load_table, parse_identifier
-from tests.catalog.servers import Answer, dripping_server, free_port, postgres, rest_server
+from servers.ports import free_port
+from tests.catalog.servers import Answer, dripping_server, postgres, rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -11,7 +11,7 @@ from lakesink.certify.verdict import Check
 from lakesink.cli.main import main
 from lakesink_catalog import connect as connecting
 from lakesink_catalog.connect import connect
-from tests.catalog.servers import free_port
+from servers.ports import free_port
 from tests.certify.liars import IgnoresTag, IgnoresUuid, Silent
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -24,8 +24,8 @@ from lakesink_catalog.connect import connect
 from lakesink_catalog.history import history
 from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.tables import create_table, load_table
+from servers.ports import free_port
 from tests.catalog.batches import Writer
-from tests.catalog.servers import free_port
 
 CANARY = "c4n4ry-Sw0rdfish"
 Run = Callable[..., Result]

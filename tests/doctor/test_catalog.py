@@ -7,7 +7,8 @@ import pytest
 
 from lakesink.doctor.catalog import look_at_catalog
 from lakesink.doctor.finding import Finding, Standing
-from tests.catalog.servers import free_port, rest_server
+from servers.ports import free_port
+from tests.catalog.servers import rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
 

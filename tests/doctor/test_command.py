@@ -15,9 +15,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 from lakesink.cli.main import main
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import create_table
+from servers.ports import free_port
 from tests.catalog.batches import Writer
 from tests.catalog.rest_catalog import rest_catalog
-from tests.catalog.servers import free_port
 from tests.doctor.liars import IgnoresAssertions
 from tests.doctor.programs import java_at
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from servers import jars
-from servers.jars import CHECKSUMS, SETS, JarSet, JarsMissing, fetched
+from servers.jars import ARCHIVES, CHECKSUMS, SETS, JarSet, JarsMissing, fetched, verified
 
 ONE = JarSet("one", ("example:one:1",))
 WANTED = b"the jar"
@@ -74,7 +74,15 @@ def test_a_set_without_checksums_is_not_run() -> None:
         fetched(JarSet("two", ("example:two:1",)))
 
 
-def test_every_set_of_the_proof_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_asked_for_by_its_type_checked_and_not_kept(folder: Path) -> None:
+    jars.CHECKSUMS.write_text(f"{hashlib.sha256(WANTED).hexdigest()}  two/two-1.zip\n")
+    maven(folder, 'grep -q "<version>1</version><type>zip</type>" "$4" && printf "the jar" > "$out/two-1.zip"')
+    with verified(JarSet("two", ("example:two:1@zip",))) as came:
+        assert (came / "two-1.zip").read_bytes() == WANTED
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_every_set_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [line.split()[1].partition("/")[0] for line in CHECKSUMS.read_text().splitlines()]
     monkeypatch.undo()
-    assert set(listed) == SETS.keys()
+    assert set(listed) == SETS.keys() | ARCHIVES.keys()

@@ -1,0 +1,118 @@
+"""DuckDB with its Iceberg extension, in a Python environment of its own: lakesink's own one has a DuckDB without.
+
+Extensions come from pip and lie as DuckDB's ``INSTALL`` would have left them, so that ``INSTALL`` finds them there and
+asks nobody.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import venv
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from servers.jars import ROOT
+from servers.missing import Missing
+
+FOLDER = ROOT / ".tools" / "duckdb"
+REQUIREMENTS = ROOT / "requirements" / "duckdb.txt"
+EXTENSIONS = ("httpfs", "avro", "iceberg")
+LONGEST_SECONDS = 600
+
+_PLACE_EXTENSIONS = """
+import importlib.util, pathlib, shutil, sys, duckdb
+find = "SELECT library_version, platform FROM pragma_version(), pragma_platform()"
+version, platform = duckdb.execute(find).fetchone()
+place = pathlib.Path(sys.argv[1], version, platform)
+place.mkdir(parents=True)
+for name in sys.argv[2:]:
+    package = pathlib.Path(importlib.util.find_spec(f"duckdb_extension_{name}").origin).parent
+    [file] = package.rglob("*.duckdb_extension")
+    shutil.copy(file, place)
+"""
+_RUN = """
+import json, sys, duckdb
+asked = json.load(sys.stdin)
+connection = duckdb.connect(config={"extension_directory": asked["extensions"]})
+connection.execute("SET TimeZone = 'UTC'")
+try:
+    for statement in asked["statements"]:
+        answer = connection.execute(statement)
+    print(json.dumps(answer.fetchall(), default=str))
+except duckdb.Error as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+class DuckDBMissing(Missing):
+    """DuckDB cannot be had on this machine, in one sentence with what to do."""
+
+
+class DuckDBFailed(Exception):
+    """DuckDB refused or failed; its own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDB:
+    """DuckDB in an environment of its own. Use `installed`.
+
+    Attributes:
+        home: The environment.
+    """
+
+    home: Path
+
+    def sql(self, *statements: str) -> list[list[Any]]:
+        """Run statements one after another in a new database, times in UTC.
+
+        Returns:
+            The rows of the last one as JSON has them; what JSON does not have is text.
+
+        Raises:
+            DuckDBFailed: DuckDB's error.
+        """
+        asked = json.dumps({"extensions": str(self.home / "extensions"), "statements": statements})
+        call = [str(self.home / "bin" / "python"), "-c", _RUN]
+        done = subprocess.run(call, input=asked, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
+        if done.returncode:
+            raise DuckDBFailed(done.stderr[-2000:].strip())
+        rows: list[list[Any]] = json.loads(done.stdout)
+        return rows
+
+
+def installed() -> DuckDB:
+    """DuckDB, installed if this version is not here yet. Several processes may ask at once.
+
+    Raises:
+        DuckDBMissing: pip cannot install it.
+    """
+    home = FOLDER / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
+    if not home.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        staged = Path(mkdtemp(prefix=".installing-", dir=FOLDER))
+        try:
+            _install(staged)
+            with suppress(OSError):  # another process was first
+                staged.rename(home)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+    return DuckDB(home)
+
+
+def _install(home: Path) -> None:
+    venv.create(home, with_pip=True)
+    # Only its Python is called: programs such as pip bear the name of the folder, which changes.
+    python = str(home / "bin" / "python")
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--require-hashes"]
+    for call in ([*pip, "-r", str(REQUIREMENTS)], ["-c", _PLACE_EXTENSIONS, str(home / "extensions"), *EXTENSIONS]):
+        done = subprocess.run([python, *call], capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
+        if done.returncode:
+            raise DuckDBMissing(
+                f"DuckDB with its Iceberg extension cannot be installed for {sys.version.split()[0]};"
+                f" run it again when the registry answers. {done.stderr[-2000:]}"
+            )
