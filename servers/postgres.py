@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,10 +78,25 @@ class Postgres:
 
     def kill(self) -> None:
         """SIGKILL, to its sessions too; it recovers when it is started again."""
-        if self.process is not None:
-            for pid in _children(self.process.pid):
-                os.kill(pid, signal.SIGKILL)
+        self._signal_sessions(signal.SIGKILL)
         self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP, to its sessions too: connections stay, and nothing answers until `resume`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        self._signal_sessions(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.process is not None
+        self._signal_sessions(signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
+
+    def _signal_sessions(self, number: signal.Signals) -> None:
+        for pid in _children(self.process.pid) if self.process else []:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, number)
 
     def _end(self, how: signal.Signals) -> None:
         if self.process is None:

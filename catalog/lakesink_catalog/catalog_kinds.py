@@ -12,17 +12,17 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.pool import QueuePool
 
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.sql_waits import bound_waits
 
 CODE_PROPERTY = "py-catalog-impl"
 _IO_PROPERTY = "py-io-impl"
 _LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
 _BUSY_SECONDS = 30
-_LOCK_SECONDS = 30
 _MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
 _log = logging.getLogger("lakesink")
@@ -84,7 +84,7 @@ def settled(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, An
     if kind == "in-memory":
         settled.setdefault("uri", _MEMORY_URI.format(name.encode().hex()))
     elif kind == "sql" and settled.get("uri"):
-        settled |= _settled_database(make_url(str(settled["uri"])), settled)
+        settled |= _settled_database(make_url(str(settled["uri"])))
     return settled
 
 
@@ -114,7 +114,7 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     base = getattr(importlib.import_module(kind.module), kind.class_name)
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
     if word == "sql" and make_url(str(properties.get("uri") or "sqlite://")).get_backend_name() == "postgresql":
-        _bound_waits(catalog)
+        bound_waits(catalog.engine)  # type: ignore[attr-defined] # the one of PyIceberg's SqlCatalog
     if word in ("sql", "in-memory") and _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
         _share_between_threads(catalog)
     return catalog
@@ -158,12 +158,9 @@ def _unsupported(name: str, kind: str) -> CatalogError:
     )
 
 
-def _settled_database(url: URL, properties: Mapping[str, Any]) -> dict[str, str]:
+def _settled_database(url: URL) -> dict[str, str]:
     if url.get_backend_name() == "postgresql":
-        return {
-            "uri": _settled_postgresql(url).render_as_string(hide_password=False),
-            "pool_pre_ping": str(properties.get("pool_pre_ping", "true")),
-        }
+        return {"uri": _settled_postgresql(url).render_as_string(hide_password=False)}
     if not _in_memory(url):
         if url.database and not url.database.startswith("file:"):
             url = url.set(database=os.path.abspath(url.database))  # noqa: PTH100 - as above
@@ -190,19 +187,6 @@ def _in_memory(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and (
         database in ("", ":memory:") or "mode=memory" in str(url) or ":memory:" in database
     )
-
-
-def _bound_waits(catalog: Any) -> None:
-    """An end to waiting for a lock: a driver that is stopped in its transaction holds one, and its connection lives.
-
-    Set in each transaction, for a pooler between may give the next one to somebody else; what the user set stays.
-    """
-    wanted = f"('lock_timeout', '{_LOCK_SECONDS}s'), ('statement_timeout', '{2 * _LOCK_SECONDS}s')"
-    setting = (
-        f"SELECT set_config(name, value, true) FROM (VALUES {wanted}) AS wanted (name, value)"  # noqa: S608 - constants
-        " WHERE current_setting(name) = '0'"
-    )
-    event.listen(catalog.engine, "begin", lambda connection: connection.exec_driver_sql(setting))
 
 
 def _share_between_threads(catalog: Any) -> None:

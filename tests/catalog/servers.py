@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from servers.postgres import PostgresMissing, postgres_server
+from servers.postgres import Postgres, PostgresMissing, postgres_server
 
 Answer = tuple[int, Any] | None
 """Status and body (bytes, or anything that JSON has); None accepts the request and never answers."""
@@ -111,10 +111,10 @@ def error_answer(status: int, kind: str, message: str = "not there") -> Answer:
 
 
 @contextmanager
-def postgres(password: str) -> Iterator[str]:
-    """A fresh PostgreSQL with user `lake`; yields host, port and database as in a URI. Skips where there is none."""
+def postgres(password: str) -> Iterator[Postgres]:
+    """A fresh PostgreSQL with user `lake`, that runs. Skips where there is none."""
     try:
         with postgres_server(password) as server:
-            yield server.address
+            yield server
     except PostgresMissing as error:
         pytest.skip(str(error))

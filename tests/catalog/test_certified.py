@@ -2,18 +2,21 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 
 from lakesink_catalog.connect import connect
+from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.history import history, sinks
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.tables import create_table, load_table
+from servers.postgres import Postgres
 from tests.catalog.batches import START_MS, Writer
 from tests.catalog.rest_catalog import RestService, rest_catalog
 from tests.catalog.servers import Answer, error_answer, postgres
@@ -34,8 +37,8 @@ def properties(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[
         with rest_catalog(backing) as (uri, _):
             yield {"type": "rest", "uri": uri}
     else:
-        with postgres(PASSWORD) as address:
-            yield warehouse | {"uri": f"postgresql://lake:p%40ss%2Fw%3Ard@{address}"}
+        with postgres(PASSWORD) as server:
+            yield warehouse | {"uri": f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}"}
 
 
 def test_rival_writers_each_commit_every_batch_once(properties: dict[str, Any], tmp_path: Path) -> None:
@@ -111,9 +114,9 @@ def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that was stopped between its UPDATE and its COMMIT keeps the row locked, and its connection alive."""
-    monkeypatch.setattr("lakesink_catalog.catalog_kinds._LOCK_SECONDS", 1)
-    with postgres(PASSWORD) as address:
-        uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{address}"
+    monkeypatch.setattr("lakesink_catalog.sql_waits.LOCK_SECONDS", 1)
+    with postgres(PASSWORD) as server:
+        uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}"
         catalog = connect("pg", {"uri": uri, "warehouse": f"file://{tmp_path}/w"})
         create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
         writer = Writer(catalog)
@@ -127,3 +130,61 @@ def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
         assert isinstance(outcome, Committed)
         assert outcome.attempts > 1
         assert [record.batch_id for record in history(writer.load())] == [0, 1]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[tuple[Writer, Postgres]]:
+    with postgres(PASSWORD) as server:
+        uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}?connect_timeout=2"
+        catalog = connect("pg", {"uri": uri, "warehouse": f"file://{tmp_path}/w"})
+        create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
+        writer = Writer(catalog)
+        writer.commit(0)
+        yield writer, server
+
+
+def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_lands_once(
+    database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine is alive and acknowledges packets, so that no time-out of TCP ends the wait."""
+    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 1.0)
+    writer, server = database
+    updates = itertools.count()
+
+    def pause(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("UPDATE iceberg_tables") and next(updates) == 0:
+            server.pause()
+            threading.Timer(3, server.resume).start()
+
+    event.listen(writer.catalog.engine, "before_cursor_execute", pause)  # type: ignore[attr-defined] # SqlCatalog's
+    outcome = writer.commit(1)
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts == 2
+    assert [record.batch_id for record in history(writer.load())] == [0, 1]
+
+
+def test_a_database_that_stays_silent_ends_in_a_clear_error(
+    database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 1.0)
+    writer, server = database
+    server.pause()
+    goes_on = threading.Timer(60, server.resume)
+    goes_on.start()
+    started = time.monotonic()
+    with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE") as refused:
+        writer.load()
+    goes_on.cancel()
+    assert time.monotonic() - started < 30
+    assert PASSWORD not in str(refused.value)
+    server.resume()
+
+
+def test_a_database_that_was_killed_and_came_back_takes_the_next_batch(database: tuple[Writer, Postgres]) -> None:
+    writer, server = database
+    server.kill()
+    with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE"):
+        writer.load()
+    server.start()
+    assert isinstance(writer.commit(1), Committed)
+    assert [record.batch_id for record in history(writer.load())] == [0, 1]

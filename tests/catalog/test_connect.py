@@ -238,8 +238,8 @@ def test_a_home_that_is_no_plain_folder_is_refused(home: str, monkeypatch: pytes
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with postgres(CANARY) as address:
-        yield address
+    with postgres(CANARY) as server:
+        yield server.address
 
 
 def test_a_postgresql_catalog_holds_tables(database: str, tmp_path: Path) -> None:

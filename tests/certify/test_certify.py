@@ -44,8 +44,8 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FoundCatal
         with liars.served(RestService(connect("backing", local(tmp_path)))) as uri:
             yield CatalogConfig("lake", {"type": "rest", "uri": uri}).find()
     else:
-        with postgres("p@ss") as address:
-            uri = f"postgresql://lake:p%40ss@{address}"
+        with postgres("p@ss") as server:
+            uri = f"postgresql://lake:p%40ss@{server.address}"
             yield CatalogConfig("lake", {"uri": uri, "warehouse": f"file://{tmp_path}/w"}).find()
 
 

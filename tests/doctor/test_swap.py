@@ -49,8 +49,8 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FoundCatal
         with rest_catalog(connect("backing", local)) as (uri, _):
             yield CatalogConfig("lake", {"type": "rest", "uri": uri}).find()
     else:
-        with postgres("p@ss") as address:
-            yield CatalogConfig("lake", warehouse | {"uri": f"postgresql://lake:p%40ss@{address}"}).find()
+        with postgres("p@ss") as server:
+            yield CatalogConfig("lake", warehouse | {"uri": f"postgresql://lake:p%40ss@{server.address}"}).find()
 
 
 def test_a_certified_catalog_is_proved_and_left_as_it_was(found: FoundCatalog, tmp_path: Path) -> None:

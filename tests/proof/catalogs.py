@@ -53,8 +53,8 @@ def sqlite(folder: Path) -> Iterator[Places]:
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[Places]:
-    with postgres("conformance") as address:
-        uri = f"postgresql://lake:conformance@{address}"
+    with postgres("conformance") as server:
+        uri = f"postgresql://lake:conformance@{server.address}"
         catalog = connect("lake", {"uri": uri, "warehouse": f"file://{folder}/w"})
         yield lambda: _in(catalog)
 
