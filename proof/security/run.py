@@ -7,7 +7,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -129,11 +128,15 @@ def _tasks(inputs: int, seed: int) -> Iterator[tuple[str, int, range]]:
 
 def _attacks(tasks: Iterator[tuple[str, int, range]], processes: int) -> Iterator[Tally]:
     if processes == 1:
-        yield from (attack(*task) for task in tasks)
+        yield from map(_attacked, tasks)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
-        for future in as_completed([pool.submit(attack, *task) for task in tasks]):
-            yield future.result()
+    # Not a ProcessPoolExecutor: of Python 3.11 it waits for ever once a process has done its number of tasks.
+    with get_context("spawn").Pool(processes, maxtasksperchild=20) as pool:
+        yield from pool.imap_unordered(_attacked, tasks)
+
+
+def _attacked(task: tuple[str, int, range]) -> Tally:
+    return attack(*task)
 
 
 def _chance(target: str, seed: int, number: int) -> random.Random:
