@@ -25,7 +25,7 @@ def refusal(reason: Reason, situation: Situation, own_words: Words | None = None
     words = {**_WORDS, **_words_for(situation), **(own_words or {})}[reason]
     facts = _facts(situation)
     action = words[1].format(**facts)
-    if reason not in NEVER_OVERRULED:
+    if reason not in NEVER_OVERRULED and not _is_to_be_adopted(reason, situation):
         word = f"{reason.value}:{facts['n']}"
         action += f' To overrule this for this one batch: accept="{word}:commit" or accept="{word}:skip".'
     return BatchRefused(
@@ -113,7 +113,25 @@ _NEWEST_UNKNOWN: Words = {
 """Rewinding to the beginning would bring twice what is there."""
 
 
+_TO_BE_ADOPTED: Words = {
+    Reason.UNKNOWN_HISTORY: (
+        "Iceberg's own sink has written batches up to {others_epoch} of this checkpoint, unknown to sink {sink}.",
+        (
+            "To go on with lakesink, stop the query with that sink for good and run `lakesink adopt <table>"
+            " --sink {name} --checkpoint <checkpoint>`: it tells which batch comes next."
+        ),
+    ),
+}
+"""To accept the batch as it comes would bring twice what is there, or leave a hole."""
+
+
+def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
+    return reason is Reason.UNKNOWN_HISTORY and bool(situation.others_epochs)
+
+
 def _words_for(situation: Situation) -> Words:
+    if situation.others_epochs:
+        return _TO_BE_ADOPTED
     return {} if situation.newest_mark is not None or situation.walk_complete else _NEWEST_UNKNOWN
 
 
@@ -124,6 +142,8 @@ def _facts(situation: Situation) -> dict[str, str]:
     return {
         "n": str(n),
         "sink": repr(situation.key.name),
+        "name": situation.key.name,
+        "others_epoch": str(next(iter(situation.others_epochs), "none")),
         "branch": situation.key.branch[:MAX_SHOWN],
         "property": situation.key.ledger_property,
         "format_version": str(view.format_version),

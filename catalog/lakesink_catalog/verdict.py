@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
+from lakesink_catalog.epochs import epochs
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
@@ -176,6 +178,12 @@ class Situation:
         )
 
     @cached_property
+    def others_epochs(self) -> tuple[int, ...]:
+        """Batches of the same query that Iceberg's own sink wrote since the newest own mark, newest first."""
+        since = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        return tuple(epochs(since, self.batch.query_id))
+
+    @cached_property
     def entry_contradicted(self) -> bool:
         """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
         entry = self._entry
@@ -315,6 +323,12 @@ _TABLE_RULES = (
 
 STREAM_RULES = (
     *_TABLE_RULES,
+    Rule(
+        5,
+        "Iceberg's own sink has written for the same query, since the newest own mark on the walk if there is one",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: bool(s.others_epochs),
+    ),
     Rule(
         5,
         "no entry, and N > 0 or this sink is marked under another branch on the walk",

@@ -30,6 +30,7 @@ class LazyCommand:
 
 
 COMMANDS = {
+    "adopt": LazyCommand("lakesink.cli.adopt", "adopt", "Go on with a stream that Iceberg's own Spark sink wrote."),
     "as-of": LazyCommand(
         "lakesink.cli.as_of", "as_of", "The snapshot of a batch, a time or a tag, and SQL to read it."
     ),

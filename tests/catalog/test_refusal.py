@@ -25,7 +25,9 @@ def test_a_refusal_says_what_happened_what_is_in_the_table_and_what_to_do(name: 
     assert len(first_line) < 200
     assert "Nothing of batch" in error.data
     overrule = f'accept="{case.verdict.reason.value}:{case.batch.batch_id}:commit"'
-    assert (overrule in error.action) == (case.verdict.rule > 3)
+    adopts = bool(case.situation.others_epochs)
+    assert (overrule in error.action) == (case.verdict.rule > 3 and not adopts)
+    assert ("lakesink adopt <table> --sink events" in error.action) == adopts
 
 
 LONG_KEY = SinkKey("s" * 64, "b" * 255)

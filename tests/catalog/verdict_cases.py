@@ -6,7 +6,7 @@ from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import TableView
 from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict
-from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, batch, chain, entry, mark, view
+from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, Epoch, batch, chain, entry, mark, view
 
 AUDIT = SinkKey("events", "audit")
 HISTORY = chain(batch(0), batch(1), batch(2))
@@ -98,7 +98,34 @@ CASES: dict[str, Case] = {
     "main holds what the sink wrote to a branch": refused(
         5, Reason.UNKNOWN_HISTORY, view(chain(FOREIGN, mark(batch(0), AUDIT), FOREIGN)), batch(0)
     ),
+    "Iceberg's own sink wrote the first batch": refused(5, Reason.UNKNOWN_HISTORY, view(chain(Epoch(0))), batch(0)),
+    "Iceberg's own sink wrote the batch before": refused(
+        5, Reason.UNKNOWN_HISTORY, view(chain(FOREIGN, Epoch(6), FOREIGN)), batch(7)
+    ),
+    "Iceberg's own sink wrote the next batch": refused(
+        5, Reason.UNKNOWN_HISTORY, view(chain(batch(0), batch(1), batch(2), Epoch(3)), L2), batch(3)
+    ),
+    "Iceberg's own sink went on after the entry": refused(
+        5, Reason.UNKNOWN_HISTORY, view(chain(batch(0), batch(1), batch(2), Epoch(3), FOREIGN), L2), batch(4)
+    ),
+    "Iceberg's own sink wrote the entry's batch too": refused(
+        5, Reason.UNKNOWN_HISTORY, view(chain(batch(0), batch(1), batch(2), Epoch(2)), L2), batch(3)
+    ),
+    "rolled back to before the sink took over": refused(
+        5,
+        Reason.UNKNOWN_HISTORY,
+        view(chain(Epoch(0), Epoch(1)), entry(batch(2), 4), elsewhere=chain(Epoch(2), batch(2), first=3, parent=102)),
+        batch(0),
+    ),
+    "new checkpoint where the entry ends, but Iceberg's own sink began it": refused(
+        5,
+        Reason.UNKNOWN_HISTORY,
+        view(chain(batch(0), batch(1), batch(2), Epoch(0, "q2")), L2),
+        batch(0, "q2", start=3),
+    ),
     # 6
+    "first batch beside a stream of Iceberg's own sink": Case(view(chain(Epoch(3, "q2"))), batch(0), Commit(6)),
+    "first batch over an epoch that is no number": Case(view(chain(Epoch("-1"))), batch(0), Commit(6)),
     "first batch of an empty table": Case(view(), batch(0), Commit(6)),
     "first batch, start unknown": Case(view(), batch(0, start=None), Commit(6)),
     "first batch over foreign commits": Case(view(UNDER_FOREIGN[3:]), batch(0), Commit(6)),
@@ -169,6 +196,9 @@ CASES: dict[str, Case] = {
     "the next batch after everything expired": Case(view(CUT, L2), batch(3), Commit(16, unproven=True)),
     "the next batch, path cut but evidence found": Case(
         view(CUT, L2, elsewhere=HISTORY, contained=True), batch(3), Commit(16, unproven=True)
+    ),
+    "the next batch after Iceberg's own sink ended": Case(
+        view(chain(Epoch(0), Epoch(1), batch(2)), L2), batch(3), Commit(16)
     ),
     # 17
     "the next batch starts elsewhere": refused(17, Reason.BATCH_CHANGED, view(HISTORY, L2), batch(3, start=99)),

@@ -32,7 +32,18 @@ def mark(of: Batch, key: SinkKey = KEY, *, ledger: int | None = None) -> Mark:
     return next_mark(key, of, outcome="committed", accepted="", ledger_batch_id=moved)
 
 
-def chain(*marks: Mark | Batch | None, first: int = 1, parent: int | None = None) -> list[Snap]:
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What Iceberg's own sink says in its snapshot."""
+
+    epoch_id: int | str
+    query: str = "q1"
+
+    def to_summary(self) -> dict[str, str]:
+        return {"spark.sql.streaming.queryId": self.query, "spark.sql.streaming.epochId": str(self.epoch_id)}
+
+
+def chain(*marks: Mark | Batch | Epoch | None, first: int = 1, parent: int | None = None) -> list[Snap]:
     """Snapshots one on the other, oldest first; the id is 100 and the sequence number."""
     snaps = []
     for sequence_number, item in enumerate(marks, first):

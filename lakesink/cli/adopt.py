@@ -1,0 +1,42 @@
+"""The command ``adopt``: goes on with a stream that Iceberg's own sink for Spark has written so far."""
+
+import click
+
+from lakesink.cli.output import Report, confirmed, printable, reporting
+
+
+@click.command(help="Take over the stream that Iceberg's own Spark sink wrote into TABLE, on the same checkpoint.")
+@click.argument("table")
+@click.option("--sink", required=True, metavar="ID", help="Sink id that the stream will have with lakesink.")
+@click.option("--checkpoint", required=True, metavar="DIR", help="The stream's checkpoint, a path or URI.")
+@click.option("--branch", default="main", show_default=True, help="Branch that it writes.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@reporting
+def adopt(table: str, catalog: str | None, sink: str, checkpoint: str, branch: str, *, yes: bool) -> Report:
+    """Exit code 2: table and checkpoint do not fit together, or the catalog did not take the commit."""
+    from lakesink.audit.adopt import adopt_stream  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    from lakesink.settings import Settings  # noqa: PLC0415 - likewise
+
+    settings = Settings.parse({"sink_id": sink, "checkpoint": checkpoint, "branch": branch})
+    done = adopt_stream(table, catalog, settings=settings, confirm=lambda question: confirmed(question, yes=yes))
+    said = "had taken over before" if done.already else "has taken over"
+    again = f"Spark will ask for batch {done.batch_id} again, since its log does not have it; it is then skipped."
+    following = f"Spark will ask for batch {done.batch_id + 1}."
+    return Report(
+        document={
+            "table": table,
+            "sink": sink,
+            "branch": branch,
+            "batch_id": done.batch_id,
+            "snapshot_id": done.snapshot_id,
+            "already": done.already,
+            "comes_again": done.comes_again,
+            "offsets": done.offsets,
+        },
+        title=f"Sink {sink} {said} after batch {done.batch_id} of Iceberg's own sink.",
+        hints=[
+            f"It ended at {printable(done.offsets)}",
+            again if done.comes_again else following,
+            f"Next: start the same query with lakesink.stream(..., sink_id={sink!r}) on the same checkpoint.",
+        ],
+    )
