@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-SLOW_ROOMS = {"readers": 1, "spark": 2, "test_docs.py": 3, "demo": 4, "processes": 5, "soak": 6}
+SLOW_ROOMS = {"readers": 1, "spark": 2, "test_docs.py": 3, "demo": 4, "processes": 5, "upgrade": 5, "soak": 6}
 
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.

@@ -173,6 +173,16 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
     )
 
 
+def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | None:
+    """Version of a mark of this very sink that this code cannot read, as a newer one writes it; None for any other."""
+    version = None if summary is None else summary.get("lakesink.version")
+    if summary is None or version in (None, str(LEDGER_VERSION)):
+        return None
+    kind = summary.get("lakesink.kind") or SinkKind.STREAM.value
+    named = (summary.get("lakesink.sink-id"), summary.get("lakesink.branch"), kind)
+    return str(version) if named == (key.name, key.branch, key.kind.value) else None
+
+
 def _number(text: str) -> int | None:
     """What `Mark.to_summary` writes of a number; other spellings of one are not its own."""
     number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from lakesink_catalog.errors import BatchRefused, Reason
-from lakesink_catalog.ledger import MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
+from lakesink_catalog.ledger import LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
 from lakesink_catalog.redact import shown
 from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
 
@@ -149,7 +149,7 @@ def _facts(situation: Situation) -> dict[str, str]:
         "format_version": str(view.format_version),
         "table_uuid": view.table_uuid,
         "known_uuid": shown(_known_uuid(situation), MAX_SHOWN),
-        "damage": shown(view.entry_damage, MAX_SHOWN) or "it contradicts its own snapshot",
+        "damage": shown(view.entry_damage, MAX_SHOWN) or _other_damage(situation),
         "last": str(last) if entry else "none",
         "next": str(last + 1),
         "changed": str(min(n, last)),
@@ -165,6 +165,13 @@ def _known_uuid(situation: Situation) -> str:
     entry = situation.entry
     of_start = situation.start_uuid != situation.view.table_uuid or not entry
     return situation.start_uuid if of_start or entry is None else entry.table_uuid
+
+
+def _other_damage(situation: Situation) -> str:
+    if situation.unread_version is None:
+        return "it contradicts its own snapshot"
+    version = shown(situation.unread_version, 20)
+    return f"a snapshot has its mark in version {version}, this lakesink reads {LEDGER_VERSION}"
 
 
 def _end(written: LedgerEntry | Mark | None) -> str:

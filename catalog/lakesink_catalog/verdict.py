@@ -14,7 +14,7 @@ from typing import Any
 from lakesink_catalog.epochs import epochs
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
+from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of, unread_version
 
 SUPPORTED_FORMAT_VERSION = 2
 PICKED_FROM = "source-snapshot-id"
@@ -184,6 +184,13 @@ class Situation:
         return tuple(epochs(since, self.batch.query_id))
 
     @cached_property
+    def unread_version(self) -> str | None:
+        """Version of an own mark on the walk, above the entry if it is there, that this code cannot read."""
+        above = -1 if self.entry is None else self.entry.sequence_number
+        found = (unread_version(snapshot.summary, self.key) for snapshot in self._walk_down_to(above + 1))
+        return next((version for version in found if version is not None), None)
+
+    @cached_property
     def entry_contradicted(self) -> bool:
         """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
         entry = self._entry
@@ -309,9 +316,11 @@ _TABLE_RULES = (
     ),
     Rule(
         3,
-        "the entry is unreadable, of a newer version, or contradicts an own mark",
+        "the entry is unreadable, of a newer version, or contradicts an own mark, or such a mark is of a newer version",
         Reason.LEDGER_DAMAGED,
-        lambda s: bool(s.view.entry_damage) or (s.entry is not None and s.entry_contradicted),
+        lambda s: (
+            bool(s.view.entry_damage) or s.unread_version is not None or (s.entry is not None and s.entry_contradicted)
+        ),
     ),
     Rule(
         4,
