@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
+from lakesink.audit.checkpoint import opened
 from lakesink.settings import Settings
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
+from lakesink.spark.checkpoint import Checkpoint
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings
 from lakesink_catalog.connect import connect
 from lakesink_catalog.epochs import epochs
@@ -78,8 +79,8 @@ def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm
         BatchRefused: The table does not allow it.
         CommitUnresolved: The catalog was not seen to take the commit; it can be run again.
     """
-    opened = connect(catalog, create=False)
-    takeover = Takeover(lambda: load_table(opened, table), settings)
+    found = connect(catalog, create=False)
+    takeover = Takeover(lambda: load_table(found, table), settings)
     batch = takeover.find()
     confirm(
         f"Is the query that writes by Iceberg's own sink stopped for good, and shall {settings.sink_id} go on after"
@@ -143,7 +144,7 @@ class Takeover:
 
     @property
     def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(FsspecFiles(self.settings.checkpoint))
+        return opened(self.settings.checkpoint)
 
     @property
     def _key(self) -> SinkKey:

@@ -67,7 +67,7 @@ def read_done(root: str) -> Done:
     Raises:
         QueryError: It cannot be read.
     """
-    checkpoint = _opened(root)
+    checkpoint = opened(root)
     if checkpoint.files.read("metadata") is None:
         raise _no_checkpoint(root, "it has no metadata file")
     query_id = checkpoint.query_id()
@@ -114,7 +114,12 @@ def _compare(done: Done, one: Present) -> Iterator[Finding | Note]:
         yield Note("checkpoint", one.subject, f"{text}; {counted(same, 'batch')} compared by offsets.")
 
 
-def _opened(root: str) -> Checkpoint:
+def opened(root: str) -> Checkpoint:
+    """A checkpoint to be read from outside of Spark.
+
+    Raises:
+        QueryError: Nothing here reads that kind of storage.
+    """
     try:
         return Checkpoint(FsspecFiles(root))
     except (ImportError, ValueError) as error:

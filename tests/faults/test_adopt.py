@@ -123,6 +123,22 @@ def test_what_expiry_takes_after_the_adoption_does_not_matter(moving: Moving) ->
     assert [state.trouble for state in sinks(moving.lake.table())] == [None]
 
 
+def test_where_expiry_took_the_epochs_a_human_says_it_once(moving: Moving) -> None:
+    moving.by_iceberg(0)
+    moving.by_iceberg(1)
+    moving.done(1)
+    append_foreign(moving.lake)
+    expire(moving.lake)
+    rows = counted(moving.lake)
+    assert "No snapshot of the branch says" in moving.refused()
+    word = "UnknownHistory:2:commit"
+    assert f'accept="{word}"' in refusal_of(moving, 2).action
+    moving.planned(2)
+    moving.stream.run(2, accept=word)
+    assert isinstance(moving.by_lakesink(3), Committed)
+    assert counted(moving.lake) - rows == expected(2, 3)
+
+
 def test_each_of_several_writers_is_adopted_by_its_own_epoch(moving: Moving) -> None:
     moving.by_iceberg(0)
     moving.by_iceberg(1)
