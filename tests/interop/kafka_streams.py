@@ -100,7 +100,9 @@ class Transactions:
     def begin(self, numbers: Iterable[int], partitions: int) -> None:
         """Write records, in turn to each partition, and leave their transaction open."""
         producer = self._started()
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(producer.list_topics(self.topic, PATIENCE_SECONDS).topics[self.topic].partitions) < partitions:
+            assert time.monotonic() < deadline, f"{self.topic} never had {partitions} partitions"
             time.sleep(0.1)  # a producer learns of new partitions by asking
         producer.begin_transaction()
         for number in numbers:

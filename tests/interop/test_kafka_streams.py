@@ -27,7 +27,7 @@ def test_every_committed_record_is_there_once_whoever_died(broker: KafkaBroker, 
     sent.write(range(150, 200), 2)
     assert stream.run("after-commit@1=kill") == KILLED
 
-    broker.add_partitions("orders", 3)
+    broker.add_partitions(stream.topic, 3)
     sent.write(range(200, 300), 3)
     sent.begin(range(300, 320), 3)
     assert stream.run("after-prepared=kill") == KILLED
