@@ -28,8 +28,8 @@ interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)
 
-soak: $(INSTALLED) ## The long tests: random kills, memory.
-	$(PYTHON_IN_VENV) -m pytest -m soak $(ARGS)
+soak: $(INSTALLED) ## The long tests: random kills, memory. Two at a time.
+	$(PYTHON_IN_VENV) -m pytest -m soak -n 2 --dist worksteal $(ARGS)
 
 bench-quick: $(INSTALLED) ## Throughput beside Spark's own Parquet sink, in one run.
 	$(PYTHON_IN_VENV) -m benchmarks.throughput $(ARGS)

