@@ -1,20 +1,24 @@
-"""The tables and the engines, each made or started once, when the first test asks for it."""
+"""The tables and the engines, each made or started once. Engines are configured by what `lakesink engines` prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from servers import duckdb_engine
 from servers.flink import flink
-from servers.jars import ICEBERG_SPARK, fetched
+from servers.jars import ICEBERG_FLINK, fetched
 from servers.spark_sql import spark_sql
 from servers.trino import trino
-from tests.interop.readers.engines import CATALOG, Engine, OfDuckDB, OfFlink, OfPyIceberg, OfTrino, Spark
+from tests.interop.readers.engines import Engine, OfDuckDB, OfFlink, OfPyIceberg, OfTrino, Spark
+from tests.interop.readers.places import EMBEDDED, TABLE, configured
+from tests.interop.readers.printed import Printed, flink_jars, printed, spark_conf
 from tests.interop.readers.tables import Told, all_tables
 from tests.processes.harness import Stream
 
 ENGINES = ("spark", "trino", "duckdb", "flink", "pyiceberg")
+Recipes = Mapping[str, Mapping[str, Printed]]
+"""By engine and place."""
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +37,18 @@ def tables(home: Path) -> dict[str, Told]:
     return all_tables(home)
 
 
+@pytest.fixture(scope="session")
+def places(root: Path, tables: dict[str, Told]) -> Iterator[Mapping[str, Told]]:
+    """One table in a catalog of every kind."""
+    with configured(root) as others:
+        yield {EMBEDDED: tables[TABLE], **others}
+
+
+@pytest.fixture(scope="session")
+def recipes(home: Path, places: Mapping[str, Told]) -> Recipes:
+    return {engine: {place: printed(home, engine, place, f"demo.{TABLE}") for place in places} for engine in ENGINES}
+
+
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
     """The engine of the test's parameter, which is its name."""
@@ -41,58 +57,32 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def of_spark(root: Path, home: Path, tables: dict[str, Told]) -> Iterator[Engine]:
-    assert tables
-    catalog = f"spark.sql.catalog.{CATALOG}"
-    conf = {
-        "spark.jars": ",".join(map(str, fetched(ICEBERG_SPARK))),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.type": "jdbc",
-        f"{catalog}.uri": f"jdbc:sqlite:{home}/catalog.db",
-        f"{catalog}.warehouse": f"file://{home}/warehouse",
-        f"{catalog}.cache-enabled": "false",
-    }
-    with spark_sql(root / "spark", conf) as server:
+def of_spark(root: Path, recipes: Recipes) -> Iterator[Engine]:
+    with spark_sql(root / "spark", spark_conf(recipes["spark"].values())) as server:
         yield Spark(server)
 
 
 @pytest.fixture(scope="session")
-def of_trino(root: Path, home: Path, tables: dict[str, Told]) -> Iterator[Engine]:
-    assert tables
-    properties = {
-        "connector.name": "iceberg",
-        "iceberg.catalog.type": "jdbc",
-        "iceberg.jdbc-catalog.driver-class": "org.sqlite.JDBC",
-        "iceberg.jdbc-catalog.connection-url": f"jdbc:sqlite:{home}/catalog.db",
-        "iceberg.jdbc-catalog.catalog-name": CATALOG,
-        "iceberg.jdbc-catalog.default-warehouse-dir": f"file://{home}/warehouse",
-        "iceberg.jdbc-catalog.schema-version": "V1",
-        "fs.native-local.enabled": "true",
-        "local.location": "/",
-    }
-    text = "".join(f"{name}={value}\n" for name, value in properties.items())
-    with trino(root / "trino", {CATALOG: text}) as server:
+def of_trino(root: Path, recipes: Recipes) -> Iterator[Engine]:
+    files = dict(recipe.file for recipe in recipes["trino"].values())
+    catalogs = {name.removesuffix(".properties"): text for name, text in files.items()}
+    with trino(root / "trino", catalogs) as server:
         yield OfTrino(server)
 
 
 @pytest.fixture(scope="session")
-def of_flink(root: Path, home: Path, tables: dict[str, Told]) -> Iterator[Engine]:
-    assert tables
+def of_flink(root: Path, recipes: Recipes) -> Iterator[Engine]:
+    told = list(recipes["flink"].values())
+    assert flink_jars(told) == {jar.name for jar in fetched(ICEBERG_FLINK)}
     with flink(root / "flink") as server:
-        server.sql(
-            f"CREATE CATALOG {CATALOG} WITH ('type'='iceberg', 'catalog-impl'='org.apache.iceberg.jdbc.JdbcCatalog',"
-            f" 'uri'='jdbc:sqlite:{home}/catalog.db', 'warehouse'='file://{home}/warehouse',"
-            " 'jdbc.schema-version'='V1')"
-        )
+        for statement in [statement for recipe in told for statement in recipe.statements]:
+            server.sql(statement)
         yield OfFlink(server)
 
 
 @pytest.fixture(scope="session")
-def of_duckdb(tables: dict[str, Told]) -> Engine:
-    assert tables
-    setup = [f"INSTALL {name}" for name in duckdb_engine.EXTENSIONS]
-    return OfDuckDB(duckdb_engine.installed(), [*setup, "LOAD iceberg"])
+def of_duckdb(recipes: Recipes) -> Engine:
+    return OfDuckDB(duckdb_engine.installed(), recipes["duckdb"][EMBEDDED].statements)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from servers.trino import Trino, TrinoFailed
 from tests.interop.readers.values import from_json
 
 Rows = list[dict[str, Any]]
-CATALOG, NAMESPACE = "lakehouse", "demo"
+CATALOG = "lakehouse"
 
 
 @dataclass(frozen=True, slots=True)
