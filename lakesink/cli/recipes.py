@@ -1,6 +1,7 @@
 """Recipes for engines, turned into reports. Only reads."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyiceberg.table import Table
 
@@ -21,6 +22,7 @@ _RECIPES: Mapping[str, Callable[[Target], Recipe]] = {
     "spark": spark.recipe,
     "trino": trino.recipe,
 }
+FORMAT_VERSION = 2
 _COMMENTS = {"pyiceberg": "#"}
 
 
@@ -37,12 +39,20 @@ def engines_report(identifier: str, catalog: str | None, engine: str, *, batch: 
     found = CatalogConfig(catalog).find()
     table = load_table(found.open(create=False), identifier)
     moment = _moment(table, identifier, batch, sink)
-    recipe = _RECIPES[engine](target_of(found, table, parse_identifier(identifier), moment))
+    target = target_of(found, table, parse_identifier(identifier), moment)
+    recipe = _RECIPES[engine](target)
+    recipe = replace(recipe, notes=(*recipe.notes, *_notes(target)))
     return Report(
         document={"table": identifier, "catalog": found.name, **_document(recipe)},
         title=printable(f"{identifier} in {found.name}, for {recipe.engine}"),
         hints=_lines(recipe, _COMMENTS.get(engine, "--")),
     )
+
+
+def _notes(target: Target) -> list[str]:
+    if target.format_version == FORMAT_VERSION:
+        return []
+    return [f"The table is of format version {target.format_version}; this was tried with version {FORMAT_VERSION}."]
 
 
 def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:

@@ -51,9 +51,8 @@ def _secret(rest: Rest) -> list[str]:
     elif "credential" in rest.secrets:
         name = rest.secrets["credential"]
         facts += [f"CLIENT_ID '<{name}, before its colon>'", f"CLIENT_SECRET '<{name}, behind it>'"]
-        facts += [f"OAUTH2_SERVER_URI {text_literal(rest.properties['oauth2-server-uri'])}"] * (
-            "oauth2-server-uri" in rest.properties
-        )
+        if "oauth2-server-uri" in rest.properties:
+            facts.append(f"OAUTH2_SERVER_URI {text_literal(rest.properties['oauth2-server-uri'])}")
     return [f"CREATE SECRET lakesink_catalog (TYPE iceberg, {', '.join(facts)});"] if facts else []
 
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
 from sqlalchemy import URL, make_url
 
+from lakesink_catalog.catalog_errors import translated
 from lakesink_catalog.catalog_kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
 from lakesink_catalog.connect import FoundCatalog
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.redact import bears_secret
-from lakesink_catalog.summary import stated
 
 ONLY_READ = "Nothing was changed: this command only reads."
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")
@@ -105,7 +106,7 @@ class Target:
         parts: Namespaces and name of the table.
         metadata_file: Location of its metadata as of now.
         format_version: Of the table.
-        equality_deletes: The table has some, as far as it says.
+        equality_deletes: The table has some now.
         moment: A snapshot to go back to; None if there is none.
     """
 
@@ -137,13 +138,14 @@ def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment:
         moment: A snapshot to go back to.
 
     Raises:
-        CatalogError: A catalog or a storage that lakesink has no recipes for.
+        CatalogError: A catalog or a storage that lakesink has no recipes for, or that cannot be read.
     """
     schemes = _schemes(table)
-    head = table.metadata.current_snapshot()
+    backend = _backend(found)
+    equality_deletes = translated("The table's storage", found.properties, lambda: has_equality_deletes(table))
     return Target(
         catalog=found.name,
-        backend=_backend(found),
+        backend=backend,
         warehouse=str(found.properties.get("warehouse") or ""),
         storage=_told(found.properties, "s3."),
         on_s3=bool(schemes & set(_S3)),
@@ -151,8 +153,20 @@ def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment:
         parts=parts,
         metadata_file=table.metadata_location,
         format_version=table.metadata.format_version,
-        equality_deletes=bool(head and stated(head.summary, "total-equality-deletes")),
+        equality_deletes=equality_deletes,
         moment=moment,
+    )
+
+
+def has_equality_deletes(table: Table) -> bool:
+    """Told by the manifests: summaries need not say it."""
+    head = table.metadata.current_snapshot()
+    manifests = head.manifests(table.io) if head is not None else []
+    return any(
+        entry.data_file.content is DataFileContent.EQUALITY_DELETES
+        for manifest in manifests
+        if manifest.content is ManifestContent.DELETES
+        for entry in manifest.fetch_manifest_entry(table.io)
     )
 
 

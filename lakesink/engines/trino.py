@@ -3,6 +3,7 @@
 import re
 from typing import assert_never
 
+from lakesink.audit.engines import id_for_trino
 from lakesink.engines.java import AWS_VARIABLES, PASSWORD_FILE
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
@@ -10,7 +11,6 @@ from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
 from lakesink_catalog.errors import CatalogError
 
 ENGINE = "Trino 476"
-LARGEST_INTEGER = 2**31 - 1
 _REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-catalog.oauth2.scope"} | {
     "oauth2-server-uri": "iceberg.rest-catalog.oauth2.server-uri",
     "token": "iceberg.rest-catalog.oauth2.token",
@@ -135,11 +135,9 @@ def _words(target: Target, name: str) -> Words:
     *namespaces, table = target.parts
     schema = (name, ".".join(namespaces))
     snapshots = quoted((*schema, f"{table}$snapshots"), '"')
-    # A number that fits an integer is taken for one, and refused.
-    small = target.moment is not None and target.moment.snapshot_id <= LARGEST_INTEGER
     return Words(
         table=quoted((*schema, table), '"'),
         newest=newest_batches(snapshots, "element_at(summary, '{}')"),
-        at_snapshot="FOR VERSION AS OF BIGINT '{}'" if small else "FOR VERSION AS OF {}",
+        at_snapshot="FOR VERSION AS OF " + (id_for_trino(target.moment.snapshot_id) if target.moment else ""),
         at_tag="FOR VERSION AS OF {}",
     )
