@@ -29,6 +29,7 @@ from servers.ports import free_port
 FOLDER = ROOT / ".tools" / "trino"
 JAVA = 25
 PATIENCE_SECONDS = 180
+_NO_NODES = "No nodes available to run query"
 _LEFT_OUT = ("hdfs/", "net.snowflake", "org.rocksdb", "org.alluxio")
 _JVM = """-Xmx1500M
 -XX:+UseSerialGC
@@ -126,6 +127,17 @@ class Trino:
         Raises:
             TrinoFailed: Trino's error.
         """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self._run(statement, session)
+            except TrinoFailed as error:
+                # Said for some seconds after the start, when other queries run already.
+                if _NO_NODES not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.3)
+
+    def _run(self, statement: str, session: Mapping[str, str] | None) -> Answer:
         headers = {"X-Trino-User": "lakesink", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
         headers |= {"X-Trino-Session": ",".join(f"{key}={value}" for key, value in session.items())} if session else {}
         said = self._ask(f"http://127.0.0.1:{self.port}/v1/statement", headers, statement.encode())
