@@ -18,6 +18,7 @@ from servers.jars import FLINK, ICEBERG_FLINK, classpath
 from servers.ports import free_port
 
 PATIENCE_SECONDS = 120
+_LONGEST_CAUSE = 400
 _GATEWAY = "org.apache.flink.table.gateway.SqlGateway"
 _OPTIONS = (
     "-Xmx1g",
@@ -161,4 +162,4 @@ def _causes(body: bytes) -> str:
     """The lines that say why, of a page of stack trace."""
     lines = "\n".join(json.loads(body).get("errors", [])).splitlines()
     causes = [line.strip() for line in lines if line.startswith("Caused by:")]
-    return "\n".join(causes or lines)[:2000]
+    return "\n".join(line[:_LONGEST_CAUSE] for line in causes or lines)

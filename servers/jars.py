@@ -48,7 +48,7 @@ class JarSet:
 
 
 ICEBERG, JETTY, HADOOP = "1.11.0", "12.1.2", "3.4.2"
-_SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+_SQLITE, _POSTGRES = "org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7"
 
 REST_REFERENCE = JarSet(
     "rest-reference",
@@ -68,9 +68,11 @@ REST_REFERENCE = JarSet(
 """Iceberg's REST reference server. Jetty 12.0 is too old for its servlet."""
 
 ICEBERG_SPARK = JarSet(
-    "iceberg-spark", (f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}", _SQLITE), transitive=False
+    "iceberg-spark",
+    (f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}", _SQLITE, _POSTGRES),
+    transitive=False,
 )
-"""Iceberg's own sink for Spark 4.1, and what it needs to open the SQLite catalog: for ``spark.jars``."""
+"""Iceberg for Spark 4.1, its sink too, and what it needs to open SQL catalogs: for ``spark.jars``."""
 
 KAFKA = JarSet("kafka", ("org.apache.kafka:kafka_2.13:4.0.0", "org.slf4j:slf4j-simple:1.7.36"))
 """A Kafka broker, and the program that makes its data folder."""
@@ -126,10 +128,11 @@ ICEBERG_FLINK = JarSet(
         f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
         "commons-logging:commons-logging:1.3.0",
         _SQLITE,
+        _POSTGRES,
     ),
     transitive=False,
 )
-"""Iceberg for Flink 2.1, and what it needs to open the SQLite catalog: for Flink's ``lib``."""
+"""Iceberg for Flink 2.1, and what it needs to open SQL catalogs: for Flink's ``lib``."""
 
 SETS = {jars.name: jars for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK, FLINK, ICEBERG_FLINK)}
 ARCHIVES = {TRINO.name: TRINO}

@@ -93,12 +93,14 @@ def spark_sql(
         yield SparkSQL(folder, process)
     finally:
         assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.close()  # that ends it, its JVM too
         try:
             process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        process.stdout.close()
 
 
 def _serve(folder: Path, conf: Mapping[str, str], asked: IO[str]) -> None:
@@ -117,10 +119,16 @@ def _answer(session: Any, statement: str, place: Path) -> dict[str, str]:
     try:
         found = session.sql(statement).toArrow()
     except Exception as error:  # noqa: BLE001 - whatever Spark says is the answer
-        return {"error": f"{type(error).__name__}: {error}"[:3000]}
+        return {"error": _causes(error)}
     with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
         writer.write_table(found)
     return {"file": str(place)}
+
+
+def _causes(error: Exception) -> str:
+    """What Spark says, without the lines that say where in its code."""
+    lines = f"{type(error).__name__}: {error}".splitlines()
+    return "\n".join(line for line in lines if not line.startswith("\t"))[:3000]
 
 
 if __name__ == "__main__":

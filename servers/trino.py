@@ -29,6 +29,7 @@ from servers.ports import free_port
 FOLDER = ROOT / ".tools" / "trino"
 JAVA = 25
 PATIENCE_SECONDS = 180
+_NO_NODES = "No nodes available to run query"
 _LEFT_OUT = ("hdfs/", "net.snowflake", "org.rocksdb", "org.alluxio")
 _JVM = """-Xmx1500M
 -XX:+UseSerialGC
@@ -126,7 +127,18 @@ class Trino:
         Raises:
             TrinoFailed: Trino's error.
         """
-        headers = {"X-Trino-User": "lakesink"}
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self._run(statement, session)
+            except TrinoFailed as error:
+                # Said for some seconds after the start, when other queries run already.
+                if _NO_NODES not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.3)
+
+    def _run(self, statement: str, session: Mapping[str, str] | None) -> Answer:
+        headers = {"X-Trino-User": "lakesink", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
         headers |= {"X-Trino-Session": ",".join(f"{key}={value}" for key, value in session.items())} if session else {}
         said = self._ask(f"http://127.0.0.1:{self.port}/v1/statement", headers, statement.encode())
         columns: list[dict[str, Any]] = []
@@ -135,7 +147,7 @@ class Trino:
             columns = said.get("columns") or columns
             rows += said.get("data") or []
             if "error" in said:
-                raise TrinoFailed(said["error"]["message"])
+                raise TrinoFailed(_causes(said["error"].get("failureInfo") or said["error"]))
             if "nextUri" not in said:
                 return Answer([column["name"] for column in columns], [column["type"] for column in columns], rows)
             said = self._ask(said["nextUri"], headers)
@@ -212,6 +224,12 @@ def installed() -> Path:
         finally:
             shutil.rmtree(staged, ignore_errors=True)
     return home
+
+
+def _causes(failure: Mapping[str, Any]) -> str:
+    """What went wrong, and why, down to the first cause."""
+    cause = failure.get("cause")
+    return f"{failure.get('message')}" + (f"\nCaused by: {_causes(cause)}" if cause else "")
 
 
 def _checksums() -> str:

@@ -14,6 +14,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
+from lakesink_catalog.absent import is_view, other_catalogs
 from lakesink_catalog.arrow_schema import iceberg_schema
 from lakesink_catalog.catalog_errors import NOTHING_CHANGED, translated
 from lakesink_catalog.errors import CatalogError, SettingsError
@@ -37,11 +38,18 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
 
     Raises:
         SettingsError: The identifier is malformed.
-        CatalogError: ``TABLE_MISSING`` with the nearest name, or the catalog failed.
+        CatalogError: ``TABLE_MISSING`` with the nearest name, ``TABLE_IS_VIEW``, or the catalog failed.
     """
     parts = parse_identifier(identifier)
     with suppress(NoSuchTableError, NoSuchNamespaceError):
         return _at(catalog, lambda: catalog.load_table(parts))
+    if is_view(catalog, parts):
+        raise CatalogError(
+            "TABLE_IS_VIEW",
+            f"{identifier} in the catalog {catalog.name!r} is a view.",
+            data=NOTHING_CHANGED,
+            action="Name a table: a view is read by the engine that made it.",
+        )
     raise CatalogError(
         "TABLE_MISSING",
         f"There is no table {identifier} in the catalog {catalog.name!r}.",
@@ -140,6 +148,12 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 
 
 def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
+    others = other_catalogs(catalog, parts)
+    if others:
+        return (
+            f" The database has such a table under the catalog name {', '.join(others)}: SQL catalogs keep it in"
+            " every row, so all engines must call the catalog alike."
+        )
     with suppress(Exception):  # a hint must not hide the error it decorates
         tables = [".".join(found) for found in catalog.list_tables(parts[:-1])]
         if tables:

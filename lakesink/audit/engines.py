@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+_LARGEST_INTEGER = 2**31 - 1
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SAFE_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._@%/:+-]*")
 
@@ -17,14 +18,19 @@ def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str
         tag: A tag that stays at it, which outlives expiry; None for none.
     """
     # A tag with other characters would have to be quoted by rules that differ: the id needs none.
-    version = f"'{tag}'" if tag is not None and _SAFE_TAG.fullmatch(tag) else str(snapshot_id)
+    named = f"'{tag}'" if tag is not None and _SAFE_TAG.fullmatch(tag) else None
     file = metadata_file.removeprefix("file://").replace("'", "''")
     spark, trino = _quoted(parts, "`"), _quoted(parts, '"')
     return {
-        "Spark": f"SELECT * FROM {spark} VERSION AS OF {version};",  # noqa: S608 - shown, never run here
-        "Trino": f"SELECT * FROM {trino} FOR VERSION AS OF {version};",  # noqa: S608 - as above
+        "Spark": f"SELECT * FROM {spark} VERSION AS OF {named or snapshot_id};",  # noqa: S608 - shown, never run here
+        "Trino": f"SELECT * FROM {trino} FOR VERSION AS OF {named or id_for_trino(snapshot_id)};",  # noqa: S608 - as above
         "DuckDB": f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id => {snapshot_id});",  # noqa: S608 - as above
     }
+
+
+def id_for_trino(snapshot_id: int) -> str:
+    """A number that fits an integer is taken for one, and refused as a version."""
+    return f"BIGINT '{snapshot_id}'" if snapshot_id <= _LARGEST_INTEGER else str(snapshot_id)
 
 
 def _quoted(parts: Sequence[str], mark: str) -> str:

@@ -38,6 +38,7 @@ COMMANDS = {
     "certify": LazyCommand("lakesink.cli.certify", "certify", "Is a catalog fit for exactly-once? Asked by doing."),
     "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
     "diff": LazyCommand("lakesink.cli.diff", "diff", "Rows that came after one batch, up to another."),
+    "engines": LazyCommand("lakesink.cli.engines", "engines", "Configuration and first queries for another engine."),
     "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
     "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),

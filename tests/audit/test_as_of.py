@@ -314,11 +314,11 @@ def test_a_malformed_option_is_told_by_its_name(run: Run, options: tuple[str, ..
 
 
 def test_sql_quotes_what_an_engine_would_not_take_bare() -> None:
-    sql = queries(("my-space", "select`it"), "file:///data/o'clock.json", 7, "it's")
+    sql = queries(("my-space", "select`it"), "file:///data/o'clock.json", 7005007005, "it's")
     assert sql == {
-        "Spark": "SELECT * FROM `my-space`.`select``it` VERSION AS OF 7;",
-        "Trino": 'SELECT * FROM "my-space"."select`it" FOR VERSION AS OF 7;',
-        "DuckDB": "SELECT * FROM iceberg_scan('/data/o''clock.json', snapshot_from_id => 7);",
+        "Spark": "SELECT * FROM `my-space`.`select``it` VERSION AS OF 7005007005;",
+        "Trino": 'SELECT * FROM "my-space"."select`it" FOR VERSION AS OF 7005007005;',
+        "DuckDB": "SELECT * FROM iceberg_scan('/data/o''clock.json', snapshot_from_id => 7005007005);",
     }
 
 

@@ -1,7 +1,7 @@
 """Independent readers of a table, all to one form: rows of plain values in which equal means the same bits."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -97,9 +97,13 @@ READERS: Mapping[str, Callable[[Table], pa.Table]] = {
 def canonical(rows: pa.Table, schema: Schema) -> list[dict[str, Any]]:
     """All rows, ordered by their number, each value in the one form of its type."""
     assert set(rows.column_names) == {field.name for field in schema.fields}
+    return canonical_rows(rows.to_pylist(), schema)
+
+
+def canonical_rows(rows: Iterable[Row], schema: Schema) -> list[dict[str, Any]]:
+    """As `canonical`, of rows as Arrow's `to_pylist` gives them."""
     struct = schema.as_struct()
-    found = [_canonical(struct, row) for row in rows.to_pylist()]
-    return sorted(found, key=lambda row: row[ROW])
+    return sorted((_canonical(struct, row) for row in rows), key=lambda row: row[ROW])
 
 
 def _canonical(kind: IcebergType, value: Any) -> Any:

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -18,7 +19,7 @@ from lakesink.two_phase import TaskWriter, run_batch
 from lakesink.writer.task import ParquetTaskWriter
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.identity import SinkKey, stream_batch
-from lakesink_catalog.outcome import Committed
+from lakesink_catalog.outcome import Committed, Outcome
 from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.tables import load_table
 
@@ -28,26 +29,28 @@ Tasks = Sequence[Sequence[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Lake:
-    """A SQLite catalog and its warehouse in one folder, and as many tables as are asked for."""
+    """A SQLite catalog and its warehouse in one folder, as the embedded one has them; tables as asked for."""
 
     folder: Path
+    catalog_name: str = "readers"
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
     def found(self) -> FoundCatalog:
         uri, warehouse = f"sqlite:///{self.folder / 'catalog.db'}", f"file://{self.folder / 'warehouse'}"
-        return CatalogConfig("readers", {"type": "sql", "uri": uri, "warehouse": warehouse}).find()
+        return CatalogConfig(self.catalog_name, {"type": "sql", "uri": uri, "warehouse": warehouse}).find()
 
     def new_table(
         self,
         schema: Schema,
         spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
         properties: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> "StreamedTable":
         """A table that has the schema's very names, nullability and types; only field ids may be given anew."""
         catalog = self.found.open()
         catalog.create_namespace_if_not_exists("demo")
-        name = f"demo.t{next(self._numbers)}"
+        name = f"demo.{name or f't{next(self._numbers)}'}"
         catalog.create_table(
             name, schema, partition_spec=spec, properties={"format-version": "2", **(properties or {})}
         )
@@ -61,8 +64,9 @@ class StreamedTable:
     Attributes:
         buffer_bytes: What a task gathers before it writes.
         open_files: Files that a task keeps open.
+        options: Of the stream, beside its names.
         committed: The outcome of every batch.
-        files: Data files of every batch, as the tasks' receipts tell them.
+        files: Data files of every job that ran, as the tasks' receipts tell them.
     """
 
     catalog: Catalog
@@ -70,6 +74,7 @@ class StreamedTable:
     name: str
     buffer_bytes: int = 128 * 1024 * 1024
     open_files: int = 100
+    options: Mapping[str, Any] = field(default_factory=dict)
     committed: list[Committed] = field(default_factory=list)
     files: list[list[DataFileReceipt]] = field(default_factory=list)
 
@@ -78,22 +83,24 @@ class StreamedTable:
 
     def write(self, tasks: Tasks, schema: pa.Schema) -> Committed:
         """Commit the next batch: one receipt a task, through begin, pre-commit, prepared record and commit."""
-        settings = Settings.parse({"sink_id": SINK, "checkpoint": "unused"})
-        session = SessionFacts(case_sensitive=True)
-        sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, session)
-        number = len(self.committed)
-        batch = stream_batch(number, "query", start=[number], end=[number + 1])
-        receipts: list[bytes] = []
-
-        def run_job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
-            receipts.extend(self._run_task(writers[sink.name], task, batches) for task, batches in enumerate(tasks))
-            return {sink.name: receipts}
-
-        outcome = run_batch(batch, [sink], sink.prepared_log, run_job)[sink.name]
+        outcome = self.run(len(self.committed), tasks, schema)
         assert isinstance(outcome, Committed)
         self.committed.append(outcome)
-        self.files.append([file for receipt in receipts for file in decode(receipt).files])
         return outcome
+
+    def run(self, number: int, tasks: Tasks, schema: pa.Schema) -> Outcome:
+        """Run a batch as a driver that has just started does, whether it is new or not."""
+        settings = Settings.parse({"sink_id": SINK, "checkpoint": "unused", **self.options})
+        session = SessionFacts(case_sensitive=True)
+        sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, session)
+        batch = stream_batch(number, "query", start=[number], end=[number + 1])
+
+        def run_job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+            receipts = [self._run_task(writers[sink.name], task, batches) for task, batches in enumerate(tasks)]
+            self.files.append([file for receipt in receipts for file in decode(receipt).files])
+            return {sink.name: receipts}
+
+        return run_batch(batch, [sink], sink.prepared_log, run_job)[sink.name]
 
     def _run_task(self, writer: TaskWriter, task: int, batches: Sequence[pa.RecordBatch]) -> bytes:
         assert isinstance(writer, ParquetTaskWriter)

@@ -1,0 +1,71 @@
+"""What Spark and Flink are told alike: properties of Iceberg's Java catalogs, and the jars behind them. Pure."""
+
+from typing import assert_never
+
+from lakesink.engines.recipe import AWS_BUNDLE, POSTGRES_DRIVER, SQLITE_DRIVER
+from lakesink.engines.target import Postgres, Rest, Sqlite, Target
+
+PASSWORD_FILE = "the password of {user} in ~/.pgpass, as {host}:{port}:{database}:{user}:..., which the drivers read"  # noqa: S105 - none
+AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another of AWS's ways, in the engine's environment"
+
+
+def java_catalog(target: Target) -> dict[str, str]:
+    """Properties of the catalog, without its type."""
+    found = _catalog(target)
+    if target.warehouse:
+        found["warehouse"] = target.warehouse
+    return found | _storage(target)
+
+
+def jars(target: Target) -> tuple[str, ...]:
+    """Maven coordinates beside Iceberg's runtime."""
+    storage = (AWS_BUNDLE,) if target.on_s3 else ()
+    match target.backend:
+        case Sqlite():
+            return (SQLITE_DRIVER, *storage)
+        case Postgres():
+            return (POSTGRES_DRIVER, *storage)
+        case Rest():
+            return storage
+        case _:
+            assert_never(target.backend)
+
+
+def needs(target: Target) -> tuple[str, ...]:
+    """What the engine's environment has to hold."""
+    found = [AWS_VARIABLES] if target.on_s3 else []
+    match target.backend:
+        case Sqlite():
+            pass
+        case Postgres(host=host, port=port, database=database, user=user):
+            found.append(PASSWORD_FILE.format(host=host, port=port, database=database, user=user or "the user"))
+        case Rest(secrets=secrets):
+            found += [
+                f"{variable} in the engine's environment: the catalog's {key}" for key, variable in secrets.items()
+            ]
+        case _:
+            assert_never(target.backend)
+    return tuple(found)
+
+
+def _catalog(target: Target) -> dict[str, str]:
+    match target.backend:
+        case Sqlite():
+            return {"uri": target.backend.jdbc, "jdbc.schema-version": "V1"}
+        case Postgres(user=user):
+            named = {"jdbc.user": user} if user else {}
+            return {"uri": target.backend.jdbc, **named, "jdbc.schema-version": "V1"}
+        case Rest(uri=uri, properties=properties, secrets=secrets):
+            return {"uri": uri, **properties, **{key: f"env:{variable}" for key, variable in secrets.items()}}
+        case _:
+            assert_never(target.backend)
+
+
+def _storage(target: Target) -> dict[str, str]:
+    if not target.on_s3:
+        return {}
+    endpoint = {"s3.endpoint": target.storage["s3.endpoint"]} if "s3.endpoint" in target.storage else {}
+    region = {"client.region": target.storage["s3.region"]} if "s3.region" in target.storage else {}
+    # Servers that are named by an endpoint seldom have a host name for every bucket.
+    path_style = {"s3.path-style-access": "true"} if endpoint else {}
+    return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **endpoint, **region, **path_style}

@@ -1,0 +1,90 @@
+"""PyIceberg without lakesink. Pure."""
+
+from typing import assert_never
+
+from lakesink.engines.java import AWS_VARIABLES, PASSWORD_FILE
+from lakesink.engines.recipe import SAME_NAME, File, Query, Recipe
+from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
+from lakesink_catalog.errors import CatalogError
+
+ENGINE = "PyIceberg 0.12"
+
+
+def recipe(target: Target) -> Recipe:
+    """A program, and expressions.
+
+    Raises:
+        CatalogError: PyIceberg cannot read the table.
+    """
+    if target.equality_deletes:
+        raise CatalogError(
+            "DELETES_UNSUPPORTED",
+            f"{'.'.join(target.parts)} has equality deletes, which PyIceberg cannot apply: its rows cannot be read.",
+            data=ONLY_READ,
+            action="Read it in Spark, Trino or Flink: --for spark.",
+        )
+    return Recipe(
+        engine=ENGINE,
+        needs=tuple(_needs(target)),
+        files=(File(f"{target.catalog}_table.py", "run it first", _program(target)),),
+        queries=tuple(_queries(target)),
+        notes=(SAME_NAME.format(target.catalog),) if target.is_sql else (),
+    )
+
+
+def _needs(target: Target) -> list[str]:
+    found = [AWS_VARIABLES] if target.on_s3 else []
+    match target.backend:
+        case Sqlite():
+            found.append("pip install 'pyiceberg[sql-sqlite,pyarrow]'")
+        case Postgres(host=host, port=port, database=database, user=user):
+            found.append("pip install 'pyiceberg[sql-postgres,pyarrow]'")
+            found.append(PASSWORD_FILE.format(host=host, port=port, database=database, user=user or "the user"))
+        case Rest(secrets=secrets):
+            found.append("pip install 'pyiceberg[pyarrow]'")
+            found += [f"{variable} in the environment: the catalog's {key}" for key, variable in secrets.items()]
+        case _:
+            assert_never(target.backend)
+    return found
+
+
+def _program(target: Target) -> str:
+    secrets = target.backend.secrets if isinstance(target.backend, Rest) else {}
+    properties = {**_catalog(target), **({"warehouse": target.warehouse} if target.warehouse else {}), **target.storage}
+    lines = [f"    {name!r}: {value!r},\n" for name, value in properties.items()]
+    lines += [f"    {key!r}: os.environ[{variable!r}],\n" for key, variable in secrets.items()]
+    return (
+        ("import os\n\n" if secrets else "")
+        + "from pyiceberg.catalog import load_catalog\n\n"
+        + f"catalog = load_catalog({target.catalog!r}, **{{\n{''.join(lines)}}})\n"
+        + f"table = catalog.load_table({target.parts!r})\n"
+    )
+
+
+def _catalog(target: Target) -> dict[str, str]:
+    match target.backend:
+        case Sqlite(path=path):
+            return {"type": "sql", "uri": f"sqlite:///{path}"}
+        case Postgres() as postgres:
+            user = f"{postgres.user}@" if postgres.user else ""
+            mode = f"?sslmode={postgres.sslmode}" if postgres.sslmode else ""
+            place = f"{user}{postgres.host}:{postgres.port}/{postgres.database}{mode}"
+            return {"type": "sql", "uri": f"postgresql+psycopg2://{place}"}
+        case Rest(uri=uri, properties=properties):
+            return {"type": "rest", "uri": uri, **properties}
+        case _:
+            assert_never(target.backend)
+
+
+def _queries(target: Target) -> list[Query]:
+    found = [
+        Query("how many rows", "table.scan().count()"),
+        Query("the newest batches", "table.inspect.snapshots().sort_by([('committed_at', 'descending')]).slice(0, 10)"),
+    ]
+    if target.moment is None:
+        return found
+    found.append(Query(target.moment.what, f"table.scan(snapshot_id={target.moment.snapshot_id}).to_arrow()"))
+    if target.moment.tag is not None:
+        by_tag = f"table.scan().use_ref({target.moment.tag!r}).to_arrow()"
+        found.append(Query(f"{target.moment.what}, by its tag", by_tag))
+    return found

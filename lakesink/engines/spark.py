@@ -1,0 +1,59 @@
+"""Spark SQL with Iceberg's own catalog. Pure."""
+
+from typing import assert_never
+
+from lakesink.engines.java import jars, java_catalog, needs
+from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
+from lakesink.engines.recipe import SAME_NAME, SPARK_RUNTIME, File, Recipe, properties_file
+from lakesink.engines.target import Postgres, Rest, Sqlite, Target
+
+ENGINE = "Spark 4.1"
+
+
+def recipe(target: Target) -> Recipe:
+    """Settings for ``spark-defaults.conf``, and SQL."""
+    return Recipe(
+        engine=ENGINE,
+        needs=needs(target),
+        files=(
+            File(
+                f"{target.catalog}-spark.conf",
+                "add it to spark-defaults.conf, or give it to spark-sql --properties-file",
+                properties_file(_settings(target), " "),
+            ),
+        ),
+        queries=first_queries(_words(target), target.moment),
+        notes=(SAME_NAME.format(target.catalog),) if target.is_sql else (),
+    )
+
+
+def _settings(target: Target) -> dict[str, str]:
+    catalog = f"spark.sql.catalog.{target.catalog}"
+    return {
+        "spark.jars.packages": ",".join((SPARK_RUNTIME, *jars(target))),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": _type(target),
+        **{f"{catalog}.{name}": value for name, value in java_catalog(target).items()},
+        f"{catalog}.cache-enabled": "false",  # else it shows tables as they were half a minute ago
+    }
+
+
+def _type(target: Target) -> str:
+    match target.backend:
+        case Rest():
+            return "rest"
+        case Sqlite() | Postgres():
+            return "jdbc"
+        case _:
+            assert_never(target.backend)
+
+
+def _words(target: Target) -> Words:
+    table = quoted((target.catalog, *target.parts), "`")
+    return Words(
+        table=table,
+        newest=newest_batches(f"{table}.snapshots", "summary['{}']"),
+        at_snapshot="VERSION AS OF {}",
+        at_tag="VERSION AS OF {}",
+    )

@@ -1,0 +1,238 @@
+"""What a recipe is for: catalog, storage and table, as far as engines have to be told. No secret is in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.table import Table
+from sqlalchemy import URL, make_url
+
+from lakesink_catalog.catalog_errors import translated
+from lakesink_catalog.catalog_kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
+from lakesink_catalog.connect import FoundCatalog
+from lakesink_catalog.errors import CatalogError
+from lakesink_catalog.redact import bears_secret
+
+ONLY_READ = "Nothing was changed: this command only reads."
+_LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")
+_LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path")
+
+
+@dataclass(frozen=True, slots=True)
+class Sqlite:
+    """A SQL catalog in a SQLite file.
+
+    Attributes:
+        path: Absolute.
+    """
+
+    path: str
+
+    @property
+    def jdbc(self) -> str:
+        """For Java."""
+        return f"jdbc:sqlite:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A SQL catalog in PostgreSQL; its password is not told.
+
+    Attributes:
+        host: Of the server.
+        port: Of the server.
+        database: The database.
+        user: Who asks; empty if the configuration names nobody.
+        sslmode: As libpq and Java's driver spell it; empty for the default.
+    """
+
+    host: str
+    port: int
+    database: str
+    user: str
+    sslmode: str = ""
+
+    @property
+    def jdbc(self) -> str:
+        """For Java."""
+        return f"jdbc:postgresql://{self.host}:{self.port}/{self.database}" + (
+            f"?sslmode={self.sslmode}" if self.sslmode else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A REST catalog.
+
+    Attributes:
+        uri: Without user and password.
+        properties: Of the catalog, by the names that Iceberg's Java and Python share; without secrets.
+        secrets: Names of those that are kept back, by the variables that are to hold them.
+    """
+
+    uri: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A snapshot to go back to.
+
+    Attributes:
+        what: In words: its batch.
+        snapshot_id: Its id.
+        tag: A tag that stays at it; None for none.
+    """
+
+    what: str
+    snapshot_id: int
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One table of one catalog.
+
+    Attributes:
+        catalog: Name of the catalog.
+        backend: What keeps it.
+        warehouse: Where it puts tables; empty if it does not say.
+        storage: Properties of the object store under PyIceberg's names, without secrets.
+        on_s3: Some of the table is on S3.
+        on_disk: Some of the table is in local files.
+        parts: Namespaces and name of the table.
+        metadata_file: Location of its metadata as of now.
+        format_version: Of the table.
+        equality_deletes: The table has some now.
+        moment: A snapshot to go back to; None if there is none.
+    """
+
+    catalog: str
+    backend: Sqlite | Postgres | Rest
+    warehouse: str
+    storage: Mapping[str, str]
+    on_s3: bool
+    on_disk: bool
+    parts: tuple[str, ...]
+    metadata_file: str
+    format_version: int
+    equality_deletes: bool
+    moment: Moment | None
+
+    @property
+    def is_sql(self) -> bool:
+        """The catalog is a database that engines open by themselves."""
+        return not isinstance(self.backend, Rest)
+
+
+def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment: Moment | None) -> Target:
+    """Look at configuration and metadata.
+
+    Args:
+        found: The catalog.
+        table: As loaded from it.
+        parts: Namespaces and name.
+        moment: A snapshot to go back to.
+
+    Raises:
+        CatalogError: A catalog or a storage that lakesink has no recipes for, or that cannot be read.
+    """
+    schemes = _schemes(table)
+    backend = _backend(found)
+    equality_deletes = translated("The table's storage", found.properties, lambda: has_equality_deletes(table))
+    return Target(
+        catalog=found.name,
+        backend=backend,
+        warehouse=str(found.properties.get("warehouse") or ""),
+        storage=_told(found.properties, "s3."),
+        on_s3=bool(schemes & set(_S3)),
+        on_disk=bool(schemes & set(_LOCAL)),
+        parts=parts,
+        metadata_file=table.metadata_location,
+        format_version=table.metadata.format_version,
+        equality_deletes=equality_deletes,
+        moment=moment,
+    )
+
+
+def has_equality_deletes(table: Table) -> bool:
+    """Told by the manifests: summaries need not say it."""
+    head = table.metadata.current_snapshot()
+    manifests = head.manifests(table.io) if head is not None else []
+    return any(
+        entry.data_file.content is DataFileContent.EQUALITY_DELETES
+        for manifest in manifests
+        if manifest.content is ManifestContent.DELETES
+        for entry in manifest.fetch_manifest_entry(table.io)
+    )
+
+
+def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
+    properties = found.properties
+    kind = "" if CODE_PROPERTY in properties else kind_of(found.name, properties)
+    if kind == "rest":
+        return _rest(found.name, properties)
+    file = sqlite_file(properties) if kind == "sql" else None
+    if file is not None:
+        return Sqlite(file)
+    if kind == "sql" and not is_of_one_process(properties):
+        return _postgres(make_url(str(properties.get("uri"))))
+    raise CatalogError(
+        "RECIPE_MISSING",
+        f"{found.where} is of a kind that lakesink has no recipes for.",
+        data=ONLY_READ,
+        action="There are recipes for SQLite, PostgreSQL and REST catalogs, each tried with the engines; what is in"
+        " memory no other process sees.",
+    )
+
+
+def _postgres(url: URL) -> Postgres:
+    sslmode = url.query.get("sslmode") or ""
+    return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", _single(sslmode))
+
+
+def _single(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else value[-1]
+
+
+def _rest(name: str, properties: Mapping[str, Any]) -> Rest:
+    uri = urlsplit(str(properties.get("uri")))
+    own = {key: value for key, value in properties.items() if key not in ("uri", "type", "warehouse", "name")}
+    catalog = {key: value for key, value in own.items() if not key.startswith(("s3.", "lakesink."))}
+    secrets = [key for key, value in catalog.items() if bears_secret(key, value)]
+    return Rest(
+        uri=urlunsplit(uri._replace(netloc=uri.netloc.rpartition("@")[2])),
+        properties=_told(catalog, ""),
+        secrets={key: variable_of(name, key) for key in secrets},
+    )
+
+
+def variable_of(catalog: str, key: str) -> str:
+    """The environment variable that is to hold a secret of a catalog: ``LAKE_TOKEN``."""
+    return "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{catalog}_{key}").upper()
+
+
+def _told(properties: Mapping[str, Any], start: str) -> dict[str, str]:
+    return {
+        key: str(value)
+        for key, value in properties.items()
+        if key.startswith(start) and value is not None and not bears_secret(key, value)
+    }
+
+
+def _schemes(table: Table) -> set[str]:
+    named = [table.location(), table.metadata_location, *(table.properties.get(name) for name in _LOCATIONS)]
+    schemes = {urlsplit(place).scheme for place in named if place}
+    unknown = sorted(schemes - {*_LOCAL, *_S3})
+    if unknown:
+        raise CatalogError(
+            "RECIPE_MISSING",
+            f"The table, or some of it, is at {unknown[0]}://, for which lakesink has no recipes.",
+            data=ONLY_READ,
+            action="There are recipes for local files and S3. Configure the engine for other storage by its own"
+            " documentation; the catalog's part can be taken from a table on local files.",
+        )
+    return schemes

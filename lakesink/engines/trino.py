@@ -1,0 +1,143 @@
+"""Trino's Iceberg connector. Pure."""
+
+import re
+from typing import assert_never
+
+from lakesink.audit.engines import id_for_trino
+from lakesink.engines.java import AWS_VARIABLES, PASSWORD_FILE
+from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
+from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
+from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
+from lakesink_catalog.errors import CatalogError
+
+ENGINE = "Trino 476"
+_REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-catalog.oauth2.scope"} | {
+    "oauth2-server-uri": "iceberg.rest-catalog.oauth2.server-uri",
+    "token": "iceberg.rest-catalog.oauth2.token",
+    "credential": "iceberg.rest-catalog.oauth2.credential",
+}
+
+
+def recipe(target: Target) -> Recipe:
+    """A catalog's properties file, and SQL.
+
+    Raises:
+        CatalogError: Trino cannot say the table's name.
+    """
+    _check_name(target)
+    name = _catalog_name(target)
+    return Recipe(
+        engine=ENGINE,
+        needs=tuple(_needs(target)),
+        files=(
+            File(
+                f"{name}.properties",
+                "put it into etc/catalog of every node, and start Trino again",
+                properties_file({"connector.name": "iceberg", **_catalog(target), **_storage(target)}),
+            ),
+        ),
+        queries=first_queries(_words(target, name), target.moment),
+        notes=tuple(_notes(target)),
+    )
+
+
+def _check_name(target: Target) -> None:
+    nested = target.is_sql and len(target.parts) > 2
+    if nested or any(part != part.lower() for part in target.parts):
+        raise CatalogError(
+            "NAME_UNREADABLE",
+            f"Trino cannot name {'.'.join(target.parts)}: "
+            + ("its SQL catalogs know one namespace only." if nested else "it takes every name in lower case."),
+            data=ONLY_READ,
+            action="Rename the table in PyIceberg (catalog.rename_table), or read it in another engine.",
+        )
+
+
+def _catalog_name(target: Target) -> str:
+    """Trino names a catalog as its file is named, in lower case."""
+    return re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
+
+
+def _needs(target: Target) -> list[str]:
+    found = [AWS_VARIABLES] if target.on_s3 else []
+    match target.backend:
+        case Sqlite():
+            jar = "-".join(SQLITE_DRIVER.split(":")[1:])
+            found.append(f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file")
+        case Postgres(host=host, port=port, database=database, user=user):
+            found.append(PASSWORD_FILE.format(host=host, port=port, database=database, user=user or "the user"))
+        case Rest(secrets=secrets):
+            found += [f"{variable} in Trino's environment: the catalog's {key}" for key, variable in secrets.items()]
+        case _:
+            assert_never(target.backend)
+    return found
+
+
+def _catalog(target: Target) -> dict[str, str]:
+    match target.backend:
+        case Sqlite():
+            return _jdbc(target, "org.sqlite.JDBC", target.backend.jdbc)
+        case Postgres(user=user):
+            named = {"iceberg.jdbc-catalog.connection-user": user} if user else {}
+            return _jdbc(target, "org.postgresql.Driver", target.backend.jdbc) | named
+        case Rest():
+            return _rest(target, target.backend)
+        case _:
+            assert_never(target.backend)
+
+
+def _jdbc(target: Target, driver: str, url: str) -> dict[str, str]:
+    return {
+        "iceberg.catalog.type": "jdbc",
+        "iceberg.jdbc-catalog.driver-class": driver,
+        "iceberg.jdbc-catalog.connection-url": url,
+        "iceberg.jdbc-catalog.catalog-name": target.catalog,
+        "iceberg.jdbc-catalog.default-warehouse-dir": target.warehouse,
+        "iceberg.jdbc-catalog.schema-version": "V1",
+    }
+
+
+def _rest(target: Target, rest: Rest) -> dict[str, str]:
+    known = {_REST_NAMES[name]: value for name, value in rest.properties.items() if name in _REST_NAMES}
+    secrets = {_REST_NAMES[key]: f"${{ENV:{name}}}" for key, name in rest.secrets.items() if key in _REST_NAMES}
+    return {
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": rest.uri,
+        **({"iceberg.rest-catalog.warehouse": target.warehouse} if target.warehouse else {}),
+        **({"iceberg.rest-catalog.nested-namespace-enabled": "true"} if len(target.parts) > 2 else {}),
+        **({"iceberg.rest-catalog.security": "OAUTH2"} if secrets else {}),
+        **known,
+        **secrets,
+    }
+
+
+def _storage(target: Target) -> dict[str, str]:
+    found = {"fs.native-local.enabled": "true", "local.location": "/"} if target.on_disk else {}
+    if target.on_s3:
+        found["fs.native-s3.enabled"] = "true"
+        found |= {name: target.storage[name] for name in ("s3.endpoint", "s3.region") if name in target.storage}
+        found |= {"s3.path-style-access": "true"} if "s3.endpoint" in target.storage else {}
+    return found
+
+
+def _notes(target: Target) -> list[str]:
+    found = []
+    if isinstance(target.backend, Rest):
+        names = [*target.backend.properties, *target.backend.secrets]
+        left = sorted(name for name in names if name not in _REST_NAMES)
+        found = [f"Trino has no setting of the same name for {', '.join(left)}."] if left else []
+    if target.on_disk:
+        found.append("local.location=/ lets Trino read every file that its user may read.")
+    return found
+
+
+def _words(target: Target, name: str) -> Words:
+    *namespaces, table = target.parts
+    schema = (name, ".".join(namespaces))
+    snapshots = quoted((*schema, f"{table}$snapshots"), '"')
+    return Words(
+        table=quoted((*schema, table), '"'),
+        newest=newest_batches(snapshots, "element_at(summary, '{}')"),
+        at_snapshot="FOR VERSION AS OF " + (id_for_trino(target.moment.snapshot_id) if target.moment else ""),
+        at_tag="FOR VERSION AS OF {}",
+    )
