@@ -69,9 +69,9 @@ def require(truth: bool, broken: str) -> None:  # noqa: FBT001 - an assertion th
 def lies_in(path: str, folder: str) -> bool:
     """The path is a plain one strictly below a local folder, whether a reader decodes percents or not.
 
-    A local path means the same place with and without its scheme.
+    A local path means the same place without its scheme, and with one slash or three after it, as Spark spells it.
     """
-    path, folder = path.removeprefix("file://"), folder.removeprefix("file://")
+    path, folder = (text.removeprefix("file://").removeprefix("file:") for text in (path, folder))
     plain = path.isprintable() and path.startswith(f"{folder}/") and not set(path) & set("?#\\")
     return plain and len(path) < len(folder) + 1_100 and all(_below(text, folder) for text in (path, unquote(path)))
 

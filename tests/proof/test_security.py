@@ -12,6 +12,7 @@ from lakesink.sinks.files import sink
 from lakesink_catalog import locations, redact
 from lakesink_catalog.verdict import Situation
 from proof.security.canary import leaks_in, plant_and_look
+from proof.security.judge import lies_in
 from proof.security.places import PLACES, canary
 from proof.security.run import TARGETS, attack, replayed, run
 
@@ -93,3 +94,20 @@ def test_a_secret_is_found_however_it_is_spelled(spelling: str) -> None:
     secret = canary("here", SEED)
     outputs = {"log": SPELLINGS[spelling](secret.encode()), "plan": b"nothing"}
     assert list(leaks_in(outputs, {"here": secret, "there": canary("there", SEED)})) == ["here in log"]
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("file:///lake/data/a.parquet", True),
+        ("file:/lake/data/a.parquet", True),
+        ("/lake/data/a.parquet", True),
+        ("file://host/lake/data/a.parquet", False),
+        ("file:lake/data/a.parquet", False),
+        ("file:/lake/data/../a.parquet", False),
+        ("file:/lake/data/%2e%2e/a.parquet", False),
+        ("file:/lake/data", False),
+    ],
+)
+def test_a_path_lies_in_a_folder_however_its_scheme_is_spelled(path: str, *, inside: bool) -> None:
+    assert lies_in(path, "file:///lake/data") is inside
