@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakesink.demo.place import TABLE, Place
+from lakesink.engines.recipe import SPARK_RUNTIME, SQLITE_DRIVER
 from lakesink_catalog.connect import EMBEDDED_NAME, HOME_VARIABLE, CatalogConfig
-
-ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
-SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def _spark(place: Place, snapshot_id: int) -> str:
     }
     query = f"SELECT count(*) FROM {EMBEDDED_NAME}.{TABLE} VERSION AS OF {snapshot_id}"  # noqa: S608 - printed, for a table of our own
     confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command = [_program("spark-sql"), "--packages", f"{ICEBERG_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
+    command = [_program("spark-sql"), "--packages", f"{SPARK_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
     return f"PYSPARK_DRIVER_PYTHON={shlex.quote(_shown(Path(sys.executable)))} {shlex.join(command)}"
 
 
