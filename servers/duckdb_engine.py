@@ -6,20 +6,19 @@ asks nobody.
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import venv
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from servers.jars import ROOT
 from servers.missing import Missing
+from servers.once import made_once
 
 FOLDER = ROOT / ".tools" / "duckdb"
 REQUIREMENTS = ROOT / "requirements" / "duckdb.txt"
@@ -99,16 +98,7 @@ def installed() -> DuckDB:
         DuckDBMissing: pip cannot install it.
     """
     home = FOLDER / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    if not home.exists():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        staged = Path(mkdtemp(prefix=".installing-", dir=FOLDER))
-        try:
-            _install(staged)
-            with suppress(OSError):  # another process was first
-                staged.rename(home)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-    return DuckDB(home)
+    return DuckDB(made_once(home, _install))
 
 
 def _install(home: Path) -> None:

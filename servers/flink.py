@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import time
 import urllib.request
@@ -16,8 +15,9 @@ from urllib.error import HTTPError, URLError
 
 from servers.jars import FLINK, ICEBERG_FLINK, classpath
 from servers.ports import free_port
+from servers.process import end, why_not_up
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS, GRACE_SECONDS = 120, 10
 _LONGEST_CAUSE = 400
 _GATEWAY = "org.apache.flink.table.gateway.SqlGateway"
 _OPTIONS = (
@@ -76,15 +76,9 @@ class Flink:
 
     def stop(self) -> None:
         """End it; nothing if it is down."""
-        if self.process is None:
-            return
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        if self.process is not None:
+            end(self.process, GRACE_SECONDS)
+            self.process = None
 
     def sql(self, statement: str) -> list[list[Any]]:
         """Run one statement to its end, in the session: catalogs that it makes stay.
@@ -113,16 +107,16 @@ class Flink:
 
     def _wait(self) -> None:
         assert self.process is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            with suppress(URLError, ConnectionError, TimeoutError):
-                self.session = str(self._ask("/v3/sessions", {})["sessionHandle"])
-                return
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                said = (self.folder / "flink.log").read_text(errors="replace")
-                raise FlinkFailed(f"Flink did not come up: {said[-3000:]}")
-            time.sleep(0.1)
+        said = why_not_up(self.process, self.folder / "flink.log", self._answers, PATIENCE_SECONDS)
+        if said is not None:
+            self.stop()
+            raise FlinkFailed(f"Flink did not come up: {said}")
+
+    def _answers(self) -> bool:
+        with suppress(URLError, ConnectionError, TimeoutError):
+            self.session = str(self._ask("/v3/sessions", {})["sessionHandle"])
+            return True
+        return False
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         request = urllib.request.Request(

@@ -5,7 +5,6 @@ It keeps its log in a folder, so that a broker that was killed comes back with a
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from servers.jars import KAFKA, classpath
 from servers.ports import free_port
+from servers.process import end, why_not_up
 
 PATIENCE_SECONDS = 60
 _CLUSTER_ID = "bGFrZXNpbmstdGVzdC1rYQ"
@@ -114,25 +114,17 @@ class KafkaBroker:
         staged.rename(self._properties)
 
     def _end(self, how: signal.Signals) -> None:
-        if self.process is None:
-            return
-        self.process.send_signal(how)
-        try:
-            self.process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        if self.process is not None:
+            end(self.process, PATIENCE_SECONDS, how)
+            self.process = None
 
     def _wait(self) -> None:
         assert self.process is not None
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not _answers(client):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                said = (self.folder / "kafka.log").read_text(errors="replace")
-                raise RuntimeError(f"The Kafka broker did not come up: {said[-2000:]}")
+        said = why_not_up(self.process, self.folder / "kafka.log", lambda: _answers(client), PATIENCE_SECONDS)
+        if said is not None:
+            self.kill()
+            raise RuntimeError(f"The Kafka broker did not come up: {said}")
 
 
 @contextmanager

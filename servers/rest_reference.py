@@ -6,7 +6,6 @@ together by `rest_reference.xml` instead, for `RESTCatalogServer` listens on eve
 
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from urllib.error import URLError
 
 from servers.jars import REST_REFERENCE, classpath
 from servers.ports import free_port
+from servers.process import end, why_not_up
 
 PATIENCE_SECONDS = 60
 _CONFIGURATION = Path(__file__).with_suffix(".xml")
@@ -91,26 +91,16 @@ class RestReference:
         self.process.send_signal(signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:
-        if self.process is None:
-            return
-        self.process.send_signal(how)
-        self.process.send_signal(signal.SIGCONT)
-        try:
-            self.process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        if self.process is not None:
+            end(self.process, PATIENCE_SECONDS, how)
+            self.process = None
 
     def _wait(self) -> None:
         assert self.process is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                said = (self.folder / "rest-reference.log").read_text(errors="replace")
-                raise RuntimeError(f"The REST reference server did not come up: {said[-2000:]}")
-            time.sleep(0.05)
+        said = why_not_up(self.process, self.folder / "rest-reference.log", self._answers, PATIENCE_SECONDS)
+        if said is not None:
+            self.kill()
+            raise RuntimeError(f"The REST reference server did not come up: {said}")
 
     def _answers(self) -> bool:
         try:

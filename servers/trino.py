@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tarfile
 import time
@@ -18,17 +17,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 from urllib.error import URLError
 
 from servers.jars import CHECKSUMS, ROOT, TRINO, TRINO_VERSION, verified
 from servers.java import java_home
+from servers.once import made_once
 from servers.ports import free_port
+from servers.process import end, why_not_up
 
 FOLDER = ROOT / ".tools" / "trino"
 JAVA = 25
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS, GRACE_SECONDS = 180, 10
 _NO_NODES = "No nodes available to run query"
 _LEFT_OUT = ("hdfs/", "net.snowflake", "org.rocksdb", "org.alluxio")
 _JVM = """-Xmx1500M
@@ -107,15 +107,9 @@ class Trino:
 
     def stop(self) -> None:
         """End it; nothing if it is down."""
-        if self.process is None:
-            return
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+        if self.process is not None:
+            end(self.process, GRACE_SECONDS)
+            self.process = None
 
     def sql(self, statement: str, session: Mapping[str, str] | None = None) -> Answer:
         """Run one statement to its end.
@@ -163,18 +157,18 @@ class Trino:
             (etc / "catalog" / f"{name}.properties").write_text(properties)
 
     def _wait(self) -> None:
-        """Until a query runs: it says that it has started a moment before it has a node to run one on."""
         assert self.process is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            with suppress(TrinoFailed, URLError, ConnectionError, TimeoutError):
-                self.sql("SELECT node_id FROM system.runtime.nodes")
-                return
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                said = (self.folder / "trino.log").read_text(errors="replace")
-                raise TrinoFailed(f"Trino did not come up: {said[-3000:]}")
-            time.sleep(0.2)
+        said = why_not_up(self.process, self.folder / "trino.log", self._answers, PATIENCE_SECONDS)
+        if said is not None:
+            self.stop()
+            raise TrinoFailed(f"Trino did not come up: {said}")
+
+    def _answers(self) -> bool:
+        """A query runs: Trino says that it has started a moment before it has a node to run one on."""
+        with suppress(TrinoFailed, URLError, ConnectionError, TimeoutError):
+            self.sql("SELECT node_id FROM system.runtime.nodes")
+            return True
+        return False
 
     @staticmethod
     def _ask(uri: str, headers: Mapping[str, str], body: bytes | None = None) -> dict[str, Any]:
@@ -214,16 +208,7 @@ def installed() -> Path:
         JarsMissing: See `servers.jars.verified`.
     """
     home = FOLDER / f"{TRINO_VERSION}-{hashlib.sha256(_checksums().encode()).hexdigest()[:12]}"
-    if not home.exists():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        staged = Path(mkdtemp(prefix=".unpacking-", dir=FOLDER))
-        try:
-            _unpack(staged)
-            with suppress(OSError):  # another process was first
-                staged.rename(home)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-    return home
+    return made_once(home, _unpack)
 
 
 def _causes(failure: Mapping[str, Any]) -> str:
