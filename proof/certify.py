@@ -12,15 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lakesink.certify.examine import Certificate, certify
 from lakesink.certify.race import Size
 from lakesink.certify.verdict import Check, Standing, Verdict
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
-from servers.jars import ICEBERG, ROOT, JarsMissing
+from servers.jars import ICEBERG, ROOT
+from servers.missing import Missing
+from servers.postgres import USER, postgres_server
 from servers.rest_reference import rest_reference
-from tests.catalog.servers import postgres
 
 DOCUMENT = ROOT / "docs" / "certify.md"
 SECONDS_PER_COMMIT = 30
@@ -39,8 +38,8 @@ def _sqlite(folder: Path) -> Held:
 
 @contextmanager
 def _postgresql(folder: Path) -> Held:
-    with postgres("certify") as address:
-        uri = f"postgresql://lake:certify@{address}"
+    with postgres_server("certify") as server:
+        uri = f"postgresql://{USER}:certify@{server.address}"
         yield CatalogConfig("lake", {"uri": uri, "warehouse": f"file://{folder}/w"}).find()
 
 
@@ -108,7 +107,7 @@ def run(seconds: float | None = None, seed: int = 0, progress: Progress = lambda
             try:
                 with hold(Path(folder)) as found:
                     certificates[name] = certify(found, Size(commits=commits), partial(_say, progress, name))
-            except (JarsMissing, pytest.skip.Exception) as error:
+            except Missing as error:
                 skipped[name] = str(error)
     return CertifyFigures(certificates, skipped)
 

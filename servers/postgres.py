@@ -16,6 +16,7 @@ from typing import Any
 
 from servers.missing import Missing
 from servers.ports import free_port
+from servers.process import end
 
 USER = "lake"
 PATIENCE_SECONDS = 60
@@ -99,11 +100,9 @@ class Postgres:
                 os.kill(pid, number)
 
     def _end(self, how: signal.Signals) -> None:
-        if self.process is None:
-            return
-        self.process.send_signal(how)
-        self.process.wait(PATIENCE_SECONDS)
-        self.process = None
+        if self.process is not None:
+            end(self.process, PATIENCE_SECONDS, how)
+            self.process = None
 
     def _wait(self) -> None:
         """It listens a moment before it lets anybody in, and longer on a busy machine."""
@@ -142,6 +141,19 @@ def postgres_server(password: str) -> Iterator[Postgres]:
         shutil.rmtree(folder)
 
 
+def installed() -> Path:
+    """The server's program; root installs the Debian package if there is none.
+
+    Raises:
+        PostgresMissing: No PostgreSQL.
+    """
+    apt = shutil.which("apt-get")
+    if os.getuid() == 0 and apt and _found("postgres") is None:
+        call = [apt, "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
+        subprocess.run(call, check=False, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    return Path(_program("postgres"))
+
+
 def _driver() -> Any:
     try:
         return importlib.import_module("psycopg2")
@@ -150,11 +162,15 @@ def _driver() -> Any:
 
 
 def _program(name: str) -> str:
-    installed = sorted(_INSTALLED.glob(f"*/bin/{name}"))
-    found = shutil.which(name) or (str(installed[-1]) if installed else None)
+    found = _found(name)
     if found is None:
-        raise PostgresMissing(f"{name} is not installed (Debian, Ubuntu: apt-get install postgresql).")
+        raise PostgresMissing(f"{name} is not installed (Debian, Ubuntu: apt-get update; apt-get install postgresql).")
     return found
+
+
+def _found(name: str) -> str | None:
+    packaged = sorted(_INSTALLED.glob(f"*/bin/{name}"))
+    return shutil.which(name) or (str(packaged[-1]) if packaged else None)
 
 
 def _account(*paths: Path) -> dict[str, Any]:

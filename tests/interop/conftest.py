@@ -4,16 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from servers.jars import KAFKA, KAFKA_SPARK, JarsMissing, fetched
 from servers.kafka import KafkaBroker, kafka_broker
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    try:
-        fetched(KAFKA)
-        fetched(KAFKA_SPARK)
-    except JarsMissing as error:
-        pytest.skip(str(error))
     with kafka_broker(tmp_path_factory.mktemp("kafka")) as running:
         yield running

@@ -15,10 +15,8 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import create_table, load_table
-from servers.jars import JarsMissing
-from servers.postgres import Postgres
+from servers.postgres import Postgres, postgres_server
 from servers.rest_reference import RestReference, rest_reference
-from tests.catalog.servers import postgres
 from tests.processes.harness import Stream, expected, live_files, own_snapshots, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -47,19 +45,16 @@ class Lake:
 
 @contextmanager
 def over_postgresql(folder: Path) -> Iterator[tuple[Postgres, dict[str, Any]]]:
-    with postgres(PASSWORD) as server:
+    with postgres_server(PASSWORD) as server:
         uri = f"postgresql://lake:{PASSWORD}@{server.address}?connect_timeout=2"
         yield server, {"uri": uri, "warehouse": f"file://{folder}/warehouse"}
 
 
 @contextmanager
 def over_rest(folder: Path) -> Iterator[tuple[RestReference, dict[str, Any]]]:
-    try:
-        with rest_reference(folder) as server:
-            timeout = {"lakesink.http-timeout-seconds": "5"}
-            yield server, {"type": "rest", "uri": server.uri, "token": PASSWORD, **timeout}
-    except JarsMissing as missing:
-        pytest.skip(str(missing))
+    with rest_reference(folder) as server:
+        timeout = {"lakesink.http-timeout-seconds": "5"}
+        yield server, {"type": "rest", "uri": server.uri, "token": PASSWORD, **timeout}
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from proof.contrast.place import Place
 from proof.contrast.result import Ending, judge
 from proof.contrast.sinks import STREAM
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
-from servers.jars import ICEBERG_SPARK, REST_REFERENCE, JarsMissing, fetched
+from servers.jars import ICEBERG_SPARK, REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference
 from tests.interop.stream_session import StreamSession, stream_session
 
@@ -32,10 +32,6 @@ EXACT = "each row once"
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamSession]:
-    try:
-        fetched(ICEBERG_SPARK)
-    except JarsMissing as error:
-        pytest.skip(str(error))
     with stream_session(tmp_path_factory.mktemp("session")) as running:
         yield running
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -15,10 +14,9 @@ from lakesink_catalog.connect import connect
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
-from servers.jars import JarsMissing
 from servers.rest_reference import rest_reference
 from tests.catalog.rest_catalog import rest_catalog
-from tests.catalog.servers import postgres
+from tests.catalog.servers import postgres, skipped_where_missing
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 
@@ -75,12 +73,9 @@ def rest_stand_in(folder: Path) -> Iterator[Places]:
 
 @contextmanager
 def rest(folder: Path) -> Iterator[Places]:
-    try:
-        with rest_reference(folder) as server:
-            catalog = connect("lake", {"type": "rest", "uri": server.uri})
-            yield lambda: _in(catalog)
-    except JarsMissing as error:
-        pytest.skip(str(error))
+    with skipped_where_missing(), rest_reference(folder) as server:
+        catalog = connect("lake", {"type": "rest", "uri": server.uri})
+        yield lambda: _in(catalog)
 
 
 @contextmanager

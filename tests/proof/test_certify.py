@@ -1,12 +1,14 @@
 """The page on certify says what the code asks, and its results are those of every catalog that the proof can run."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 import proof.certify
 from lakesink.certify.verdict import Verdict
 from proof.certify import CATALOGS, DOCUMENT, checks_markdown, results_markdown, run
+from tests.catalog.servers import skipped_where_missing
 from tests.test_docs import between
 
 
@@ -18,6 +20,14 @@ def test_the_page_has_a_result_for_every_catalog() -> None:
     results = between(DOCUMENT.read_text(), "results")
     names = re.findall(r"^\| ([^|]+) \|", results, re.MULTILINE)
     assert names == ["catalog", *CATALOGS]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak if "REST" in name else ()) for name in CATALOGS]
+)
+def test_every_catalog_of_the_proof_is_there_to_be_asked(name: str, tmp_path: Path) -> None:
+    with skipped_where_missing(), CATALOGS[name](tmp_path) as found:
+        assert found.open(create=False).list_namespaces() == []
 
 
 @pytest.mark.soak

@@ -6,18 +6,17 @@ import pyarrow as pa
 import pytest
 
 from lakesink_catalog.connect import connect
-from servers.jars import REST_REFERENCE, JarsMissing, fetched
+from servers.jars import REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference
+from tests.catalog.servers import skipped_where_missing
 
 pytestmark = pytest.mark.soak  # a machine for the short tests has no Maven
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _jars() -> None:
-    try:
+    with skipped_where_missing():
         fetched(REST_REFERENCE)
-    except JarsMissing as error:
-        pytest.skip(str(error))
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
