@@ -32,8 +32,9 @@ from lakesink_catalog.redact import describe
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import Change, CommitOptions, Request, build_request
 from lakesink_catalog.retry import attempts
+from lakesink_catalog.situation import Situation
 from lakesink_catalog.trace import Event, Trace
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
+from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict, decide
 from lakesink_catalog.view import check_tag_name, view_metadata, view_table
 
 logger = logging.getLogger("lakesink")

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from lakesink_catalog.errors import BatchRefused, Reason
 from lakesink_catalog.ledger import LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
 from lakesink_catalog.redact import shown
-from lakesink_catalog.verdict import NEVER_OVERRULED, Situation
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import NEVER_OVERRULED
 
 MAX_SHOWN = 60
 

@@ -23,9 +23,10 @@ from lakesink_catalog.manifests import manifests_under, write_list
 from lakesink_catalog.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.prepared import PreparedBatch
 from lakesink_catalog.retry import RetryPolicy
+from lakesink_catalog.situation import Situation
 from lakesink_catalog.summary import append_summary
 from lakesink_catalog.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
-from lakesink_catalog.verdict import Accept, Commit, Situation
+from lakesink_catalog.verdict import Accept, Commit
 from lakesink_catalog.view import view_refs
 
 logger = logging.getLogger("lakesink")

@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 
 from lakesink_catalog.identity import SinkKey
 from lakesink_catalog.ledger import SnapshotLike, TableView, mark_of
-from lakesink_catalog.verdict import Situation
+from lakesink_catalog.situation import Situation
 
 DEFAULT_MAX_AGE_MS = 365 * 24 * 3_600_000
 SHORTEST_PERIOD_MS = 1000

@@ -21,7 +21,8 @@ from lakesink_catalog.errors import BatchRefused, CommitUnresolved
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.ledger import LedgerEntry, Mark
 from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict
 
 logger = logging.getLogger("lakesink")
 

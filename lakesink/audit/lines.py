@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
 from lakesink_catalog.ledger import Mark, mark_of
-from lakesink_catalog.verdict import picked_from
+from lakesink_catalog.situation import picked_from
 from lakesink_catalog.view import view_table
 
 

@@ -14,7 +14,8 @@ from lakesink_catalog.identity import Batch, SinkKey, SinkKind, digest
 from lakesink_catalog.locations import is_under
 from lakesink_catalog.redact import describe, redact
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, decide
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Commit, Refuse, Skip, decide
 from lakesink_catalog.view import view_table
 
 _NOT_YET = "to be told by Spark"

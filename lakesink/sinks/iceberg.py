@@ -29,9 +29,10 @@ from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.recovery import holds_what_it_says
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
+from lakesink_catalog.situation import Situation
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Event, Trace
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip
+from lakesink_catalog.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
 

@@ -15,7 +15,8 @@ from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
 from lakesink_catalog.request import Change
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict
 from proof.mutants.mutant import Focus, Patches, mutant
 from proof.mutants.sending import without_tag
 

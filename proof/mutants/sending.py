@@ -25,7 +25,8 @@ from lakesink_catalog.ledger import next_entry
 from lakesink_catalog.merging import ManifestMerger
 from lakesink_catalog.prepared import PreparedBatch
 from lakesink_catalog.request import Change, Request, build_request
-from lakesink_catalog.verdict import Commit, Situation
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Commit
 from lakesink_catalog.view import view_table
 from proof.mutants.mutant import Focus, Patches, mutant
 

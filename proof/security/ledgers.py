@@ -10,7 +10,8 @@ from typing import Any
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.ledger import TableView
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.verdict import Commit, Refuse, Situation, Skip, Verdict, decide
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict, decide
 from lakesink_catalog.view import view_metadata
 from proof.security.judge import ACCEPTED, check_message, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json

@@ -8,7 +8,8 @@ import pytest
 from lakesink_catalog.errors import CatalogError, Reason
 from lakesink_catalog.identity import SinkKey
 from lakesink_catalog.refusal import refusal
-from lakesink_catalog.verdict import Refuse, Situation
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Refuse
 from tests.catalog.verdict_cases import CASES
 from tests.catalog.views import KEY, Snap
 

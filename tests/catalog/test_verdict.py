@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_catalog.ledger import TableView
-from lakesink_catalog.verdict import Accept, Commit, Refuse, Situation, Skip, Verdict, decide
+from lakesink_catalog.situation import Situation
+from lakesink_catalog.verdict import Accept, Commit, Refuse, Skip, Verdict, decide
 from tests.catalog.verdict_cases import CASES, CUT
 from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, batch, chain, entry, mark, view
 

@@ -10,7 +10,7 @@ import pytest
 from lakesink.sinks import iceberg, votes
 from lakesink.sinks.files import sink
 from lakesink_catalog import locations, redact
-from lakesink_catalog.verdict import Situation
+from lakesink_catalog.situation import Situation
 from proof.security.canary import leaks_in, plant_and_look
 from proof.security.judge import lies_in
 from proof.security.places import PLACES, canary

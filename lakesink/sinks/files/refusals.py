@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
 from lakesink_catalog.redact import describe, redact
 from lakesink_catalog.refusal import Words, refusal
-from lakesink_catalog.verdict import Situation
+from lakesink_catalog.situation import Situation
 
 NOTHING_WRITTEN = "Nothing of this batch was written."
 READ_ONLY = "Nothing was changed."

@@ -1,0 +1,169 @@
+"""One batch before one view of the table: every fact that the verdict's rules ask for. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+from lakesink_catalog.epochs import epochs
+from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of, unread_version
+
+PICKED_FROM = "source-snapshot-id"
+"""In the summary of Iceberg's `cherrypick_snapshot`: where the files come from."""
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+class Situation:
+    """One batch before one view of the table: the facts that the rules ask for, each found once."""
+
+    def __init__(self, view: TableView, key: SinkKey, batch: Batch, start_uuid: str) -> None:
+        self.view = view
+        self.key = key
+        self.batch = batch
+        self.start_uuid = start_uuid
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """E, the sink's ledger entry."""
+        return self.view.entry
+
+    @cached_property
+    def entry_on_walk(self) -> bool:
+        """The ledger's snapshot is the head or under it, link by link."""
+        entry = self._entry
+        return any(snapshot.snapshot_id == entry.snapshot_id for snapshot in self._walk_down_to(entry.sequence_number))
+
+    @cached_property
+    def gone(self) -> bool:
+        """The ledger's snapshot was rolled back: its rows are not under the head, although the entry says so."""
+        if self.entry is None or self.entry_on_walk:
+            return False
+        if self.view.head is None or self._walk_passes(self.entry.sequence_number):
+            return True
+        return self.entry.snapshot_id in self.view.snapshots and not self.view.branch_contains(self.entry.snapshot_id)
+
+    @cached_property
+    def unproven(self) -> bool:
+        """Neither on the walk nor gone: expiry took the evidence, and the entry is trusted."""
+        return self.entry is not None and not self.entry_on_walk and not self.gone
+
+    @cached_property
+    def marked(self) -> bool:
+        """Some own mark is on the walk, be it of an old batch that a human let in."""
+        return any(True for _ in self._own_marks())
+
+    @cached_property
+    def newest_mark(self) -> Mark | None:
+        """M: the newest own mark on the walk that moved the ledger."""
+        return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
+    def marked_snapshot(self) -> int | None:
+        """Snapshot on the walk that bears this very batch: same id, query and fingerprint."""
+        batch = self.batch
+        wanted = (batch.batch_id, batch.query_id, batch.fingerprint)
+        found = (
+            snapshot.snapshot_id
+            for mark, snapshot in self._own_marks()
+            if (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
+        )
+        return next(found, None)
+
+    @cached_property
+    def walk_complete(self) -> bool:
+        """The walk reached the table's first snapshot: what is not on it never was on this branch, or was undone."""
+        oldest = min((snapshot.sequence_number or 0 for snapshot in self.view.walk()), default=None)
+        return self.view.last_sequence_number == 0 if oldest is None else oldest <= 1
+
+    @cached_property
+    def marked_elsewhere(self) -> bool:
+        """The walk bears marks of this sink under another branch: this branch was forked off while it wrote there."""
+        return any(
+            mark is not None and mark.key != self.key and replace(mark.key, branch=self.key.branch) == self.key
+            for mark in (mark_of(snapshot.summary) for snapshot in self.view.walk())
+        )
+
+    @cached_property
+    def others_epochs(self) -> tuple[int, ...]:
+        """Batches of the same query that Iceberg's own sink wrote since the newest own mark, newest first."""
+        since = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        return tuple(epochs(since, self.batch.query_id))
+
+    @cached_property
+    def unread_version(self) -> str | None:
+        """Version of an own mark on the walk, above the entry if it is there, that this code cannot read."""
+        above = -1 if self.entry is None else self.entry.sequence_number
+        found = (unread_version(snapshot.summary, self.key) for snapshot in self._walk_down_to(above + 1))
+        return next((version for version in found if version is not None), None)
+
+    @cached_property
+    def entry_contradicted(self) -> bool:
+        """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
+        entry = self._entry
+        if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)) or self._tag_is_newer:
+            return True
+        snapshot = self.view.snapshots.get(entry.snapshot_id)
+        if snapshot is None:
+            return False
+        mark = mark_of(snapshot.summary)
+        if mark is None or mark.key != self.key or mark.ledger_batch_id != entry.batch_id:
+            return True
+        if snapshot.sequence_number != entry.sequence_number:
+            return True
+        same = (mark.query_id, mark.fingerprint, mark.end) == (entry.query_id, entry.fingerprint, entry.end)
+        return mark.batch_id == entry.batch_id and not same
+
+    def starts_at(self, end: str) -> bool:
+        """The batch begins exactly where another one ended."""
+        return self.batch.start is not None and self.batch.start == end
+
+    @property
+    def _entry(self) -> LedgerEntry:
+        assert self.entry is not None
+        return self.entry
+
+    @property
+    def _tag_is_newer(self) -> bool:
+        """The ledger tag moves with the entry, or stays behind where it is switched off: it never runs ahead of it."""
+        tag = self.view.tag_snapshot_id
+        tagged = None if tag is None else self.view.snapshots.get(tag)
+        if tagged is None or not self._is_own(tagged):
+            return False
+        return (tagged.sequence_number or 0) > self._entry.sequence_number
+
+    def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
+        """The walk's snapshots from the head as far as they are not older."""
+        found = []
+        for snapshot in self.view.walk():
+            if (snapshot.sequence_number or 0) < sequence_number:
+                break
+            found.append(snapshot)
+        return found
+
+    def _walk_passes(self, sequence_number: int) -> bool:
+        return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
+
+    def _is_own(self, snapshot: SnapshotLike) -> bool:
+        mark = mark_of(snapshot.summary)
+        return mark is not None and mark.key == self.key
+
+    def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        for snapshot in self.view.walk():
+            mark = mark_of(snapshot.summary) or mark_of(self._picked_from(snapshot))
+            if mark is not None and mark.key == self.key:
+                yield mark, snapshot
+
+    def _picked_from(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
+        """Summary of the snapshot whose files a cherry-pick brought back: they are in the table again."""
+        source_id = picked_from(snapshot.summary)
+        source = None if source_id is None else self.view.snapshots.get(source_id)
+        return None if source is None else source.summary
+
+
+def picked_from(summary: Mapping[str, Any] | None) -> int | None:
+    """The snapshot whose files a cherry-pick brought back; None if the summary is of no cherry-pick."""
+    text = str((summary or {}).get(PICKED_FROM) or "")
+    return int(text) if _NUMBER.fullmatch(text) else None
