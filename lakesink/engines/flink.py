@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from lakesink.engines.java import jars, java_catalog, needs
+from lakesink.engines.access import access
+from lakesink.engines.java import jars, java_catalog
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted, text_literal
 from lakesink.engines.recipe import FLINK_RUNTIME, SAME_NAME, File, Recipe
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target
@@ -16,7 +17,7 @@ def recipe(target: Target) -> Recipe:
     names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in (FLINK_RUNTIME, *jars(target))]
     return Recipe(
         engine=ENGINE,
-        needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *needs(target)),
+        needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *access(target)),
         files=(
             File(
                 f"{target.catalog}-flink.sql",

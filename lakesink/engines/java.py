@@ -5,9 +5,6 @@ from typing import assert_never
 from lakesink.engines.recipe import AWS_BUNDLE, POSTGRES_DRIVER, SQLITE_DRIVER
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target
 
-PASSWORD_FILE = "the password of {user} in ~/.pgpass, as {host}:{port}:{database}:{user}:..., which the drivers read"  # noqa: S105 - none
-AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another of AWS's ways, in the engine's environment"
-
 
 def java_catalog(target: Target) -> dict[str, str]:
     """Properties of the catalog, without its type."""
@@ -29,23 +26,6 @@ def jars(target: Target) -> tuple[str, ...]:
             return storage
         case _:
             assert_never(target.backend)
-
-
-def needs(target: Target) -> tuple[str, ...]:
-    """What the engine's environment has to hold."""
-    found = [AWS_VARIABLES] if target.on_s3 else []
-    match target.backend:
-        case Sqlite():
-            pass
-        case Postgres(host=host, port=port, database=database, user=user):
-            found.append(PASSWORD_FILE.format(host=host, port=port, database=database, user=user or "the user"))
-        case Rest(secrets=secrets):
-            found += [
-                f"{variable} in the engine's environment: the catalog's {key}" for key, variable in secrets.items()
-            ]
-        case _:
-            assert_never(target.backend)
-    return tuple(found)
 
 
 def _catalog(target: Target) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from lakesink.engines.java import AWS_VARIABLES, PASSWORD_FILE
+from lakesink.engines.access import access
 from lakesink.engines.recipe import SAME_NAME, File, Query, Recipe
 from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
 from lakesink_catalog.errors import CatalogError
@@ -25,27 +25,23 @@ def recipe(target: Target) -> Recipe:
         )
     return Recipe(
         engine=ENGINE,
-        needs=tuple(_needs(target)),
+        needs=(f"pip install 'pyiceberg[{_extras(target)}]'", *access(target)),
         files=(File(f"{target.catalog}_table.py", "run it first", _program(target)),),
         queries=tuple(_queries(target)),
         notes=(SAME_NAME.format(target.catalog),) if target.is_sql else (),
     )
 
 
-def _needs(target: Target) -> list[str]:
-    found = [AWS_VARIABLES] if target.on_s3 else []
+def _extras(target: Target) -> str:
     match target.backend:
         case Sqlite():
-            found.append("pip install 'pyiceberg[sql-sqlite,pyarrow]'")
-        case Postgres(host=host, port=port, database=database, user=user):
-            found.append("pip install 'pyiceberg[sql-postgres,pyarrow]'")
-            found.append(PASSWORD_FILE.format(host=host, port=port, database=database, user=user or "the user"))
-        case Rest(secrets=secrets):
-            found.append("pip install 'pyiceberg[pyarrow]'")
-            found += [f"{variable} in the environment: the catalog's {key}" for key, variable in secrets.items()]
+            return "sql-sqlite,pyarrow"
+        case Postgres():
+            return "sql-postgres,pyarrow"
+        case Rest():
+            return "pyarrow"
         case _:
             assert_never(target.backend)
-    return found
 
 
 def _program(target: Target) -> str:

@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from lakesink.engines.java import jars, java_catalog, needs
+from lakesink.engines.access import access
+from lakesink.engines.java import jars, java_catalog
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SAME_NAME, SPARK_RUNTIME, File, Recipe, properties_file
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target
@@ -14,7 +15,7 @@ def recipe(target: Target) -> Recipe:
     """Settings for ``spark-defaults.conf``, and SQL."""
     return Recipe(
         engine=ENGINE,
-        needs=needs(target),
+        needs=access(target),
         files=(
             File(
                 f"{target.catalog}-spark.conf",

@@ -4,7 +4,7 @@ import re
 from typing import assert_never
 
 from lakesink.audit.engines import id_for_trino
-from lakesink.engines.java import AWS_VARIABLES, PASSWORD_FILE
+from lakesink.engines.access import access
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
 from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
@@ -28,7 +28,7 @@ def recipe(target: Target) -> Recipe:
     name = _catalog_name(target)
     return Recipe(
         engine=ENGINE,
-        needs=tuple(_needs(target)),
+        needs=_needs(target),
         files=(
             File(
                 f"{name}.properties",
@@ -58,19 +58,12 @@ def _catalog_name(target: Target) -> str:
     return re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
 
 
-def _needs(target: Target) -> list[str]:
-    found = [AWS_VARIABLES] if target.on_s3 else []
-    match target.backend:
-        case Sqlite():
-            jar = "-".join(SQLITE_DRIVER.split(":")[1:])
-            found.append(f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file")
-        case Postgres(host=host, port=port, database=database, user=user):
-            found.append(PASSWORD_FILE.format(host=host, port=port, database=database, user=user or "the user"))
-        case Rest(secrets=secrets):
-            found += [f"{variable} in Trino's environment: the catalog's {key}" for key, variable in secrets.items()]
-        case _:
-            assert_never(target.backend)
-    return found
+def _needs(target: Target) -> tuple[str, ...]:
+    if not isinstance(target.backend, Sqlite):
+        return access(target)
+    jar = "-".join(SQLITE_DRIVER.split(":")[1:])
+    driver = f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file"
+    return (*access(target), driver)
 
 
 def _catalog(target: Target) -> dict[str, str]:
