@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 SLOW_ROOMS = {"readers": 1, "spark": 2, "test_docs.py": 3, "demo": 4, "processes": 5, "upgrade": 5, "soak": 6}
 
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.
-settings.register_profile("same", derandomize=os.environ.get("LAKESINK_EXAMPLES") != "random")
+settings.register_profile(
+    "same",
+    derandomize=os.environ.get("LAKESINK_EXAMPLES") != "random",
+    deadline=None,  # no test is timed: this machine may be busy
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("same")
 
 

@@ -314,7 +314,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-WHOLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+WHOLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 
 
 @WHOLE

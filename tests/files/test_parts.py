@@ -160,7 +160,7 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(rows=st.lists(CELLS, min_size=1, max_size=20))
 def test_any_rows_come_back_from_both_formats(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)

@@ -34,7 +34,7 @@ PROPERTIES: Mapping[str, Sequence[str]] = {
 def examples(count: int) -> settings:
     """So many examples, the same in every run."""
     unimportant = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=count * MORE, deadline=None, derandomize=MORE == 1, suppress_health_check=unimportant)
+    return settings(max_examples=count * MORE, derandomize=MORE == 1, suppress_health_check=unimportant)
 
 
 @dataclass(frozen=True)

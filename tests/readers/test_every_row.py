@@ -11,7 +11,6 @@ from tests.readers.random_streams import Story, stories
 
 EXAMPLES = settings(
     max_examples=int(os.environ.get("N", "50")),
-    deadline=None,
     derandomize="N" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )

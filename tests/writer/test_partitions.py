@@ -104,7 +104,7 @@ def test_the_last_moments_of_a_type_have_a_year_and_a_month(
     assert found == [(struct.pack("<i", period),), (None,), (struct.pack("<i", 0),)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_any_value_of_any_type_gets_pyicebergs_partition_value(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([*PLAIN, *(kind for kind in PLAIN if kind in PERIODIC)]))

@@ -42,9 +42,7 @@ from tests.writer.builders import (
 )
 from tests.writer.random_tables import ROW, Case, cases
 
-EXAMPLES = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 BOUND_LENGTH = 16
 Names = tuple[str, ...]
 
