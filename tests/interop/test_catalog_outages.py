@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
@@ -17,7 +16,7 @@ from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import create_table, load_table
 from servers.postgres import Postgres, postgres_server
 from servers.rest_reference import RestReference, rest_reference
-from tests.processes.harness import Stream, expected, live_files, own_snapshots, wait_for
+from tests.processes.harness import Stream, expected, own_snapshots, rows_of, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 PASSWORD = "s3cret-of-the-catalog"  # noqa: S105 - of a database that lives for one test
@@ -35,12 +34,7 @@ class Lake:
         return load_table(connect("lake", self.properties), self.stream.table)
 
     def rows(self) -> Counter[tuple[int, int]]:
-        table = self.load()
-        head = table.metadata.current_snapshot()
-        assert head is not None
-        paths = live_files(table, head.snapshot_id)
-        found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
-        return Counter({(number, row): count for number, row, count in found})
+        return rows_of(self.load())
 
 
 @contextmanager

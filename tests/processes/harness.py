@@ -119,14 +119,18 @@ class Stream:
         return load_table(connect(), self.table)
 
     def rows(self, branch: str = "main") -> Counter[tuple[int, int]]:
-        """Every row with its multiplicity, read by DuckDB over the files that the branch's head references."""
-        table = self.load()
-        snapshot = table.snapshot_by_name(branch)
-        paths = live_files(table, snapshot.snapshot_id) if snapshot else []
-        if not paths:
-            return Counter()
-        found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
-        return Counter({(number, row): count for number, row, count in found})
+        """See `rows_of`."""
+        return rows_of(self.load(), branch)
+
+
+def rows_of(table: Table, branch: str = "main") -> Counter[tuple[int, int]]:
+    """Every row with its multiplicity, read by DuckDB over the files that the branch's head references."""
+    snapshot = table.snapshot_by_name(branch)
+    paths = live_files(table, snapshot.snapshot_id) if snapshot else []
+    if not paths:
+        return Counter()
+    found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
+    return Counter({(number, row): count for number, row, count in found})
 
 
 def expected(files: Iterable[int]) -> Counter[tuple[int, int]]:
