@@ -11,6 +11,7 @@ from typing import Any
 
 from lakesink.table_settings import codec
 from lakesink.values import duration, size_bytes, switch, whole_number
+from lakesink.writer.plan import OnMalformed
 from lakesink_catalog.identity import NAME_PATTERN
 from lakesink_catalog.redact import bears_secret
 from lakesink_catalog.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
@@ -129,6 +130,18 @@ def _tag_every(value: Any) -> TagEvery:
     return EveryPeriod(span_ms)
 
 
+def _decode(value: Any) -> str:
+    if value != "json":
+        raise ValueError("expected 'json'")
+    return str(value)
+
+
+def _on_malformed(value: Any) -> OnMalformed:
+    if value not in tuple(OnMalformed):
+        raise ValueError("expected 'fail' or 'null-row'")
+    return OnMalformed(value)
+
+
 OPTIONS = (
     Option(
         "sink_id",
@@ -230,4 +243,18 @@ OPTIONS = (
         " that 100 divides, `1 day` for the first batch of every UTC day. An append takes a time span only.",
     ),
     Option("tag_max_age", "time span", duration, "365 days", "How long the tags of `tag_every` stay."),
+    Option(
+        "decode",
+        "text",
+        _decode,
+        "none",
+        "`json`: the rows' column `value` holds JSON, as from Kafka, and executors decode it into the table's columns.",
+    ),
+    Option(
+        "on_malformed",
+        "text",
+        _on_malformed,
+        "`fail`",
+        "What becomes of a value that cannot be decoded exactly: `fail`, or `null-row`, a row of NULLs.",
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from lakesink.options import OPTIONS, Option
 from lakesink.table_settings import Effective, level_of
+from lakesink.writer.plan import OnMalformed
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
 from lakesink_catalog.nearest import did_you_mean
@@ -44,6 +45,8 @@ class Settings:
     ledger_tag: bool = True
     tag_every: TagEvery | None = None
     tag_max_age: timedelta = timedelta(days=365)
+    decode: str | None = None
+    on_malformed: OnMalformed = OnMalformed.FAIL
     _said: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod
@@ -67,6 +70,7 @@ class Settings:
                     raise _missing(_BY_NAME[name])
         _check_agreement(settings, given)
         _check_tags(settings, given, kind)
+        _check_decode(settings, given)
         return settings
 
     def effective(self, table_properties: Mapping[str, str]) -> Effective:
@@ -161,6 +165,13 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
         raise _wrong("tag_every", "The option tag_every counts batches, but versions of an append may leave gaps.")
     if isinstance(every, EveryPeriod) and timedelta(milliseconds=every.span_ms) > settings.tag_max_age:
         raise _wrong("tag_max_age", "The option tag_max_age is shorter than tag_every: tags would leave gaps.")
+
+
+def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
+    if settings.decode is None and "on_malformed" in given:
+        raise _wrong("on_malformed", "The option on_malformed needs decode: without it nothing is decoded.")
+    if settings.decode and settings.create_table:
+        raise _wrong("decode", "The option decode needs a table that is there: its columns say what to decode.")
 
 
 def _missing(option: Option) -> SettingsError:

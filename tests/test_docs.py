@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from lakesink.options import options_table_markdown
@@ -64,12 +65,28 @@ def codes_in(tree: ast.Module) -> set[str]:
 
 
 def test_the_readme_example_runs_as_it_is_printed(tmp_path: Path) -> None:
-    example = re.findall(r"```python\n(.*?)```", document("README.md"), re.DOTALL)[0]
-    (tmp_path / "example.py").write_text(example)
+    said = run_first_example("README.md", tmp_path)
+    assert re.search(r"^0 \d+ 1000 committed$", said, re.MULTILINE), said
+
+
+def test_the_page_on_decoding_runs_as_it_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "first.txt").write_text('{"id": 1, "at": "2024-02-29T12:00:00Z"}\n{"id": 2, "name": "b"}\n')
+    run_first_example("docs/decode.md", tmp_path)
+    [data_file] = (tmp_path / "lakehouse").rglob("*.parquet")
+    assert [
+        row[0] for row in duckdb.execute("select id from read_parquet(?) order by id", [str(data_file)]).fetchall()
+    ] == [1, 2]
+
+
+def run_first_example(page: str, folder: Path) -> str:
+    """What the first program of a page says when it runs in a folder."""
+    example = re.findall(r"```python\n(.*?)```", document(page), re.DOTALL)[0]
+    (folder / "example.py").write_text(example)
     environment = {name: value for name, value in os.environ.items() if name not in ("LAKESINK_HOME", "PYSPARK_PYTHON")}
     done = subprocess.run(
         [sys.executable, "example.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -77,7 +94,7 @@ def test_the_readme_example_runs_as_it_is_printed(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert re.search(r"^0 \d+ 1000 committed$", done.stdout, re.MULTILINE), done.stdout
+    return done.stdout
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

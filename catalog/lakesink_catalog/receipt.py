@@ -71,6 +71,7 @@ class Receipt:
         largest_arrow_batch_bytes: Size of the largest Arrow batch received, to bound the next ones.
         files: Closed files; empty if the task had no rows.
         schema_id: Schema that the files were written under; None if the batch was skipped.
+        malformed: Rows of them that are NULLs in place of a value that could not be decoded.
     """
 
     task: int
@@ -80,6 +81,7 @@ class Receipt:
     largest_arrow_batch_bytes: int
     files: tuple[DataFileReceipt, ...]
     schema_id: int | None = None
+    malformed: int = 0
 
 
 def encode(receipt: Receipt) -> bytes:
@@ -92,6 +94,7 @@ def encode(receipt: Receipt) -> bytes:
         "rows": receipt.rows,
         "largest": receipt.largest_arrow_batch_bytes,
         "schema": receipt.schema_id,
+        "malformed": receipt.malformed,
         "files": [_file_to_json(file) for file in receipt.files],
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
@@ -114,6 +117,7 @@ def decode(data: bytes) -> Receipt:
             largest_arrow_batch_bytes=whole_count(document["largest"]),
             files=tuple(_file_from_json(file) for file in document["files"]),
             schema_id=None if document["schema"] is None else whole_count(document["schema"]),
+            malformed=whole_count(document["malformed"]),
         )
     except ReceiptInvalid:
         raise

@@ -143,6 +143,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Check every receipt and write the batch's manifests."""
         table = transaction.look.table
         counted = count_votes(receipts, table, transaction.plan.file_stem)
+        if counted.malformed:
+            logger.warning(
+                "lakesink.decode.malformed table=%s batch=%d rows=%d: rows of NULLs are in their place",
+                self.table,
+                transaction.batch.batch_id,
+                counted.malformed,
+            )
         try:
             prepared = transaction.fence.prepare(transaction.look, counted.files, schema=counted.schema)
         except ReceiptInvalid as error:

@@ -46,4 +46,6 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         target_file_size_bytes=effective.target_file_size_bytes,
         parquet=effective.parquet,
         metrics_modes=effective.metrics_modes(schema),
+        decode=settings.decode,
+        on_malformed=settings.on_malformed,
     )

@@ -25,10 +25,12 @@ class Counted:
     Attributes:
         files: Data files, each once.
         schema: The one schema that they were written under.
+        malformed: Rows of NULLs in place of values that could not be decoded.
     """
 
     files: tuple[DataFileReceipt, ...]
     schema: Schema
+    malformed: int
 
 
 def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str) -> Counted:
@@ -52,7 +54,7 @@ def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str) -> Coun
         raise rejected("a data file is in the votes twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise rejected("the batch would have more rows or bytes than can be")
-    return Counted(files, _written_under(table, votes))
+    return Counted(files, _written_under(table, votes), sum(vote.malformed for vote in votes))
 
 
 def all_under(folder: str, paths: Iterable[str]) -> bool:
@@ -90,6 +92,8 @@ def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
         raise rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
     if vote.rows != sum(file.record_count for file in vote.files):
         raise rejected("a task received other rows than its files hold")
+    if vote.malformed > vote.rows:
+        raise rejected("a task could not decode more rows than it received")
     folder = data_location(table)
     if not all_under(folder, (file.path for file in vote.files)):
         raise rejected("a data file lies outside the table's data location")

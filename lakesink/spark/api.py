@@ -23,6 +23,7 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import only_drops_rows
 from lakesink.two_phase import TwoPhaseCommitSink, run_batch
+from lakesink.writer.decode import INCOMING
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
 from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
@@ -55,6 +56,7 @@ def stream(
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     catalog = _found_catalog(table, settings)
     key = SinkKey(settings.sink_id, settings.branch)
+    df = _needed(df, settings)
 
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
         return IcebergSink(table, key, catalog, settings, schema, session)
@@ -106,6 +108,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
         raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
     name, version = _transaction(txn)
     settings = Settings.parse(options, kind=SinkKind.TXN)
+    df = _needed(df, settings)
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -114,6 +117,12 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     tuning = HopTuning(session.conf, schema_json(df))
     job = RowsJob(df, tuning, lambda error: in_query and is_interruption(error))
     return _run(transaction_batch(version), sink, job, Reporter(table, name))
+
+
+def _needed(df: DataFrame, settings: Settings) -> DataFrame:
+    """The rows' columns that anything looks at: to decode, few of Kafka's are."""
+    needed = [name for name in df.columns if name in INCOMING]
+    return df.select(*needed) if settings.decode and needed else df
 
 
 def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakesink.writer.casts import Cast, lossless_cast
+from lakesink.writer.decode import check_documents
 from lakesink.writer.nested import (
     all_null,
     rebuild_list,
@@ -91,9 +92,13 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     """Find out before a job whether rows of this schema can be written; values are checked by the tasks.
 
     Raises:
-        WriteError: See `align`.
+        WriteError: See `align` and `check_documents`.
     """
-    align(incoming, parse_schema(plan.schema_json), case_sensitive=plan.case_sensitive)
+    schema = parse_schema(plan.schema_json)
+    if plan.decode:
+        check_documents(incoming, schema)
+    else:
+        align(incoming, schema, case_sensitive=plan.case_sensitive)
 
 
 def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[Source]:

@@ -38,7 +38,7 @@ def rebuild_map(
     convert_values: Callable[[pa.Array], pa.Array],
 ) -> pa.Array:
     """A map with the array's own NULLs and lengths and converted keys and values."""
-    entries = _as_list(array)
+    entries = as_list(array)
     keys, values = entries.flatten().flatten()
     pairs = _pairs(convert_keys(keys), convert_values(values), target)
     return _list_like(entries, target, pairs, validity_of(entries))
@@ -78,12 +78,20 @@ def without_validity(array: pa.Array) -> pa.Array:
         children = [array.field(index) for index in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind))
     if pa.types.is_map(kind):
-        entries = _as_list(array)
+        entries = as_list(array)
         keys, values = entries.flatten().flatten()
         return _list_like(entries, kind, _pairs(keys, values, kind), None)
     if pa.types.is_nested(kind):
         return _list_like(array, kind, array.flatten(), None)
     return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], 0, array.offset)
+
+
+def as_list(maps: pa.Array) -> pa.Array:
+    """A map as the list of its pairs: more of Arrow's functions know those."""
+    pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
+    return pa.Array.from_buffers(
+        pa.list_(pairs.type), len(maps), maps.buffers()[:2], maps.null_count, maps.offset, children=[pairs]
+    )
 
 
 def _list_like(lists: pa.Array, target: pa.DataType, values: pa.Array, validity: pa.Buffer | None) -> pa.Array:
@@ -101,10 +109,3 @@ def _pair_type(kind: pa.MapType) -> pa.StructType:
 
 def _pairs(keys: pa.Array, values: pa.Array, kind: pa.MapType) -> pa.Array:
     return pa.StructArray.from_arrays([keys, values], fields=list(_pair_type(kind)))
-
-
-def _as_list(maps: pa.Array) -> pa.Array:
-    pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
-    return pa.Array.from_buffers(
-        pa.list_(pairs.type), len(maps), maps.buffers()[:2], maps.null_count, maps.offset, children=[pairs]
-    )

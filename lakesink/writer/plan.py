@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,13 @@ class ParquetOptions:
     dictionary_size_bytes: int = 2 * 1024 * 1024
 
 
+class OnMalformed(StrEnum):
+    """What becomes of a value that cannot be decoded."""
+
+    FAIL = "fail"
+    NULL_ROW = "null-row"
+
+
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """Everything one batch's tasks need to write data files of one table.
@@ -63,6 +71,8 @@ class WritePlan:
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
         buffer_bytes: Bound on Arrow memory that a task gathers before it writes row groups.
         open_files: Bound on files that a task holds open.
+        decode: Format of the documents in the rows' column ``value``, ``json``; None if the rows are the table's.
+        on_malformed: What becomes of a document that cannot be decoded.
     """
 
     lakesink_version: str
@@ -83,3 +93,5 @@ class WritePlan:
     metrics_modes: Mapping[int, str] = field(default_factory=dict)
     buffer_bytes: int = 128 * 1024 * 1024
     open_files: int = 100
+    decode: str | None = None
+    on_malformed: OnMalformed = OnMalformed.FAIL

@@ -57,6 +57,27 @@ def unwritable_value(format_name: str, error: Exception) -> WriteError:
     )
 
 
+def decoder_missing(library: str, extra: str) -> WriteError:
+    """What decodes values is not installed where it is needed."""
+    return WriteError(
+        "DECODER_MISSING",
+        f"Decoding needs {library}, which this Python does not have.",
+        data=NOT_COMMITTED,
+        action=f"pip install 'lakesink[{extra}]' in the Python of the driver and of every executor, and start again.",
+    )
+
+
+def malformed_value(place: str, count: int, rows: int) -> WriteError:
+    """A value cannot be decoded. What it holds is not shown: it may be anybody's."""
+    return WriteError(
+        "VALUE_MALFORMED",
+        f"{count} of {rows} values cannot be decoded exactly into the table's columns; the first: {place}.",
+        data=NOT_COMMITTED,
+        action="Look at it in the source; docs/decode.md says which values fit which type. on_malformed='null-row'"
+        " writes a row of NULLs in its place; a filter in the query leaves such values out.",
+    )
+
+
 def receipt_rejected(why: str) -> WriteError:
     """A task's vote is not to be believed."""
     return WriteError(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import lakesink
 from lakesink.writer.columns import Alignment, align
+from lakesink.writer.decode import Decoder
 from lakesink.writer.files import DataFiles
 from lakesink.writer.filesystem import open_filesystem
 from lakesink.writer.gather import Gatherer
@@ -54,22 +55,29 @@ class ParquetTaskWriter:
 
 @dataclass(slots=True)
 class _Rows:
-    """Batches on their way through, aligned and counted."""
+    """Batches on their way through, decoded, aligned and counted."""
 
     plan: WritePlan
     schema: Struct
     count: int = 0
     largest_batch_bytes: int = 0
+    malformed: int = 0
 
     def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         alignment: Alignment | None = None
-        for batch in batches:
+        for batch in self._decoded(batches):
             if alignment is None or not batch.schema.equals(alignment.incoming):
                 alignment = align(batch.schema, self.schema, case_sensitive=self.plan.case_sensitive)
-            self.count += batch.num_rows
-            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.nbytes)
             if batch.num_rows:
                 yield alignment.apply(batch)
+
+    def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = Decoder(self.plan, self.schema) if self.plan.decode else None
+        for batch in batches:
+            self.count += batch.num_rows
+            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.nbytes)
+            yield batch if decoder is None else decoder.decode(batch)
+            self.malformed = decoder.malformed if decoder else 0
 
 
 def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:
@@ -108,4 +116,5 @@ def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Rece
         largest_arrow_batch_bytes=rows.largest_batch_bytes,
         files=files,
         schema_id=rows.plan.schema_id,
+        malformed=rows.malformed,
     )

@@ -1,0 +1,208 @@
+"""Documents in a stream's column ``value`` become the table's rows; beside Spark's own `from_json`."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import BinaryType, IntegerType, LongType, TimestamptzType
+from pyspark.sql.functions import from_json
+
+import lakesink
+from lakesink.writer.json_values import JsonReader
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import create_table, load_table
+
+TABLE = "demo.events"
+COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+
+
+@pytest.fixture
+def table(home: Path) -> None:  # noqa: ARG001 - where the embedded catalog is
+    create_table(connect(), TABLE, COLUMNS)
+
+
+def rows() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = load_table(connect(create=False), TABLE).scan().to_arrow().sort_by("id").to_pylist()
+    return found
+
+
+def lines(folder: Path, *texts: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{len(list(folder.iterdir()))}.txt").write_text("\n".join(texts) + "\n")
+    return folder
+
+
+def run(spark: Any, folder: Path, **options: Any) -> None:
+    stream = spark.readStream.format("text").load(str(folder))
+    checkpoint = folder.with_name("checkpoint")
+    writer = lakesink.stream(stream, TABLE, sink_id="events", checkpoint=checkpoint, decode="json", **options)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+@pytest.mark.usefixtures("table")
+def test_documents_of_a_stream_become_rows_and_each_batch_once(spark: Any, tmp_path: Path) -> None:
+    folder = lines(tmp_path / "in", '{"id": 1, "name": "a", "other": []}', '{"id": 2, "at": "2024-02-29T12:00:00Z"}')
+    run(spark, folder)
+    lines(folder, '{"id": 3}')
+    run(spark, folder)
+    run(spark, folder)
+    assert [(row["id"], row["name"], row["at"] and row["at"].isoformat()) for row in rows()] == [
+        (1, "a", None),
+        (2, None, "2024-02-29T12:00:00+00:00"),
+        (3, None, None),
+    ]
+
+
+@pytest.mark.usefixtures("table")
+def test_a_malformed_document_ends_the_query_by_name_and_loses_nothing(spark: Any, tmp_path: Path) -> None:
+    folder = lines(tmp_path / "in", '{"id": 1}', '{"id": "one"}')
+    with pytest.raises(Exception, match=r"LAKESINK_VALUE_MALFORMED\] 1 of 2 values .* row 1 of its task"):
+        run(spark, folder)
+    assert rows() == []
+    run(spark, folder, on_malformed="null-row")
+    assert [row["id"] for row in rows()] == [1, None]
+
+
+@pytest.mark.usefixtures("table")
+def test_rows_without_documents_are_refused_before_a_task_runs(spark: Any) -> None:
+    with pytest.raises(lakesink.WriteError, match="Rows to decode have a column 'value'") as refused:
+        lakesink.append(spark.range(1), TABLE, txn=("load", 1), decode="json")
+    assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
+
+
+@pytest.mark.usefixtures("table")
+def test_kafka_s_own_columns_are_filled_where_the_table_has_them(spark: Any) -> None:
+    kinds = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestamptzType(), "key": BinaryType()}
+    with load_table(connect(), TABLE).update_schema() as update:
+        for name, kind in kinds.items():
+            update.add_column(f"_kafka_{name}", kind)
+    records = spark.range(1).selectExpr(
+        """binary('{"id": 5}') as value""",
+        "'clicks' as topic",
+        "1 as partition",
+        "7L as offset",
+        "timestamp'2024-02-29 12:00:00Z' as timestamp",
+        "binary('k') as key",
+    )
+    lakesink.append(records, TABLE, txn=("load", 1), decode="json")
+    [row] = rows()
+    assert (row["id"], row["_kafka_partition"], row["_kafka_offset"], row["_kafka_key"]) == (5, 1, 7, b"k")
+    assert row["_kafka_timestamp"].isoformat() == "2024-02-29T12:00:00+00:00"
+
+
+# Beside from_json
+
+
+MALFORMED = "malformed"
+SCALARS = {
+    "int": "int", "long": "bigint", "float": "float", "double": "double", "boolean": "boolean", "string": "string",
+    "date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "decimal(9, 2)": "decimal(9,2)",
+    "binary": "binary",
+}  # fmt: skip
+"""Iceberg's types and Spark's."""
+VALUES = (
+    "null", "true", "false", "7", "-7", "0", "1.5", "1.0", "1e2", "2147483648", "9223372036854775808", "0.1", "1e400",
+    "NaN", "Infinity", '"NaN"', '"Infinity"', '"7"', '"1.5"', '" 7"', '"0x7"', '"true"', '"yes"', '""', '"x"', '"AAE="',
+    '"AAE"', '"2024-02-29"', '"2023-02-29"', '"2024-2-9"', '"2024-02-29T12:00:00"', '"2024-02-29 12:00:00.123"',
+    '"2024-02-29T12:00:00Z"', '"2024-02-29T12:00:00.123456+01:00"', '"2024-02-29T12:00:00.123456789Z"', "1709208000",
+    "12.34", "12.345", '"12.34"', '"12.345"', "12345678.9", "[]", "[7]", "{}", '{"x":7}',
+)  # fmt: skip
+LOSSY_IN_SPARK = {
+    "float": {"1e400"},
+    "double": {"1e400"},
+    "decimal(9, 2)": {"12.345", '"12.345"'},
+    "date": {'"7"', '"2024-2-9"', *(value for value in VALUES if value.startswith('"2024-02-29') and ":" in value)},
+    "timestamp": {'"2024-2-9"'},
+    "timestamptz": {
+        "7", "-7", "0", "2147483648", "1709208000", '"2024-02-29"', '"2024-2-9"', '"2024-02-29T12:00:00"',
+        '"2024-02-29 12:00:00.123"', '"2024-02-29T12:00:00.123456789Z"',
+    },
+}  # fmt: skip
+"""What `from_json` takes and lakesink does not: infinity for a number, rounded, cut, of a zone that nobody named."""
+
+
+def column(kind: Type) -> Struct:
+    return Struct((Field(1, "c", required=False, type=kind),))
+
+
+def ours(documents: list[str], kind: Type) -> list[Any]:
+    parsed = JsonReader().read(pa.array(documents), column(kind))
+    misfits = [False] * len(documents) if parsed.misfits is None else parsed.misfits.to_pylist()
+    values = parsed.values.to_pylist()
+    return [MALFORMED if wrong else value["c"] for wrong, value in zip(misfits, values, strict=True)]
+
+
+def theirs(spark: Any, documents: list[str], kind: str) -> list[Any]:
+    frame = spark.createDataFrame([(document,) for document in documents], "document string")
+    options = {"columnNameOfCorruptRecord": "corrupt"}
+    found = frame.select(from_json("document", f"c {kind}, corrupt string", options).alias("row")).toArrow()
+    return [MALFORMED if row["corrupt"] is not None else row["c"] for row in found["row"].to_pylist()]
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_a_scalar_is_read_as_from_json_reads_it_or_the_difference_is_documented(spark: Any, kind: str) -> None:
+    documents = [f'{{"c": {value}}}' for value in VALUES]
+    pairs = zip(VALUES, ours(documents, Primitive(kind)), theirs(spark, documents, SCALARS[kind]), strict=True)
+    differing = {value: (mine, spark_s) for value, mine, spark_s in pairs if repr(mine) != repr(spark_s)}
+    lossy = {value for value, (mine, _) in differing.items() if mine == MALFORMED}
+    assert lossy == LOSSY_IN_SPARK.get(kind, set())
+    for value, (mine, spark_s) in differing.items():
+        quoted = value.startswith('"') and kind not in ("date", "timestamp", "timestamptz", "string")
+        assert value in lossy or (spark_s == MALFORMED and quoted) or kind == "string", (value, mine, spark_s)
+
+
+def optional(number: int, name: str, kind: Type) -> Field:
+    return Field(number, name, required=False, type=kind)
+
+
+TEXT = Field(12, "key", required=True, type=Primitive("string"))
+WHOLE = Struct(
+    (
+        optional(2, "int", Primitive("int")),
+        optional(3, "double", Primitive("double")),
+        optional(4, "text", Primitive("string")),
+        optional(5, "price", Primitive("decimal(9, 2)")),
+        optional(6, "day", Primitive("date")),
+        optional(7, "at", Primitive("timestamptz")),
+        optional(8, "list", ListOf(optional(9, "element", Struct((optional(10, "flag", Primitive("boolean")),))))),
+        optional(
+            11,
+            "map",
+            MapOf(TEXT, optional(13, "value", Primitive("long"))),
+        ),
+    )
+)
+WHOLE_IN_SPARK = (
+    "struct<int int, double double, text string, price decimal(9,2), day date, at timestamp,"
+    " list array<struct<flag boolean>>, map map<string,bigint>>"
+)
+
+
+def fitting(chance: Random) -> dict[str, Any]:
+    """A document whose values fit; keys may be missing, NULL, or unknown."""
+    made = {
+        "int": chance.randint(-(2**31), 2**31 - 1),
+        "double": chance.choice([chance.random(), chance.uniform(-1e300, 1e300), 0.0, 1e-310]),
+        "text": "".join(chance.choices('aé\U0001f600"\\/\n\t\0 x', k=chance.randint(0, 6))),
+        "price": chance.choice([float(Decimal(chance.randint(-(10**9), 10**9)) / 100), chance.randint(-9, 9), "1.20"]),
+        "day": f"{chance.randint(1, 9999):04}-02-28",
+        "at": f"{chance.randint(1900, 2100)}-02-28T23:59:5{chance.choice(['9Z', '9.5Z', '9.123456+05:30'])}",
+        "list": chance.choice([[], [None], [{"flag": True}, {}], [{"flag": None, "more": 1}]]),
+        "map": {str(number): chance.choice([None, number]) for number in range(chance.randint(0, 3))},
+        "unknown": [{"x": {}}],
+    }
+    return {key: None if chance.random() < 0.1 else value for key, value in made.items() if chance.random() < 0.9}
+
+
+def test_random_documents_that_fit_are_read_as_from_json_reads_them(spark: Any) -> None:
+    chance = Random(20)
+    documents = [json.dumps({"c": fitting(chance)}, ensure_ascii=chance.random() < 0.5) for _ in range(2_000)]
+    mine, spark_s = ours(documents, WHOLE), theirs(spark, documents, WHOLE_IN_SPARK)
+    assert MALFORMED not in mine
+    assert [pair for pair in zip(documents, mine, spark_s, strict=True) if repr(pair[1]) != repr(pair[2])] == []

@@ -1,0 +1,210 @@
+"""JSON documents become the table's rows exactly, or are told of; none vanishes or is judged by its neighbours."""
+
+import json
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from lakesink.writer.json_values import JsonReader
+from lakesink.writer.plan import OnMalformed, WritePlan
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+from lakesink_catalog.errors import WriteError
+from tests.writer.builders import plan_for, rows_of, write
+
+MALFORMED = object()
+READER = JsonReader()
+
+
+def one(kind: Type, value: str) -> Any:
+    """A document with one column, decoded."""
+    parsed = READER.read(pa.array([f'{{"c": {value}}}']), Struct((Field(1, "c", required=False, type=kind),)))
+    wrong = parsed.misfits is not None and parsed.misfits[0].as_py()
+    return MALFORMED if wrong else parsed.values[0]["c"].as_py()
+
+
+EXACT = [
+    ("int", "7", 7),
+    ("int", "-2147483648", -(2**31)),
+    ("int", "2147483648", MALFORMED),
+    ("int", "1.5", MALFORMED),
+    ("int", "1.0", MALFORMED),
+    ("int", "1e2", MALFORMED),
+    ("int", "true", MALFORMED),
+    ("int", '"7"', 7),
+    ("int", '"0x7"', MALFORMED),
+    ("int", '"seven"', MALFORMED),
+    ("int", '""', MALFORMED),
+    ("int", "[7]", MALFORMED),
+    ("int", "null", None),
+    ("long", "9223372036854775807", 2**63 - 1),
+    ("long", "9223372036854775808", MALFORMED),
+    ("boolean", "true", True),
+    ("boolean", "false", False),
+    ("boolean", "1", MALFORMED),
+    ("boolean", '"yes"', MALFORMED),
+    ("double", "1.5", 1.5),
+    ("double", "7", 7.0),
+    ("double", "1e400", MALFORMED),
+    ("double", "NaN", float("nan")),
+    ("double", '"Infinity"', float("inf")),
+    ("double", "true", MALFORMED),
+    ("double", '"x"', MALFORMED),
+    ("float", "0.1", 0.10000000149011612),
+    ("float", "1e39", MALFORMED),
+    ("decimal(9, 2)", "12.34", Decimal("12.34")),
+    ("decimal(9, 2)", '"12.340"', Decimal("12.34")),
+    ("decimal(9, 2)", "12.345", MALFORMED),
+    ("decimal(9, 2)", "1e9", MALFORMED),
+    ("decimal(9, 2)", "true", MALFORMED),
+    ("decimal(38, 0)", "123456789012345678901234567890", Decimal(123456789012345678901234567890)),
+    ("date", '"2024-02-29"', date(2024, 2, 29)),
+    ("date", '"2023-02-29"', MALFORMED),
+    ("date", "19000", MALFORMED),
+    ("date", '"2024-02-29T00:00:00"', MALFORMED),
+    ("time", '"23:59:59.5"', time(23, 59, 59, 500_000)),
+    ("time", '"24:00:00"', MALFORMED),
+    ("timestamp", '"2024-02-29T12:00:00.000001"', datetime(2024, 2, 29, 12, 0, 0, 1)),  # noqa: DTZ001 - of a column without a zone
+    ("timestamp", '"2024-02-29T12:00:00Z"', MALFORMED),
+    ("timestamp", '"2024-02-29T12:00:00.000000001"', MALFORMED),
+    ("timestamp", "1709208000", MALFORMED),
+    ("timestamp", '"infinity"', MALFORMED),
+    ("timestamptz", '"2024-02-29T13:00:00+01:00"', datetime(2024, 2, 29, 12, tzinfo=ZoneInfo("UTC"))),
+    ("timestamptz", '"2024-02-29T12:00:00"', MALFORMED),
+    ("string", '"x"', "x"),
+    ("string", "7", "7"),
+    ("string", '{"a": [1, null]}', '{"a":[1,null]}'),
+    ("string", '"\\u00e9"', "é"),
+    ("uuid", '"00000000-0000-0000-0000-00000000000f"', bytes(15) + b"\x0f"),
+    ("uuid", '"0000000000000000000000000000000f"', MALFORMED),
+    ("binary", '"AAE="', b"\0\1"),
+    ("binary", '"AAE"', MALFORMED),
+    ("binary", "1234", MALFORMED),
+    ("binary", "true", MALFORMED),
+    ("binary", '"\\/w=="', b"\xff"),
+    ("fixed[2]", '"AAE="', b"\0\1"),
+    ("fixed[3]", '"AAE="', MALFORMED),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), EXACT, ids=lambda part: str(part)[:40])
+def test_a_scalar_fits_its_type_exactly_or_is_malformed(kind: str, value: str, expected: Any) -> None:
+    assert repr(one(Primitive(kind), value)) == repr(expected)
+
+
+def optional(number: int, name: str, kind: Type) -> Field:
+    return Field(number, name, required=False, type=kind)
+
+
+POINT = Struct((optional(10, "x", Primitive("int")), optional(11, "y", Primitive("int"))))
+LIST = ListOf(optional(12, "element", POINT))
+MAP = MapOf(Field(13, "key", required=True, type=Primitive("string")), optional(14, "value", POINT))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (POINT, '{"x": 1, "other": 2}', {"x": 1, "y": None}),
+        (POINT, '"text"', MALFORMED),
+        (POINT, "[1, 2]", MALFORMED),
+        (POINT, '{"x": "no"}', MALFORMED),
+        (LIST, '[{"x": 1}, null, {}]', [{"x": 1, "y": None}, None, {"x": None, "y": None}]),
+        (LIST, "[]", []),
+        (LIST, '{"x": 1}', MALFORMED),
+        (LIST, '[{"x": 1}, {"x": 1.5}]', MALFORMED),
+        (LIST, "[1]", MALFORMED),
+        (MAP, '{"a": {"x": 1}, "b": null}', [("a", {"x": 1, "y": None}), ("b", None)]),
+        (MAP, '{"a": {"x": 1}, "a": {"x": 2}}', MALFORMED),
+        (MAP, '{"a": 1}', MALFORMED),
+        (MAP, "[]", MALFORMED),
+        (MAP, "null", None),
+    ],
+)
+def test_every_level_of_what_is_nested_is_checked(kind: Type, value: str, expected: Any) -> None:
+    assert one(kind, value) == expected
+
+
+COLUMNS = Struct(
+    (
+        optional(1, "id", Primitive("long")),
+        optional(2, "point", POINT),
+        optional(20, "points", LIST),
+        optional(30, "by_name", MAP),
+    )
+)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats(allow_nan=False) | st.text(max_size=3)
+VALUES = st.recursive(
+    SCALARS,
+    lambda below: st.lists(below, max_size=2) | st.dictionaries(st.sampled_from(["x", "y", "a"]), below, max_size=2),
+    max_leaves=6,
+)
+DOCUMENTS = (
+    st.none()
+    | st.text(max_size=4)
+    | st.dictionaries(st.sampled_from(["id", "point", "points", "by_name", "other"]), VALUES, max_size=4).map(
+        json.dumps
+    )
+)
+
+
+@given(st.lists(DOCUMENTS, min_size=1, max_size=12))
+def test_no_document_is_judged_by_its_neighbours(documents: list[str | None]) -> None:
+    def judged(texts: list[str | None]) -> list[tuple[bool, Any]]:
+        parsed = READER.read(pa.array(texts, pa.string()), COLUMNS)
+        misfits = [False] * len(texts) if parsed.misfits is None else parsed.misfits.to_pylist()
+        values = parsed.values.to_pylist()
+        return [(wrong, None if wrong else value) for wrong, value in zip(misfits, values, strict=True)]
+
+    assert judged(documents) == [verdict for document in documents for verdict in judged([document])]
+
+
+# A task's rows
+
+
+EVENTS = Schema(NestedField(1, "id", LongType()), NestedField(2, "_kafka_offset", LongType()))
+
+
+def kafka(*documents: bytes | None) -> pa.RecordBatch:
+    count = len(documents)
+    columns = {"value": pa.array(documents, pa.binary()), "partition": pa.array([3] * count, pa.int32())}
+    return pa.RecordBatch.from_pydict(columns | {"offset": pa.array(range(100, 100 + count), pa.int64())})
+
+
+def decoding(folder: Path, on_malformed: OnMalformed = OnMalformed.FAIL) -> WritePlan:
+    return plan_for(EVENTS, folder, decode="json", on_malformed=on_malformed)
+
+
+def test_rows_bear_kafka_s_position_where_the_table_has_a_column_for_it(tmp_path: Path) -> None:
+    receipt = write(decoding(tmp_path), [kafka(b'{"id": 1}', b'{"id": 2}')])
+    assert rows_of(receipt.files) == [{"id": 1, "_kafka_offset": 100}, {"id": 2, "_kafka_offset": 101}]
+
+
+BAD = [None, b"", b"  ", b"{", b"[1]", b"null", b'"text"', b"\xff", b'{"id": 1} {"id": 2}', b'{"id": 1.5}']
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_value_that_cannot_be_decoded_fails_its_task_and_is_found_again_by_its_position(
+    tmp_path: Path, bad: bytes | None
+) -> None:
+    good = b'{"id": 1}'
+    with pytest.raises(WriteError, match=r"1 of 3 values .* row 3 of its task, partition 3, offset 101") as refused:
+        write(decoding(tmp_path), [kafka(good, good), kafka(good, bad, good)])
+    assert refused.value.code == "LAKESINK_VALUE_MALFORMED"
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
+    plan = decoding(tmp_path, OnMalformed.NULL_ROW)
+    receipt = write(plan, [kafka(b'{"id": 1}', *BAD), kafka(b'{"id": 2}')])
+    rows = rows_of(receipt.files)
+    assert [row["id"] for row in rows] == [1, *[None] * len(BAD), 2]
+    assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(BAD)), 100]
+    assert (receipt.rows, receipt.malformed) == (len(BAD) + 2, len(BAD))
