@@ -4,7 +4,7 @@ The column ``value`` holds the document. Where the table has columns of the name
 from Kafka's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,6 +27,8 @@ KAFKA_COLUMNS: Mapping[str, str] = {
 INCOMING = (VALUE, *KAFKA_COLUMNS.values())
 """Columns of the rows that are looked at; others, such as Kafka's topic, are not."""
 
+GATHERED_BYTES = 16 * 1024 * 1024
+
 
 @dataclass(slots=True)
 class Decoder:
@@ -44,12 +46,15 @@ class Decoder:
     _reader: JsonReader = field(default_factory=JsonReader)
     _seen: int = 0
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's rows of a batch, one for each of its rows.
+    def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The table's rows, one for each row of the batches, in their order.
 
         Raises:
             WriteError: A document does not fit the table exactly, and that is to fail.
         """
+        return map(self._decode, _gathered(batches))
+
+    def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         parsed = self._parsed(batch.column(VALUE))
         if parsed.misfits is not None:
             self._count(parsed.misfits, batch)
@@ -70,15 +75,26 @@ class Decoder:
         return Parsed(pc.if_else(misfits, nothing, parsed.values), misfits)
 
     def _count(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
-        count = pc.sum(misfits).as_py()
         if self.plan.on_malformed is OnMalformed.FAIL:
-            raise malformed_value(self._place(batch, pc.index(misfits, True).as_py()), count, batch.num_rows)
-        self.malformed += count
+            raise malformed_value(self._place(batch, pc.index(misfits, value=True).as_py()))
+        self.malformed += pc.sum(misfits).as_py()
 
     def _place(self, batch: pa.RecordBatch, position: int) -> str:
         from_kafka = [name for name in ("partition", "offset") if name in batch.schema.names]
         told = [f"{name} {batch.column(name)[position]}" for name in from_kafka]
         return ", ".join([f"row {self._seen + position} of its task", *told])
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fewer and larger batches: each one costs milliseconds, however small."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.nbytes for one in waiting) >= GATHERED_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def own_columns(schema: Struct) -> Struct:

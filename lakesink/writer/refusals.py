@@ -67,11 +67,11 @@ def decoder_missing(library: str, extra: str) -> WriteError:
     )
 
 
-def malformed_value(place: str, count: int, rows: int) -> WriteError:
+def malformed_value(place: str) -> WriteError:
     """A value cannot be decoded. What it holds is not shown: it may be anybody's."""
     return WriteError(
         "VALUE_MALFORMED",
-        f"{count} of {rows} values cannot be decoded exactly into the table's columns; the first: {place}.",
+        f"A value cannot be decoded exactly into the table's columns: {place}.",
         data=NOT_COMMITTED,
         action="Look at it in the source; docs/decode.md says which values fit which type. on_malformed='null-row'"
         " writes a row of NULLs in its place; a filter in the query leaves such values out.",

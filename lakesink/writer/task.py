@@ -72,12 +72,18 @@ class _Rows:
                 yield alignment.apply(batch)
 
     def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = Decoder(self.plan, self.schema) if self.plan.decode else None
+        if not self.plan.decode:
+            yield from self._counted(batches)
+            return
+        decoder = Decoder(self.plan, self.schema)
+        yield from decoder.decoded(self._counted(batches))
+        self.malformed = decoder.malformed
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.count += batch.num_rows
             self.largest_batch_bytes = max(self.largest_batch_bytes, batch.nbytes)
-            yield batch if decoder is None else decoder.decode(batch)
-            self.malformed = decoder.malformed if decoder else 0
+            yield batch
 
 
 def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:

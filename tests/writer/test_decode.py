@@ -195,7 +195,7 @@ def test_a_value_that_cannot_be_decoded_fails_its_task_and_is_found_again_by_its
     tmp_path: Path, bad: bytes | None
 ) -> None:
     good = b'{"id": 1}'
-    with pytest.raises(WriteError, match=r"1 of 3 values .* row 3 of its task, partition 3, offset 101") as refused:
+    with pytest.raises(WriteError, match=r"columns: row 3 of its task, partition 3, offset 101") as refused:
         write(decoding(tmp_path), [kafka(good, good), kafka(good, bad, good)])
     assert refused.value.code == "LAKESINK_VALUE_MALFORMED"
     assert not list(tmp_path.rglob("*.parquet"))
