@@ -1,7 +1,7 @@
 """An S3 server on this machine's loopback: versitygw, whose objects are files of a folder and stay over restarts.
 
-It is built once by Go's own client, at a pinned version, into ``.tools/versitygw``. Its module and every module in it are
-those of `MODULES`, with their checksums, or it is not run. ``python -m servers.s3 lock`` writes that list anew.
+It is built once by Go's own client, at a pinned version, into ``.tools/versitygw``. Its module and every module in it
+are those of `MODULES`, with their checksums, or it is not run. ``python -m servers.s3 lock`` writes that list anew.
 """
 
 import hashlib

@@ -1,0 +1,121 @@
+"""A stream whose table, prepared records and checkpoint are all on S3; only the catalog is a local database."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyiceberg.table import Table
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import load_table
+from servers.jars import HADOOP_AWS, fetched
+from servers.s3 import S3
+from tests.processes.harness import CONF, Stream, kill_all, live_files, wait_for
+
+BUCKET = "lake"
+SECRETS = {"AWS_ACCESS_KEY_ID": "access_key", "AWS_SECRET_ACCESS_KEY": "secret_key"}
+
+
+@dataclass(frozen=True)
+class ObjectStream(Stream):
+    """Numbered files of this machine, streamed into a table on S3; every row is (file, row).
+
+    Attributes:
+        server: Where the bucket is; the tests read its objects as the files that they are.
+        bucket: Of table and checkpoint.
+    """
+
+    server: S3 = field(default_factory=lambda: S3(Path()))
+    bucket: str = BUCKET
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Of the catalog; without keys."""
+        uri = f"sqlite:///{self.root}/catalog.db"
+        return {"uri": uri, "warehouse": f"s3://{self.bucket}/warehouse", **self.server.properties}
+
+    def config(self) -> dict[str, Any]:
+        return {**super().config(), "checkpoint": f"s3a://{self.bucket}/{self.checkpoint_name}"}
+
+    def load(self) -> Table:
+        keys = {"s3.access-key-id": self.server.access_key, "s3.secret-access-key": self.server.secret_key}
+        return load_table(connect("lake", {**self.properties, **keys}), self.table)
+
+    def rows(self, branch: str = "main") -> Counter[tuple[int, int]]:
+        table = self.load()
+        snapshot = table.snapshot_by_name(branch)
+        paths = [str(self.local(path)) for path in live_files(table, snapshot.snapshot_id)] if snapshot else []
+        if not paths:
+            return Counter()
+        found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
+        return Counter({(number, row): count for number, row, count in found})
+
+    def local(self, location: str) -> Path:
+        """The file that is an object."""
+        return self.server.folder / "buckets" / location.partition("://")[2]
+
+    def data_files(self) -> set[str]:
+        """Locations of all Parquet files in the bucket, referenced or not."""
+        buckets = self.server.folder / "buckets"
+        return {f"s3://{path.relative_to(buckets)}" for path in (buckets / self.bucket / "warehouse").rglob("*.parquet")}
+
+    def prepared_paths(self, batch: int) -> set[str]:
+        """Data files that the prepared record of a batch names."""
+        [found] = (self.server.folder / "buckets").rglob(f"lakesink/{self.sink_id}/*/{batch}-*.json")
+        record = json.loads(found.read_bytes().partition(b"\n")[2])
+        [payload] = record["participants"].values()
+        return {path for path, _ in payload["files"]}
+
+    @contextmanager
+    def held(self, failpoint: str, batch: int) -> Iterator["Held"]:
+        """A driver that has come to a point and waits there; nothing of it outlives the block."""
+        window = self.root / "held-here"
+        with self.driver(f"{failpoint}@{batch}=pause:{window}") as driver:
+            wait_for(window, driver)
+            yield Held(window, lambda seconds: driver.wait(seconds), lambda: kill_all(driver))
+        window.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """See `ObjectStream.held`."""
+
+    window: Path
+    wait: Any
+    kill: Any
+
+    def goes_on(self, seconds: float) -> int:
+        """Let it go on, to its end, and return its exit code."""
+        self.window.unlink()
+        return int(self.wait(seconds))
+
+
+def object_stream(root: Path, server: S3, environment: Mapping[str, str] | None = None, **chosen: Any) -> ObjectStream:
+    """A stream as a user would configure it: PyIceberg's and AWS's variables, and Hadoop's settings.
+
+    Args:
+        root: Source, catalog and log.
+        server: Runs.
+        environment: Above what the server tells.
+        chosen: Other fields.
+    """
+    jars = ",".join(map(str, fetched(HADOOP_AWS)))
+    bare = ObjectStream(root, server=server, **chosen)
+    catalog = {f"PYICEBERG_CATALOG__LAKE__{_variable(key)}": value for key, value in bare.properties.items()}
+    return ObjectStream(
+        root,
+        {"catalog": "lake", "create_table": True},
+        conf={**CONF, **server.hadoop, "spark.jars": jars},
+        environment={**server.environment, **catalog, **(environment or {})},
+        server=server,
+        **chosen,
+    )
+
+
+def _variable(key: str) -> str:
+    return key.upper().replace("-", "_").replace(".", "__")

@@ -1,0 +1,48 @@
+"""Warehouse and checkpoint on S3: drivers die, keys are refused, the store goes away, and every row is there once."""
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from servers.s3 import S3, S3Missing, s3
+from tests.interop.object_stream import BUCKET, object_stream
+from tests.processes.harness import added_files, expected, own_snapshots
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+KILLS = (
+    ("before-prepared", 0, "committed"),
+    ("after-prepared", 1, "recovered"),
+    ("before-call", 2, "recovered"),
+    ("after-call", 3, "committed"),
+)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[S3]:
+    try:
+        with s3(tmp_path / "s3", BUCKET) as running:
+            yield running
+    except S3Missing as error:
+        pytest.skip(str(error))
+
+
+def test_a_driver_killed_again_and_again_leaves_every_row_once(server: S3, tmp_path: Path) -> None:
+    stream = object_stream(tmp_path / "stream", server)
+    batches = len(KILLS) + 1
+    stream.add_files(0, batches)
+    prepared = {}
+    for failpoint, batch, outcome in KILLS:
+        with stream.held(failpoint, batch) as driver:
+            driver.kill()
+        if outcome == "recovered":
+            prepared[batch] = stream.prepared_paths(batch)
+    assert stream.run() == 0, stream.log()
+
+    assert stream.rows() == expected(range(batches))
+    table = stream.load()
+    marks = {batch: (outcome, snapshot) for batch, outcome, snapshot in own_snapshots(table)}
+    assert [marks[batch][0] for batch in range(batches)] == [outcome for _, _, outcome in KILLS] + ["committed"]
+    for batch, paths in prepared.items():
+        assert added_files(table, marks[batch][1]) == paths
+    assert server.secret_key not in stream.log()
