@@ -22,6 +22,7 @@ from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no type
 
 from lakesink_catalog.errors import CatalogError, LakesinkError
 from lakesink_catalog.redact import describe, safe_cause
+from lakesink_catalog.storage_errors import storage_trouble
 
 NOTHING_CHANGED = "Nothing was written."
 NOT_IN_TABLE = "Nothing of this batch is in the table."
@@ -62,7 +63,7 @@ def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
         return call()
     except OSError as error:
         failure = error
-    raise catalog_error(failure, "The table's storage", known, data=NOT_IN_TABLE) from safe_cause(failure, known)
+    raise catalog_error(failure, "The table", known, data=NOT_IN_TABLE) from safe_cause(failure, known)
 
 
 def catalog_error(
@@ -92,8 +93,8 @@ _MISCONFIGURED: _Words = (
 )
 _UNWRITABLE: _Words = (
     "WAREHOUSE_UNWRITABLE",
-    "cannot use its folder or bucket",
-    "Check that the warehouse exists, that this user may write there, and that the disk is not full.",
+    "cannot read or write its folder or bucket",
+    "Check that the warehouse and the file that is named exist, that this user may write there, and free space.",
 )
 _ANSWERED: _Words = (
     "CATALOG_UNREACHABLE",
@@ -126,4 +127,7 @@ _REFUSALS = ("password authentication failed", "no password supplied", "permissi
 def _words(error: Exception) -> _Words:
     if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
         return _REJECTED
+    trouble = storage_trouble(error) if isinstance(error, OSError) else None
+    if trouble is not None:
+        return trouble.code, trouble.what, trouble.action
     return next((words for types, words in _BY_TYPE if isinstance(error, types)), _FAILED)

@@ -43,7 +43,15 @@ NOT_SHOWN = "the catalog's answer did not show it"
 TOOK_TOO_LONG = "the process was held up so long that its files may have been taken for orphans"
 CHECKS_AT_ONCE = 16
 PASSING = frozenset(
-    f"LAKESINK_{code}" for code in ("CATALOG_UNREACHABLE", "CATALOG_REJECTED", "CATALOG_FAILED", "WAREHOUSE_UNWRITABLE")
+    f"LAKESINK_{code}"
+    for code in (
+        "CATALOG_UNREACHABLE",
+        "CATALOG_REJECTED",
+        "CATALOG_FAILED",
+        "WAREHOUSE_UNWRITABLE",
+        "STORAGE_REJECTED",
+        "STORAGE_UNREACHABLE",
+    )
 )
 
 

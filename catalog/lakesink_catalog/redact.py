@@ -31,6 +31,7 @@ _USER_INFO = re.compile(
 _USER_WITHOUT_SCHEME = re.compile(r"^[^\s/:@]{1,512}:(?!//)[^\s]{1,512}@")
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 _SHORTEST_SECRET = 4
+_OF_S3 = "AWS Error "
 
 
 @overload
@@ -61,7 +62,7 @@ def bears_secret(key: str, value: object) -> bool:
 
 def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> str:
     """One short line about somebody else's exception, without secrets."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    first = _reason_first(next((line.strip() for line in str(error).splitlines() if line.strip()), ""))
     text = _printable(redact(f"{type(error).__name__}: {first}" if first else type(error).__name__, known))
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 3]}..."
 
@@ -129,6 +130,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(link))
             yield link
             waiting += [link.__cause__, link.__context__]
+
+
+def _reason_first(text: str) -> str:
+    """Arrow begins with the whole name of an object; what befell it would be cut off."""
+    where, found, reason = text.partition(f": {_OF_S3}")
+    return f"{_OF_S3}{reason} {where}" if found else text
 
 
 def _printable(text: str) -> str:

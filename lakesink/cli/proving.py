@@ -60,9 +60,7 @@ def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool)
         return audit(table, done=done, sink=sink, footers=footers)
     except OSError as error:
         failure = error
-    raise catalog_error(failure, "The table's storage", known, data="Nothing was changed.") from safe_cause(
-        failure, known
-    )
+    raise catalog_error(failure, "The table", known, data="Nothing was changed.") from safe_cause(failure, known)
 
 
 def _exit_code(proof: Proof) -> int:

@@ -142,7 +142,7 @@ def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment:
     """
     schemes = _schemes(table)
     backend = _backend(found)
-    equality_deletes = translated("The table's storage", found.properties, lambda: has_equality_deletes(table))
+    equality_deletes = translated("The table", found.properties, lambda: has_equality_deletes(table))
     return Target(
         catalog=found.name,
         backend=backend,

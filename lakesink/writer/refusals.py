@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.redact import describe, redact
+from lakesink_catalog.storage_errors import StorageTrouble, storage_trouble
 
 NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage are referenced by nothing."
 
@@ -14,6 +15,11 @@ SHOWN = 36
 
 
 DESCRIBED = 140
+_UNWRITTEN = StorageTrouble(
+    "STORAGE_WRITE",
+    "could not be written",
+    "Check free space, permissions and that the executors reach the storage; then run the batch again.",
+)
 
 
 def shown(text: str) -> str:
@@ -135,10 +141,10 @@ def storage_failures(location: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        trouble = storage_trouble(error) or _UNWRITTEN
         raise WriteError(
-            "STORAGE_WRITE",
-            f"Writing a data file failed: {describe(error)[:DESCRIBED]}",
+            trouble.code,
+            f"A data file {trouble.what}: {describe(error)[:DESCRIBED]}",
             data=NOT_COMMITTED,
-            action="Check free space, permissions and that the executors reach the storage; then run the batch again. "
-            f"The file is {redact(location)!r}.",
+            action=f"{trouble.action} The file is {redact(location)!r}.",
         ) from error

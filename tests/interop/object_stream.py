@@ -1,6 +1,7 @@
 """A stream whose table, prepared records and checkpoint are all on S3; only the catalog is a local database."""
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +16,9 @@ from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import load_table
 from servers.jars import HADOOP_AWS, fetched
 from servers.s3 import S3
-from tests.processes.harness import CONF, Stream, kill_all, live_files, wait_for
+from tests.processes.harness import CONF, PATIENCE_SECONDS, Stream, kill_all, live_files, wait_for
 
 BUCKET = "lake"
-SECRETS = {"AWS_ACCESS_KEY_ID": "access_key", "AWS_SECRET_ACCESS_KEY": "secret_key"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,6 @@ class ObjectStream(Stream):
         """The file that is an object."""
         return self.server.folder / "buckets" / location.partition("://")[2]
 
-    def data_files(self) -> set[str]:
-        """Locations of all Parquet files in the bucket, referenced or not."""
-        buckets = self.server.folder / "buckets"
-        return {f"s3://{path.relative_to(buckets)}" for path in (buckets / self.bucket / "warehouse").rglob("*.parquet")}
-
     def prepared_paths(self, batch: int) -> set[str]:
         """Data files that the prepared record of a batch names."""
         [found] = (self.server.folder / "buckets").rglob(f"lakesink/{self.sink_id}/*/{batch}-*.json")
@@ -77,7 +72,7 @@ class ObjectStream(Stream):
         window = self.root / "held-here"
         with self.driver(f"{failpoint}@{batch}=pause:{window}") as driver:
             wait_for(window, driver)
-            yield Held(window, lambda seconds: driver.wait(seconds), lambda: kill_all(driver))
+            yield Held(window, driver)
         window.unlink(missing_ok=True)
 
 
@@ -86,13 +81,15 @@ class Held:
     """See `ObjectStream.held`."""
 
     window: Path
-    wait: Any
-    kill: Any
+    process: "subprocess.Popen[str]"
 
-    def goes_on(self, seconds: float) -> int:
+    def kill(self) -> None:
+        kill_all(self.process)
+
+    def goes_on(self) -> int:
         """Let it go on, to its end, and return its exit code."""
         self.window.unlink()
-        return int(self.wait(seconds))
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 def object_stream(root: Path, server: S3, environment: Mapping[str, str] | None = None, **chosen: Any) -> ObjectStream:

@@ -1,4 +1,5 @@
 """Warehouse and checkpoint on S3: drivers die, keys are refused, the store goes away, and every row is there once."""
+
 from collections.abc import Iterator
 from pathlib import Path
 

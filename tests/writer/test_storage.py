@@ -112,8 +112,9 @@ def test_a_refused_upload_is_a_storage_error_without_secrets(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     store.refuse = True
-    with pytest.raises(WriteError, match="LAKESINK_STORAGE_WRITE") as caught:
+    with pytest.raises(WriteError, match="LAKESINK_STORAGE_REJECTED") as caught:
         write(plan_for(column(LongType()), "s3://lake/data", file_io=s3_properties(store)), in_batches(ROWS, 100))
+    assert "AWS Error ACCESS_DENIED" in caught.value.what
     assert "s3://lake/data" in str(caught.value)
     assert SECRET not in str(caught.value)
     assert store.objects == {}

@@ -1,0 +1,48 @@
+"""What an object store's client means by an error: Arrow raises one class for all of them, so its words tell. Pure."""
+
+import re
+from dataclasses import dataclass
+
+_REFUSED = re.compile(
+    r"AWS Error (?:ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID"
+    r"|MISSING_AUTHENTICATION_TOKEN|REQUEST_EXPIRED|UNRECOGNIZED_CLIENT|UNKNOWN \(HTTP status 40[13]\))"
+)
+_UNREACHABLE = re.compile(r"AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN)")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTrouble:
+    """One kind of failure.
+
+    Attributes:
+        code: Stable, without ``LAKESINK_``.
+        what: After a subject: the table, the catalog, a data file.
+        action: What to do.
+    """
+
+    code: str
+    what: str
+    action: str
+
+
+REFUSED = StorageTrouble(
+    "STORAGE_REJECTED",
+    "is refused by its object store",
+    "Check the keys, or the role, that this process finds (s3.access-key-id, AWS_ACCESS_KEY_ID, a profile), whether"
+    " they have expired, and what they may do; executors find their own. Then start the query again.",
+)
+UNREACHABLE = StorageTrouble(
+    "STORAGE_UNREACHABLE",
+    "cannot reach its object store",
+    "Check the endpoint (s3.endpoint, s3.region) and that the store is up, then start the query again."
+    " How long an answer is waited for: s3.connect-timeout and s3.request-timeout, in seconds.",
+)
+
+
+def storage_trouble(error: OSError) -> StorageTrouble | None:
+    """What kind of failure it is; None if it is none of an object store, or says no more than that it failed."""
+    text = str(error)
+    # fsspec's clients raise it without a number; the system's own is about rights in a folder.
+    if _REFUSED.search(text) or (isinstance(error, PermissionError) and error.errno is None):
+        return REFUSED
+    return UNREACHABLE if _UNREACHABLE.search(text) else None
