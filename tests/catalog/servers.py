@@ -3,9 +3,9 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,6 +23,7 @@ class Request:
     method: str
     path: str
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
 
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            found = answer(Request(self.command, self.path.partition("?")[0], body))
+            found = answer(Request(self.command, self.path.partition("?")[0], body, dict(self.headers)))
             if found is None:
                 released.wait(60)
                 self.close_connection = True

@@ -1,7 +1,6 @@
 """The page on Kafka, executed as it is printed against a real broker."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +15,10 @@ from proof.oracle import rows_once
 from servers.jars import KAFKA_SPARK, fetched
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_streams import Transactions
+from tests.interop.pages import block
 from tests.processes.harness import PATIENCE_SECONDS, live_files
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
 
 def test_the_recipe_runs_and_a_lost_checkpoint_is_made_good(broker: KafkaBroker, home: Path) -> None:
@@ -27,12 +26,12 @@ def test_the_recipe_runs_and_a_lost_checkpoint_is_made_good(broker: KafkaBroker,
     sent = Transactions(broker.bootstrap, "orders")
     sent.write(range(40), 2)
     sent.take_back(range(40, 50), 2)
-    recipe = printed("recipe").replace("localhost:9092", broker.bootstrap)
+    recipe = block("kafka.md", "recipe").replace("localhost:9092", broker.bootstrap)
     assert run(recipe) == ""
 
     sent.write(range(50, 80), 2)
     shutil.rmtree("checkpoints")
-    begun = recipe.replace("import lakesink\n", f"import lakesink\n\n{printed('lost')}", 1)
+    begun = recipe.replace("import lakesink\n", f"import lakesink\n\n{block('kafka.md', 'lost')}", 1)
     assert run(begun.replace('"startingOffsets", "earliest"', '"startingOffsets", starting')) == ""
     table = connect(properties={}).load_table("shop.orders")
     head = table.current_snapshot()
@@ -40,12 +39,6 @@ def test_the_recipe_runs_and_a_lost_checkpoint_is_made_good(broker: KafkaBroker,
     assert home.exists()
     rows = duckdb.execute('select "partition", "offset" from read_parquet(?)', [live_files(table, head.snapshot_id)])
     assert rows_once(Counter(rows.fetchall()), Counter(sent.committed.keys())) == []
-
-
-def printed(name: str) -> str:
-    text = PAGE.read_text().partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
-    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    return str(code)
 
 
 def run(code: str) -> str:
