@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from servers.jars import FLINK, ICEBERG_FLINK, classpath
+from servers.jars import FLINK, ICEBERG_AWS, ICEBERG_FLINK, classpath
 from servers.ports import free_port
 from servers.process import end, why_not_up
 
@@ -67,7 +67,7 @@ class Flink:
         """
         assert self.process is None, "it runs"
         (self.folder / "config.yaml").write_text(_CONFIG.format(port=self.port))
-        jars = os.pathsep.join((classpath(FLINK), classpath(ICEBERG_FLINK)))
+        jars = os.pathsep.join(map(classpath, (FLINK, ICEBERG_FLINK, ICEBERG_AWS)))
         call = ["java", *_OPTIONS, f"-Djava.io.tmpdir={self.folder}", "-cp", jars, _GATEWAY]
         environment = {**os.environ, "FLINK_CONF_DIR": str(self.folder)}
         with (self.folder / "flink.log").open("ab") as log:

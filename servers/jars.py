@@ -149,15 +149,15 @@ HADOOP_AWS = JarSet(
 )
 """Hadoop's ``s3a://``, for ``spark.jars``, with the 18 MB of Amazon's client that it calls instead of all 600 MB."""
 
-HDFS = JarSet(
-    "hdfs",
-    tuple(f"org.apache.hadoop:hadoop-client-{name}:{HADOOP}" for name in ("api", "minicluster", "runtime")),
-)
+ICEBERG_AWS = JarSet("iceberg-aws", (f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}",), transitive=False)
+"""Iceberg's own way to S3, for Spark and Flink."""
+
+HDFS = JarSet("hdfs", (f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",))
 """HDFS in one process, see `servers.hdfs`."""
 
 SETS = {
     jars.name: jars
-    for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK, FLINK, ICEBERG_FLINK, HADOOP_AWS, HDFS)
+    for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK, FLINK, ICEBERG_FLINK, HADOOP_AWS, ICEBERG_AWS, HDFS)
 }
 ARCHIVES = {TRINO.name: TRINO}
 """These are unpacked elsewhere by who runs them, see `verified`."""

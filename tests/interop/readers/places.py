@@ -10,11 +10,12 @@ import pytest
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from servers.postgres import USER, postgres_server
 from servers.rest_reference import rest_reference
+from servers.s3 import s3
 from tests.interop.readers.kinds import SCHEMA, rows
 from tests.interop.readers.tables import Told, streamed
 from tests.readers.lake import Lake
 
-EMBEDDED, POSTGRES, REST = "lakehouse", "lake-pg", "lake-rest"
+EMBEDDED, POSTGRES, REST, OBJECTS = "lakehouse", "lake-pg", "lake-rest", "lake-s3"
 PASSWORD = "c4n4ry:p@ss/wörd"  # noqa: S105 - of a server of this test
 TABLE = "kinds"
 
@@ -30,9 +31,10 @@ class Elsewhere(Lake):
 
 @contextmanager
 def configured(root: Path) -> Iterator[Mapping[str, Told]]:
-    """A table in PostgreSQL's catalog and one in the REST catalog, both in PyIceberg's configuration as a user has it.
+    """A table in PostgreSQL's catalog, one in the REST catalog and one on S3, all in PyIceberg's configuration.
 
-    The password stands in PyIceberg's configuration, and for the engines in a file that their drivers look into.
+    The password stands in that configuration, and for the engines in a file that their drivers look into; S3's keys are
+    in the environment of all.
     """
     with ExitStack() as running:
         environment = running.enter_context(pytest.MonkeyPatch.context())
@@ -44,13 +46,19 @@ def configured(root: Path) -> Iterator[Mapping[str, Told]]:
             environment, POSTGRES, uri=f"postgresql://{USER}:{secret}@{database.address}", warehouse=f"file://{root}/pg"
         )
         configure(environment, REST, uri=service.uri, type="rest")
+        store = running.enter_context(s3(root / "s3", "lake"))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            environment.setenv(name, store.environment[name])
+        local = {"type": "sql", "uri": f"sqlite:///{root}/s3/catalog.db"}
+        configure(environment, OBJECTS, **local, warehouse="s3://lake/warehouse", **store.properties)
         passwords = root / "pgpass"
         passwords.write_text(f"127.0.0.1:{database.port}:*:{USER}:{PASSWORD.replace(':', chr(92) + ':')}\n")
         passwords.chmod(0o600)
         environment.setenv("PGPASSFILE", str(passwords))
-        yield {name: streamed(Elsewhere(root, name), TABLE, SCHEMA, rows) for name in (POSTGRES, REST)}
+        yield {name: streamed(Elsewhere(root, name), TABLE, SCHEMA, rows) for name in (POSTGRES, REST, OBJECTS)}
 
 
 def configure(environment: pytest.MonkeyPatch, name: str, **properties: str) -> None:
     for key, value in properties.items():
-        environment.setenv(f"PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__{key.upper()}", value)
+        variable = f"{name}__{key.replace('.', '__')}".upper().replace("-", "_")
+        environment.setenv(f"PYICEBERG_CATALOG__{variable}", value)

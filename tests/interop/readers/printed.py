@@ -1,6 +1,8 @@
 """What `lakesink engines` prints, in the form in which each engine takes it."""
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from lakesink.cli.main import main
-from servers.jars import ICEBERG_SPARK, fetched
+from servers.jars import ICEBERG_AWS, ICEBERG_SPARK, fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,9 @@ class Printed:
 
     @property
     def statements(self) -> list[str]:
-        """Of a file of SQL."""
-        return [part.strip() for part in self.file[1].split(";\n") if part.strip()]
+        """Of a file of SQL, with the keys in their places."""
+        text = re.sub("<(AWS_[A-Z_]+)>", lambda found: os.environ[found[1]], self.file[1])
+        return [part.strip() for part in text.split(";\n") if part.strip()]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -66,9 +69,9 @@ def spark_conf(several: Iterable[Printed]) -> dict[str, str]:
     for one in several:
         asked |= set(one.settings["spark.jars.packages"].split(","))
         conf |= one.settings
-    assert asked == set(ICEBERG_SPARK.artifacts)
+    assert asked == {*ICEBERG_SPARK.artifacts, *ICEBERG_AWS.artifacts}
     del conf["spark.jars.packages"]
-    return conf | {"spark.jars": ",".join(map(str, fetched(ICEBERG_SPARK)))}
+    return conf | {"spark.jars": ",".join(map(str, (*fetched(ICEBERG_SPARK), *fetched(ICEBERG_AWS))))}
 
 
 def flink_jars(several: Sequence[Printed]) -> set[str]:
