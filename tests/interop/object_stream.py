@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.tables import create_table, load_table
 from servers.jars import HADOOP_AWS, fetched
 from servers.s3 import S3
-from tests.processes.harness import CONF, PATIENCE_SECONDS, Stream, kill_all, live_files, wait_for
+from tests.processes.harness import CONF, Stream, kill_all, live_files, wait_for
 
 BUCKET = "lake"
+LONGEST_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,16 @@ class ObjectStream(Stream):
         return {**super().config(), "checkpoint": f"s3a://{self.bucket}/{self.checkpoint_name}"}
 
     def load(self) -> Table:
+        return load_table(self._catalog(), self.table)
+
+    def make_table(self, properties: Mapping[str, str]) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        columns = pa.schema([("file", pa.int64()), ("row", pa.int64())])
+        create_table(self._catalog(), self.table, columns, properties=properties)
+
+    def _catalog(self) -> Catalog:
         keys = {"s3.access-key-id": self.server.access_key, "s3.secret-access-key": self.server.secret_key}
-        return load_table(connect("lake", {**self.properties, **keys}), self.table)
+        return connect("lake", {**self.properties, **keys})
 
     def rows(self, branch: str = "main") -> Counter[tuple[int, int]]:
         table = self.load()
@@ -89,7 +100,7 @@ class Held:
     def goes_on(self) -> int:
         """Let it go on, to its end, and return its exit code."""
         self.window.unlink()
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(LONGEST_SECONDS)
 
 
 def object_stream(root: Path, server: S3, environment: Mapping[str, str] | None = None, **chosen: Any) -> ObjectStream:
