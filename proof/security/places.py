@@ -7,10 +7,12 @@ from typing import Any
 CATALOG = "canary"
 UNREACHABLE = "unreachable"
 TABLE = "demo.events"
+AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 PLACES = (
     "file: token", "file: credential", "file: s3.secret-access-key", "file: s3.access-key-id", "file: header.X-Team",
     "file: adls.account-key", "file: gcs.oauth2.token", "file: uri",
     "environment: s3.session-token", "environment: password",
+    *(f"environment: {name}" for name in AWS),
     "properties: client_secret", "properties: header.Cookie", "properties: uri",
     "option: token", "option: header", "option: credential", "option: uri", "option: snapshot property",
     "option: branch",
@@ -36,11 +38,12 @@ def configuration(secrets: Mapping[str, str], uri: str, warehouse: str) -> str:
 
 
 def environment(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Variables of PyIceberg."""
+    """Variables of PyIceberg, and of AWS, whose every client looks there."""
     prefix = f"PYICEBERG_CATALOG__{CATALOG.upper()}__"
     return {
         f"{prefix}S3__SESSION_TOKEN": secrets["environment: s3.session-token"],
         f"{prefix}PASSWORD": secrets["environment: password"],
+        **{name: secrets[f"environment: {name}"] for name in AWS},
     }
 
 
