@@ -18,27 +18,11 @@ from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.tables import create_table, load_table
 from servers.postgres import Postgres
 from tests.catalog.batches import START_MS, Writer
+from tests.catalog.conftest import PASSWORD
 from tests.catalog.rest_catalog import RestService, rest_catalog
 from tests.catalog.servers import Answer, error_answer, postgres
 
 WRITERS, BATCHES = 3, 6
-PASSWORD = "p@ss/w:rd"  # noqa: S105 - of a database that lives for one test
-
-
-@pytest.fixture(params=["sqlite", "in-memory", "postgresql", "rest"])
-def properties(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    warehouse = {"warehouse": f"file://{tmp_path}/w"}
-    if request.param == "sqlite":
-        yield warehouse | {"uri": f"sqlite:///{tmp_path}/catalog.db"}
-    elif request.param == "in-memory":
-        yield warehouse | {"type": "in-memory"}
-    elif request.param == "rest":
-        backing = connect("backing", warehouse | {"uri": f"sqlite:///{tmp_path}/catalog.db"})
-        with rest_catalog(backing) as (uri, _):
-            yield {"type": "rest", "uri": uri}
-    else:
-        with postgres(PASSWORD) as server:
-            yield warehouse | {"uri": f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}"}
 
 
 def test_rival_writers_each_commit_every_batch_once(properties: dict[str, Any], tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""What the guarantee rests on, asked alike of every certified kind of catalog; rivals are in `test_certified`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
+
+from lakesink_catalog.connect import connect
+from lakesink_catalog.errors import CatalogError
+from lakesink_catalog.history import history, sinks
+from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_catalog.tables import create_table, load_table
+from tests.catalog.batches import Writer
+
+NAME = "lake"
+
+
+@pytest.fixture
+def writer(properties: dict[str, Any], tmp_path: Path) -> Writer:
+    catalog = connect(NAME, properties)
+    table = f"{tmp_path.name}.events"
+    create_table(catalog, table, pa.schema([("id", pa.int64())]))
+    return Writer(catalog, table)
+
+
+def again(writer: Writer, properties: dict[str, Any]) -> Writer:
+    """By a driver that has just started, on a connection of its own."""
+    return replace(writer, catalog=connect(NAME, properties))
+
+
+def numbers(writer: Writer) -> list[int]:
+    return [record.batch_id for record in history(writer.load(), sink=writer.sink)]
+
+
+def snapshot(writer: Writer, batch_id: int) -> int:
+    outcome = writer.commit(batch_id)
+    assert isinstance(outcome, Committed)
+    return outcome.snapshot_id
+
+
+def test_a_replayed_batch_is_recognised_by_another_driver(writer: Writer, properties: dict[str, Any]) -> None:
+    snapshots = [snapshot(writer, batch_id) for batch_id in range(3)]
+    assert again(writer, properties).commit(2) == AlreadyCommitted(snapshots[2])
+    assert numbers(writer) == [0, 1, 2]
+
+
+def test_expiry_of_older_batches_leaves_what_a_replay_needs(writer: Writer, properties: dict[str, Any]) -> None:
+    first, second = snapshot(writer, 0), snapshot(writer, 1)
+    writer.load().maintenance.expire_snapshots().by_id(first).commit()
+    assert writer.load().metadata.snapshot_by_id(first) is None
+    assert again(writer, properties).commit(1) == AlreadyCommitted(second)
+    assert numbers(writer) == [1]
+
+
+def test_a_commit_that_asserts_an_old_head_is_refused_and_changes_nothing(writer: Writer) -> None:
+    old = snapshot(writer, 0)
+    snapshot(writer, 1)
+    table = writer.load()
+    with pytest.raises(CommitFailedException):
+        table.catalog.commit_table(
+            table,
+            (AssertRefSnapshotId(ref="main", snapshot_id=old),),
+            (SetPropertiesUpdate(updates={"moved": "yes"}),),
+        )
+    assert "moved" not in writer.load().properties
+
+
+def test_a_foreign_commit_in_between_is_gone_round(writer: Writer, properties: dict[str, Any]) -> None:
+    snapshot(writer, 0)
+    with again(writer, properties).load().transaction() as other:
+        other.set_properties(owner="somebody else")
+    snapshot(writer, 1)
+    assert numbers(writer) == [0, 1]
+    assert writer.load().properties["owner"] == "somebody else"
+
+
+def test_sinks_of_one_table_each_have_their_ledger(writer: Writer) -> None:
+    other = replace(writer, sink="other")
+    for batch_id in range(2):
+        snapshot(writer, batch_id)
+        snapshot(other, batch_id)
+    assert {(state.sink, state.batch_id, state.trouble) for state in sinks(writer.load())} == {
+        ("events", 1, None),
+        ("other", 1, None),
+    }
+
+
+def test_a_branch_has_batches_of_its_own(writer: Writer) -> None:
+    first = snapshot(writer, 0)
+    writer.load().manage_snapshots().create_branch(first, "audit").commit()
+    snapshot(replace(writer, sink="audited", branch="audit"), 0)
+    head = writer.load().metadata.current_snapshot()
+    assert head is not None
+    assert head.snapshot_id == first
+
+
+def test_an_empty_batch_is_a_batch(writer: Writer) -> None:
+    snapshot(writer, 0)
+    assert isinstance(writer.commit(1, rows=0), Committed)
+    assert isinstance(writer.commit(1, rows=0), AlreadyCommitted)
+
+
+def test_a_table_that_is_not_there_is_named(writer: Writer) -> None:
+    with pytest.raises(CatalogError, match="LAKESINK_TABLE_MISSING"):
+        load_table(writer.catalog, f"{writer.table}x")
