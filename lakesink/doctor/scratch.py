@@ -19,6 +19,7 @@ from lakesink_catalog.scratch_table import ScratchTable
 from lakesink_catalog.swap_probe import NAMESPACE_PREFIX, NOT_ATOMIC, SwapProof, prove_swap
 
 SWAP = "compare-and-swap"
+_MATTERS_OF_RIGHTS = ("LAKESINK_CATALOG_REJECTED", "LAKESINK_STORAGE_REJECTED", "PermissionError", "Forbidden")
 _ASK = "Add --write-probe: it makes a table in a namespace of its own, sends rival commits to it, and drops both."
 
 
@@ -97,6 +98,9 @@ def _proved(proof: SwapProof) -> Finding:
 
 
 def _not_made(failure: Finding) -> Finding:
+    """A failure of what every table needs is one; who may only write into tables that there are lacks nothing."""
+    if not any(word in failure.found for word in _MATTERS_OF_RIGHTS):
+        return failure
     fix = f"{failure.fix} To prove it, run this as somebody who may make a namespace and a table."
     return replace(failure, standing=Standing.WARNING, found=f"not proved, no scratch table: {failure.found}", fix=fix)
 

@@ -14,6 +14,7 @@ from lakesink.doctor.scratch import prove_catalog
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog, connect
 from lakesink_catalog.offer import Answered
 from lakesink_catalog.swap_probe import broken_promise
+from servers.ports import free_port
 from tests.catalog.rest_catalog import rest_catalog
 from tests.catalog.servers import postgres
 from tests.doctor import liars
@@ -124,6 +125,16 @@ def test_what_rival_commits_leave_tells_whether_the_promise_was_kept(
 ) -> None:
     told = broken_promise([Answered(1, first), Answered(2, second)], shown, head)
     assert (words in told) if words else told == ""
+
+
+def test_a_catalog_whose_storage_does_not_answer_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    storage = {"s3.endpoint": f"http://127.0.0.1:{free_port()}", "s3.region": "us-east-1", "warehouse": "s3://b/w"}
+    held = Held("away", {"uri": f"sqlite:///{tmp_path}/catalog.db", **storage}, kind=SqlCatalog)
+    [finding] = prove_catalog(held, held.open())
+    assert (finding.check, finding.standing) == ("compare-and-swap", Standing.FAILED)
+    assert "LAKESINK_STORAGE_UNREACHABLE" in finding.found
 
 
 def test_a_catalog_in_which_nothing_may_be_made_is_not_proved_and_does_not_fail(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -18,7 +17,7 @@ from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import create_table, load_table
 from servers.jars import HADOOP_AWS, fetched
 from servers.s3 import S3
-from tests.processes.harness import CONF, Stream, kill_all, live_files, wait_for
+from tests.processes.harness import CONF, Stream, kill_all, rows_of, wait_for
 
 BUCKET = "lake"
 LONGEST_SECONDS = 240
@@ -58,17 +57,9 @@ class ObjectStream(Stream):
         return connect("lake", {**self.properties, **keys})
 
     def rows(self, branch: str = "main") -> Counter[tuple[int, int]]:
-        table = self.load()
-        snapshot = table.snapshot_by_name(branch)
-        paths = [str(self.local(path)) for path in live_files(table, snapshot.snapshot_id)] if snapshot else []
-        if not paths:
-            return Counter()
-        found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
-        return Counter({(number, row): count for number, row, count in found})
-
-    def local(self, location: str) -> Path:
-        """The file that is an object."""
-        return self.server.folder / "buckets" / location.partition("://")[2]
+        """See `rows_of`: objects are files."""
+        buckets = self.server.folder / "buckets"
+        return rows_of(self.load(), branch, lambda location: str(buckets / location.removeprefix("s3://")))
 
     def prepared_paths(self, batch: int) -> set[str]:
         """Data files that the prepared record of a batch names."""

@@ -181,6 +181,16 @@ def test_a_rejected_token_is_told_without_it(name: str, tmp_path: Path) -> None:
     assert "an-old-one" not in done.stdout + done.stderr
 
 
+def test_hdfs_without_its_library_is_told_by_name(tmp_path: Path) -> None:
+    text = block("storage.md", "hdfs").replace("/srv/lake", str(tmp_path))
+    connect("lake", {"uri": f"sqlite:///{tmp_path}/catalog.db"})
+    java = client_environment()["JAVA_HOME"]
+    done = doctor(tmp_path, text, {"JAVA_HOME": java, "ARROW_LIBHDFS_DIR": str(tmp_path), "HADOOP_HOME": str(tmp_path)})
+    assert done.returncode == 1
+    assert "LAKESINK_WAREHOUSE_UNWRITABLE" in done.stdout
+    assert "libhdfs" in done.stdout
+
+
 @pytest.mark.parametrize("kind", ["hive", "glue"])
 def test_a_kind_whose_package_is_missing_names_it(kind: str) -> None:
     with pytest.raises(CatalogError, match="LAKESINK_CATALOG_NOT_INSTALLED") as refused:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,10 +123,18 @@ class Stream:
         return rows_of(self.load(), branch)
 
 
-def rows_of(table: Table, branch: str = "main") -> Counter[tuple[int, int]]:
-    """Every row with its multiplicity, read by DuckDB over the files that the branch's head references."""
+def rows_of(
+    table: Table, branch: str = "main", path_of: Callable[[str], str] = lambda location: location
+) -> Counter[tuple[int, int]]:
+    """Every row with its multiplicity, read by DuckDB over the files that the branch's head references.
+
+    Args:
+        table: The table.
+        branch: Its branch.
+        path_of: Where DuckDB finds a location.
+    """
     snapshot = table.snapshot_by_name(branch)
-    paths = live_files(table, snapshot.snapshot_id) if snapshot else []
+    paths = [path_of(path) for path in live_files(table, snapshot.snapshot_id)] if snapshot else []
     if not paths:
         return Counter()
     found = duckdb.execute("select file, row, count(*) from read_parquet(?) group by all", [paths]).fetchall()
