@@ -6,14 +6,17 @@ Nothing is lost or doubled by it. Without Spark, so that every case is tried; `t
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse
 
 from lakesink.audit.proof import audit
 from lakesink.two_phase import TaskWriter
+from lakesink.writer.task import ParquetTaskWriter
 from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.outcome import Committed
 from servers.s3 import S3, S3Missing, s3
@@ -101,7 +104,7 @@ REASONS: Mapping[Outage, tuple[str, str, str]] = {
 }
 """Code when the driver meets it, code when an executor does, and what the first line tells."""
 
-STEPS = ("load", "write", "prepare", "commit")
+STEPS = ("load", "write", "upload", "prepare", "commit")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -118,9 +121,17 @@ def test_an_outage_is_said_by_name_and_the_next_driver_goes_on(
         if now == step and not ends:
             ends.append(outage(server))
 
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from stream.rows(1, range(2))
+        begins_at("upload")
+        yield from stream.rows(1, range(2, 3))
+
     def job(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
         begins_at("write")
-        votes = stream.write(stream.batch(1))(writers)
+        [(name, writer)] = writers.items()
+        assert isinstance(writer, ParquetTaskWriter)
+        at_once = ParquetTaskWriter(replace(writer.plan, buffer_bytes=1))  # a file is open after the first rows
+        votes = {name: [at_once.write(0, rows())]}
         begins_at("prepare")
         return votes
 
@@ -144,7 +155,7 @@ def test_an_outage_is_said_by_name_and_the_next_driver_goes_on(
         assert refused.value.code == "LAKESINK_COMMIT_UNRESOLVED"
         assert by_driver in said
     else:
-        assert refused.value.code == f"LAKESINK_{by_executor if step == 'write' else by_driver}"
+        assert refused.value.code == f"LAKESINK_{by_executor if step in ('write', 'upload') else by_driver}"
     assert server.secret_key not in str(refused.value)
     assert server.access_key not in str(refused.value)
     after = Stream(Lake(folder, catalog(server, folder)))
