@@ -21,7 +21,7 @@ demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the 
 test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" -n 2 --dist worksteal $(ARGS)
 
-interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches; needs Maven and Java 25 too.
+interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches; needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch
 	$(PYTHON_IN_VENV) -m pytest -m interop tests/interop $(ARGS)
 
