@@ -10,7 +10,7 @@ export PYTHON
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop prove soak bench-quick bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo test interop matrix prove soak bench-quick bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -24,6 +24,9 @@ test: $(INSTALLED) ## All tests but the long ones and those beside other engines
 interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches; needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch
 	$(PYTHON_IN_VENV) -m pytest -m interop tests/interop $(ARGS)
+
+matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink is for, or on VERSIONS="4.2 4.3".
+	$(PYTHON_IN_VENV) -m servers.matrix $(VERSIONS)
 
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)

@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -173,10 +172,11 @@ def _python(folder: Path, *site: str) -> str:
 def _linked(folder: Path, *packages: str) -> str:
     """A folder that holds only these of the packages installed here."""
     folder.mkdir()
-    installed = Path(sysconfig.get_paths()["purelib"])
+    installed = [Path(path) for path in sys.path if path.endswith("site-packages")]
     for package in packages:
-        for found in installed.glob(f"{package}*"):
-            (folder / found.name).symlink_to(found)
+        found = (found for place in installed if (found := list(place.glob(f"{package}*"))))
+        for path in next(found, []):  # not all of them are needed by every PySpark
+            (folder / path.name).symlink_to(path)
     return str(folder)
 
 
