@@ -41,6 +41,7 @@ COMMANDS = {
     "engines": LazyCommand("lakesink.cli.engines", "engines", "Configuration and first queries for another engine."),
     "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
     "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
+    "pack": LazyCommand("lakesink.cli.pack", "pack", "What the executors of a cluster need, as one archive."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
     "rewind": LazyCommand("lakesink.cli.rewind", "rewind", "Take a checkpoint back, for the replay after a rollback."),
     "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),

@@ -74,7 +74,7 @@ def executor_python(fact: str) -> WriteError:
         f"The Python of the executors cannot run lakesink's tasks: {_short(fact)}.",
         data=NOT_IN_TABLE,
         action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
-        "lakesink and PyArrow as the driver.",
+        "lakesink and PyArrow as the driver, or let Spark bring them: lakesink pack.",
     )
 
 

@@ -1,0 +1,147 @@
+"""An archive of lakesink and of what its tasks import, from the very files that are installed here.
+
+So driver and executors cannot have different versions. PySpark is left out, for a cluster brings its own, and so is
+what only a driver needs: drivers of databases, tests.
+"""
+
+import importlib.util
+import re
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path, PurePosixPath
+
+from lakesink_catalog.errors import SettingsError
+from lakesink_catalog.redact import describe
+
+FOLDER = "lakesink-packed"
+"""The name under which the recipes have Spark unpack it."""
+
+ENDING = ".tar.gz"
+_OWN = ("lakesink", "lakesink_catalog")
+_ROOT = "lakesink"
+_OF_STORAGE = ("s3fs", "gcsfs", "adlfs")
+_LEFT_OUT = frozenset({"pyspark", "py4j"})
+_NEEDLESS = frozenset({"__pycache__", "tests", "include"})
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_LEVEL = 1  # libraries that are compiled hardly get smaller, only later
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What was packed.
+
+    Attributes:
+        size_bytes: Of the archive.
+        packages: Versions by name.
+        python: Minor version that the packages are for.
+        platform: Platform that they are for.
+    """
+
+    size_bytes: int
+    packages: Mapping[str, str]
+    python: str
+    platform: str
+
+
+def pack(archive: Path) -> Packed:
+    """Make the archive.
+
+    Args:
+        archive: Its path, which ends in `ENDING`; whole when it is there.
+
+    Raises:
+        SettingsError: It is there already, cannot be written, or lakesink is not installed as a package.
+    """
+    if not archive.name.endswith(ENDING):
+        raise _cannot(f"{archive.name!r} does not end in {ENDING}, by which Spark knows how to unpack it")
+    if archive.exists():
+        raise _cannot(f"{archive.name!r} is there already")
+    found = closure()
+    staged = archive.with_name(f".{archive.name}.part")
+    try:
+        with staged.open("xb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=_LEVEL) as tar:
+            for name, path in files(found):
+                tar.add(path, arcname=name, recursive=False)
+        archive.hardlink_to(staged)
+    except OSError as error:
+        raise _cannot(describe(error)) from error
+    finally:
+        staged.unlink(missing_ok=True)
+    versions = {name: one.version for name, one in sorted(found.items())}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Packed(archive.stat().st_size, versions, python, sysconfig.get_platform())
+
+
+def closure() -> dict[str, Distribution]:
+    """Lakesink and all that is installed because of it, by name; of its extras, those for storage.
+
+    Raises:
+        SettingsError: lakesink is not installed as a package.
+    """
+    found: dict[str, Distribution] = {}
+    missing = [_ROOT, *_OF_STORAGE]
+    while missing:
+        name = _canonical(missing.pop())
+        if name in found or name in _LEFT_OUT:
+            continue
+        try:
+            found[name] = distribution(name)
+        except PackageNotFoundError:
+            continue  # for another platform, or an extra that nobody asked for
+        missing += _required(found[name])
+    if _ROOT not in found:
+        raise _cannot("lakesink itself is not installed as a package in this Python")
+    return found
+
+
+def files(found: Mapping[str, Distribution]) -> Iterator[tuple[str, Path]]:
+    """Every file to pack: its name in the archive, and where it is.
+
+    Args:
+        found: What to pack, see `closure`.
+    """
+    for package in _OWN:  # looked for where Python finds it: an installation for development lists none of its files
+        place = importlib.util.find_spec(package)
+        assert place is not None
+        assert place.origin is not None
+        folder = Path(place.origin).parent
+        for path in sorted(folder.rglob("*")):
+            below = path.relative_to(folder)
+            if path.is_file() and not _NEEDLESS & set(below.parts):
+                yield f"{package}/{below.as_posix()}", path
+    for name, one in found.items():
+        if name != _ROOT:
+            yield from _listed(one)
+
+
+def _listed(one: Distribution) -> Iterator[tuple[str, Path]]:
+    for file in one.files or []:
+        name = PurePosixPath(file)
+        if ".." not in name.parts and not _NEEDLESS & set(name.parts) and (path := Path(str(file.locate()))).is_file():
+            yield str(name), path
+
+
+def _required(one: Distribution) -> Iterator[str]:
+    for requirement in one.requires or []:
+        text, _, marker = requirement.partition(";")
+        named = _NAME.match(text)
+        if named and "extra" not in marker:
+            yield named[0]
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _cannot(why: str) -> SettingsError:
+    return SettingsError(
+        "CANNOT_PACK",
+        f"The archive cannot be made: {why}.",
+        data="Nothing was changed.",
+        action=f"Give the path of a file that is not there yet and ends in {ENDING}, from a Python that lakesink is"
+        " installed in by pip.",
+    )
