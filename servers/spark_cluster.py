@@ -36,12 +36,14 @@ class SparkCluster:
         folder: Its logs and working folders.
         port: Of the master.
         web_port: Where the master tells its state.
+        environment: What the workers' machines have beside this one's variables; executors have it too.
         processes: Master first, then the workers.
     """
 
     folder: Path
     port: int = field(default_factory=free_port)
     web_port: int = field(default_factory=free_port)
+    environment: Mapping[str, str] = field(default_factory=dict)
     processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     @property
@@ -67,11 +69,37 @@ class SparkCluster:
             RuntimeError: They do not come up.
         """
         ports = ["--port", str(self.port), "--webui-port", str(self.web_port)]
-        self._start("master.Master", "--host", "127.0.0.1", *ports)
-        for number in range(WORKERS):
-            folder = self.folder / f"worker-{number}"
-            own = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "--work-dir", str(folder)]
-            self._start("worker.Worker", *own, self.master)
+        self.processes = [self._start("master.Master", {}, "--host", "127.0.0.1", *ports)]
+        self.processes += [self._start_worker(number, {}) for number in range(WORKERS)]
+        self._wait()
+
+    def kill_worker(self, number: int) -> None:
+        """SIGKILL a worker and all that it runs, as if its machine were lost.
+
+        Args:
+            number: Of the worker, from 0.
+        """
+        worker = self.processes[1 + number]
+        for pid in (worker.pid, *descendants(worker.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        worker.wait()
+
+    def replace_worker(self, number: int, environment: Mapping[str, str] | None = None) -> None:
+        """A new machine in the place of a worker, which is killed if it still runs.
+
+        Args:
+            number: Of the worker, from 0.
+            environment: Variables of this machine alone.
+
+        Raises:
+            RuntimeError: It does not come up.
+        """
+        self.kill_worker(number)
+        self.processes[1 + number] = self._start_worker(number, environment or {})
+        self._wait()
+
+    def _wait(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._state().count('"state" : "ALIVE"') < WORKERS:
             if time.monotonic() > deadline:
@@ -93,23 +121,29 @@ class SparkCluster:
 
     def executors(self) -> list[int]:
         """The executors' JVMs."""
-        return [pid for pid in self._started() if _EXECUTOR in command_of(pid)]
+        return [pid for worker in range(WORKERS) for pid in self.executors_of(worker)]
+
+    def executors_of(self, number: int) -> list[int]:
+        """The JVMs of the executors on one worker."""
+        return [pid for pid in descendants(self.processes[1 + number].pid) if _EXECUTOR in command_of(pid)]
 
     def python_workers(self) -> list[int]:
         """The executors' Python workers: the daemons that fork them, and those that they forked."""
-        return [pid for pid in self._started() if _PYTHON_WORKER in command_of(pid)]
+        started = [pid for worker in self.processes[1:] for pid in descendants(worker.pid)]
+        return [pid for pid in started if _PYTHON_WORKER in command_of(pid)]
 
-    def _started(self) -> list[int]:
-        return [pid for worker in self.processes[1:] for pid in descendants(worker.pid)]
+    def _start_worker(self, number: int, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        host = f"127.0.0.{number + 1}"  # a host each: Spark runs no speculative twin on the host of the straggler
+        own = ["--webui-port", "0", "-c", "1", "-m", "1g", "--work-dir", str(self.folder / f"worker-{number}")]
+        machine = {**self.environment, **environment, "SPARK_LOCAL_IP": host}
+        return self._start("worker.Worker", machine, "--host", host, *own, self.master)
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, machine: Mapping[str, str], *arguments: str) -> "subprocess.Popen[bytes]":
         environment = {**os.environ, "SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable}
-        environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1", **machine}
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         with (self.folder / "cluster.log").open("ab") as log:
-            self.processes.append(
-                subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            )
+            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def _state(self) -> str:
         try:
@@ -120,17 +154,18 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
+def spark_cluster(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[SparkCluster]:
     """A cluster that runs, and ends with the block.
 
     Args:
         folder: Made if it is not there.
+        environment: See `SparkCluster`.
 
     Raises:
         RuntimeError: It does not come up.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = SparkCluster(folder)
+    cluster = SparkCluster(folder, environment=environment or {})
     try:
         cluster.start()
         yield cluster

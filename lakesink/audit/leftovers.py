@@ -67,7 +67,7 @@ class Leftovers:
             yield Note("not checked", "", f"Files that nobody references were not looked for: {self.unlisted}.")
         if self.files:
             found = f"{counted(self.files, 'file')} of lakesink, {self.bytes:,} bytes, that no snapshot references:"
-            cleaner = "left by crashes. Any orphan cleaner with an age limit of 24 hours or more removes them."
+            cleaner = "left by crashes, or tasks run twice. Any orphan cleaner of 24 hours or more removes them."
             yield Note("orphans", "", f"{found} {cleaner}")
         if self.pending_files:
             found = f"{counted(self.pending_files, 'file')}, {self.pending_bytes:,} bytes, of batches not committed yet"

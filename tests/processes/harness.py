@@ -89,8 +89,9 @@ class Stream:
     @contextmanager
     def driver(self, failpoints: str = "") -> Iterator[subprocess.Popen[str]]:
         """A driver under way, in a process group of its own; nothing of it outlives the block."""
-        environment = {**os.environ, **self.environment, "LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
-        environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        environment = {**os.environ, **pythons, **self.environment}
+        environment |= {"LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "driver.log").open("a") as log:
             process = subprocess.Popen(
