@@ -50,6 +50,7 @@ class Stream:
     master: str = "local[2]"
     environment: Mapping[str, str] = field(default_factory=dict)
     program: Path = DRIVER
+    shared_home: Path | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -57,7 +58,7 @@ class Stream:
 
     @property
     def home(self) -> Path:
-        return self.root / "home"
+        return self.shared_home or self.root / "home"
 
     def add_files(self, first: int, last: int) -> None:
         """Files arrive whole, and with growing times, so that Spark always takes them in this order."""
