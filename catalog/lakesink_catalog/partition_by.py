@@ -8,11 +8,12 @@ library (``time_hour_month``), or by ``as``.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import Transform, parse_transform
-from pyiceberg.types import IcebergType, NestedField, PrimitiveType, StructType
+from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
+from pyiceberg.types import FixedType, IcebergType, NestedField, PrimitiveType, StructType
 
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.nearest import did_you_mean
@@ -25,6 +26,11 @@ _ALIASES = {f"{word}s": word for word in _TIME}
 _NUMBERED = ("bucket", "truncate")
 _LARGEST_NUMBER = 2**31 - 1
 _TOKEN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<mark>[(),.])|(?P<word>[^\s(),.`]+))")
+
+
+def is_lost_on_java(transform: Transform[Any, Any], source: IcebergType) -> bool:
+    """True if Iceberg's Java library loses its place in the manifests of such a partition field."""
+    return isinstance(source, FixedType) and isinstance(transform, IdentityTransform)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +201,10 @@ def _transform(term: _Term, source: IcebergType, path: str) -> Transform[object,
     if not transform.can_transform(source):
         allowed = [word for word in _SUFFIX if parse_transform(_spelled(word, 1)).can_transform(source)]
         raise _invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")
+    if is_lost_on_java(transform, source):
+        raise _invalid(
+            f"Spark, Trino and Flink cannot read a table divided by {path!r} of type {source}; write bucket(16, {path})"
+        )
     return transform
 
 

@@ -13,6 +13,7 @@ from lakesink.table_settings import Effective, Origin
 from lakesink_catalog.catalog_kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.history import SinkState, sinks
 from lakesink_catalog.identity import SinkKey, SinkKind
+from lakesink_catalog.partition_by import is_lost_on_java
 from lakesink_catalog.redact import redact
 from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -65,7 +66,11 @@ def _readable(table: Table) -> Finding:
 def _partitions(table: Table) -> Finding:
     schema = table.schema()
     fields = [f"{field.transform}({schema.find_column_name(field.source_id)})" for field in table.spec().fields]
-    return Finding(Part.TABLE, "partitions", Standing.OK, ", ".join(fields) or "unpartitioned")
+    found = ", ".join(fields) or "unpartitioned"
+    if any(is_lost_on_java(field.transform, schema.find_type(field.source_id)) for field in table.spec().fields):
+        fix = "Spark, Trino and Flink cannot read this table: divide a column of type fixed by bucket."
+        return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
+    return Finding(Part.TABLE, "partitions", Standing.OK, found)
 
 
 def _settings(table: Table) -> Finding:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import FixedType, NestedField
 
 from lakesink_catalog.arrow_schema import iceberg_schema
 from lakesink_catalog.connect import connect
@@ -273,6 +274,13 @@ def test_a_wrong_partition_by_says_what_is_wrong(text: str, hint: str) -> None:
         parse_partition_by(text, FLIGHTS)
     assert hint in refused.value.what
     assert len(str(refused.value).splitlines()[0]) < 200
+
+
+def test_a_column_of_fixed_width_divides_only_by_what_all_engines_read() -> None:
+    schema = Schema(NestedField(1, "key", FixedType(16), required=False))
+    with pytest.raises(SettingsError, match="Spark, Trino and Flink cannot read"):
+        parse_partition_by("key", schema)
+    assert str(parse_partition_by("bucket(4, key)", schema).fields[0].transform) == "bucket[4]"
 
 
 def test_a_case_sensitive_session_matches_names_exactly() -> None:

@@ -6,8 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import FixedType, NestedField
 
 from lakesink.doctor.finding import Finding, Part, Standing
 from lakesink.doctor.storage import check_storage
@@ -40,6 +44,16 @@ def test_a_table_that_nobody_wrote_to_is_well(catalog: Catalog) -> None:
     assert {finding.standing for finding in findings.values()} == {Standing.OK}
     assert findings["partitions"].found == "month(at)"
     assert findings["sinks"].found == "no lakesink stream has written to it yet"
+
+
+def test_a_partition_that_java_cannot_read_is_a_warning(catalog: Catalog) -> None:
+    catalog.create_namespace("demo")
+    schema = Schema(NestedField(1, "key", FixedType(16), required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "key"))
+    catalog.create_table("demo.events", schema, partition_spec=spec)
+    finding = looked(catalog)["partitions"]
+    assert (finding.standing, finding.found) == (Standing.WARNING, "identity(key)")
+    assert "Spark, Trino and Flink cannot read this table" in finding.fix
 
 
 def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
