@@ -1,5 +1,6 @@
 """What Spark SQL and Trino do to a table beside its stream, in turn and again, until they are told to stop."""
 
+import itertools
 import os
 import time
 from collections import Counter
@@ -42,18 +43,21 @@ class Others:
     refused: list[tuple[str, str]] = field(default_factory=list)
 
     def work(self, stop: Event) -> None:
-        while not stop.is_set():
-            for kind, operation in self.operations.items():
-                self._once(kind, operation)
-                stop.wait(self.pause_seconds)
+        """What the engine gave up is done anew."""
+        for kind in itertools.cycle(self.operations):
+            while not self._is_done(kind) and not stop.wait(self.pause_seconds):
+                pass
+            if stop.wait(self.pause_seconds):
+                return
 
-    def _once(self, kind: str, operation: Callable[[], object]) -> None:
+    def _is_done(self, kind: str) -> bool:
         try:
-            operation()
+            self.operations[kind]()
         except (SparkFailed, TrinoFailed) as error:
             self.refused.append((kind, str(error)))
-        else:
-            self.done[kind] += 1
+            return False
+        self.done[kind] += 1
+        return True
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from lakesink_catalog.outcome import Committed, Outcome
 from servers.spark_sql import SparkFailed
 from servers.trino import TrinoFailed
 from tests.builders import TABLE, Stream, counted, expected, parquet_files
-from tests.faults.maintenance import unreachable
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import SHORTEST_OF_SPARK, ago, make_old
 from tests.interop.maintenance.plain import plain_stream
@@ -40,9 +39,9 @@ def test_a_prepared_batch_is_committed_whole_or_written_again_whole(
 def test_a_prepared_batch_all_of_which_trino_took_is_written_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with plain_stream(lake) as stream:
         stream.run(0)
-        die_prepared(stream, monkeypatch)
+        waiting = die_prepared(stream, monkeypatch)
         lake.execute("remove_orphan_files(retention_threshold => '0s')", TABLE)
-        assert not unreachable(stream.lake)
+        assert not any(path.exists() for path in waiting)
         assert not list(stream.lake.folder.rglob("lakesink/events/*/1-*.json"))
         goes_on(stream, recovered=False)
 
@@ -52,8 +51,10 @@ def test_both_engines_refuse_an_age_that_takes_prepared_batches(lake: Lake) -> N
         stream.run(0)
         with pytest.raises(SparkFailed, match="interval less than 24 hours"):
             lake.call("remove_orphan_files", TABLE, older_than=ago(timedelta(hours=23)))
+        a_day = f"ALTER TABLE {CATALOG}.{TABLE} EXECUTE remove_orphan_files(retention_threshold => '1d')"
         with pytest.raises(TrinoFailed, match=r"shorter than the minimum retention configured in the system \(7.00d\)"):
-            lake.trino.sql(f"ALTER TABLE {CATALOG}.{TABLE} EXECUTE remove_orphan_files(retention_threshold => '6d')")
+            lake.trino.sql(a_day)
+        lake.trino.sql(a_day, {f"{CATALOG}.remove_orphan_files_min_retention": "1d"})
 
 
 def die_prepared(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> set[Path]:
