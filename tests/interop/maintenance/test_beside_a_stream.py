@@ -88,4 +88,4 @@ def assert_intact(lake: Lake, stream: Stream) -> None:
     doctor = lake.asked("doctor", stream.table, *checkpoint, "--no-spark")
     assert doctor["exit_code"] == 0, doctor
     log = lake.asked("log", stream.table)
-    assert (log["exit_code"], log["batches"][0]["batch_id"]) == (0, done_batches(stream) - 1), log
+    assert (log["exit_code"], log["batches"][-1]["batch_id"]) == (0, done_batches(stream) - 1), log
