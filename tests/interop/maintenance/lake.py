@@ -37,7 +37,7 @@ class Lake:
         home: Of the catalog.
         spark: Spark SQL.
         trino: Trino.
-        readers: All that a table is read by.
+        readers: By whom a table is read.
     """
 
     root: Path
@@ -79,12 +79,13 @@ class Lake:
         found: dict[str, Any] = json.loads(done.stdout)
         return found | {"exit_code": done.exit_code}
 
-    def rows(self, table: str) -> Counter[tuple[int, int]]:
-        """How often each row is there, as all readers agree."""
+    def rows(self, table: str, *more: Engine) -> Counter[tuple[int, int]]:
+        """How often each row is there, as all readers agree, and those that are given."""
         loaded = self.load(table)
         schema = loaded.schema()
-        told = [Counter((row["file"], row["row"]) for row in reader.read(loaded, schema)) for reader in self.readers]
-        names = [reader.name for reader in self.readers]
+        readers = (*self.readers, *more)
+        told = [Counter((row["file"], row["row"]) for row in reader.read(loaded, schema)) for reader in readers]
+        names = [reader.name for reader in readers]
         assert all(one == told[0] for one in told), dict(zip(names, map(Counter.total, told), strict=True))
         return told[0]
 
