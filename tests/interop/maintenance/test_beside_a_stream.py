@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lakesink_catalog.trace import VARIABLE as TRACE
+from proof.model.checker import check
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import UNFINISHED, Inserts, Others, by_spark, by_trino
 from tests.interop.maintenance.running import Feed, at_work, done_batches, steps, tried_again
@@ -59,6 +60,7 @@ def test_every_row_is_there_once_while_others_maintain_the_table(lake: Lake, req
 
     print(f"\n{seconds:.0f} s, {done_batches(stream)} batches, killed at {KILLED_AT}")
     assert_conflicts(lake, others, steps(trace))
+    assert check(trace.read_text().splitlines()) == []
     lake.call("fast_forward", table, branch="'published'", to="'main'")
     wanted = expected(range(feed.files)) + inserts[0].expected() + inserts[1].expected()
     assert lake.rows(table, request.getfixturevalue("of_flink")) == wanted
