@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,6 +71,11 @@ def steps(trace: Path) -> Counter[str]:
     """How often the drivers of a stream came to each step; answers by what they showed."""
     lines = map(json.loads, trace.read_text().splitlines())
     return Counter(line["event"] + (f" {line['shows']}" if line["event"] == "answer" else "") for line in lines)
+
+
+def came_late(ours: Mapping[str, int]) -> int:
+    """How many commits of a stream were not proven to have landed by their answer."""
+    return ours["answer unknown"] + ours["answer not-shown"]
 
 
 def tried_again(log: Path) -> int:
