@@ -43,5 +43,17 @@ def test_main_that_others_wrote_to_is_not_moved(lake: Lake) -> None:
         assert isinstance(stream.run(1), Committed)
 
 
+def test_main_is_not_moved_over_snapshots_that_have_expired(lake: Lake) -> None:
+    with plain_stream(lake) as stream:
+        append_foreign(stream.lake)
+        branch_off(stream.lake, "staged")
+        stream.branch = "staged"
+        for batch_id in range(2):
+            stream.run(batch_id)
+        lake.call("expire_snapshots", TABLE, older_than="TIMESTAMP '2100-01-01'")
+        with pytest.raises(SparkFailed, match="is not an ancestor of staged"):
+            publish(lake)
+
+
 def publish(lake: Lake) -> None:
     lake.call("fast_forward", TABLE, branch="'main'", to="'staged'")
