@@ -15,11 +15,12 @@ import pytest
 from lakesink.writer.filesystem import fsspec_filesystem
 from lakesink_catalog.connect import connect
 from lakesink_catalog.errors import CatalogError, WriteError
-from servers.hdfs import HDFSMissing, client_environment, hdfs
-from servers.jars import HADOOP, JarsMissing
-from servers.s3 import S3, S3Missing, s3
+from servers.hdfs import client_environment, hdfs
+from servers.jars import HADOOP
+from servers.postgres import postgres_server
+from servers.s3 import S3, s3
 from tests.catalog.rest_catalog import RestService
-from tests.catalog.servers import Answer, Request, error_answer, http_server, postgres
+from tests.catalog.servers import Answer, Request, error_answer, http_server
 from tests.interop.pages import block
 from tests.processes.harness import PATIENCE_SECONDS
 
@@ -48,7 +49,7 @@ def a_folder(_: Path) -> Iterator[Place]:
 
 @contextmanager
 def a_database(folder: Path) -> Iterator[Place]:
-    with postgres(SECRET) as server:
+    with postgres_server(SECRET) as server:
         passwords = folder / "pgpass"
         passwords.write_text(f"127.0.0.1:{server.port}:*:lake:{SECRET}\n")
         passwords.chmod(0o600)
@@ -97,20 +98,14 @@ def a_service_over_a_store(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def a_cluster(folder: Path) -> Iterator[Place]:
-    try:
-        with hdfs(folder / "hdfs") as cluster:
-            yield Place({"hdfs://namenode.example:8020": cluster.uri}, client_environment())
-    except (HDFSMissing, JarsMissing) as error:
-        pytest.skip(str(error))
+    with hdfs(folder / "hdfs") as cluster:
+        yield Place({"hdfs://namenode.example:8020": cluster.uri}, client_environment())
 
 
 @contextmanager
 def running_s3(folder: Path) -> Iterator[S3]:
-    try:
-        with s3(folder / "s3", "bucket") as server:
-            yield server
-    except S3Missing as error:
-        pytest.skip(str(error))
+    with s3(folder / "s3", "bucket") as server:
+        yield server
 
 
 RECIPES: Mapping[tuple[str, str], Callable[[Path], AbstractContextManager[Place]]] = {

@@ -12,8 +12,7 @@ from pyarrow.fs import HadoopFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from servers.hdfs import HDFSCluster, HDFSMissing, client_environment, hdfs
-from servers.jars import JarsMissing
+from servers.hdfs import HDFSCluster, client_environment, hdfs
 from tests.processes.harness import Stream, expected, kill_all, own_snapshots, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -44,13 +43,10 @@ class HDFSStream(Stream):
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HDFSCluster]:
-    try:
-        for name, value in client_environment().items():
-            monkeypatch.setenv(name, value)
-        with hdfs(tmp_path / "hdfs") as running:
-            yield running
-    except (HDFSMissing, JarsMissing) as error:
-        pytest.skip(str(error))
+    for name, value in client_environment().items():
+        monkeypatch.setenv(name, value)
+    with hdfs(tmp_path / "hdfs") as running:
+        yield running
 
 
 @pytest.fixture

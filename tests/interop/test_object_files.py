@@ -12,7 +12,7 @@ from lakesink.sinks.storage import open_storage
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from servers.s3 import S3, S3Missing, s3
+from servers.s3 import S3, s3
 from tests.files.test_storages import run
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -21,13 +21,10 @@ OUT = "s3://lake/out"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    try:
-        with s3(tmp_path / "s3", "lake") as running:
-            for name, value in running.environment.items():
-                monkeypatch.setenv(name, value)
-            yield running
-    except S3Missing as error:
-        pytest.skip(str(error))
+    with s3(tmp_path / "s3", "lake") as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
 
 
 def rows(server: S3) -> list[int]:

@@ -13,7 +13,7 @@ from botocore.validate import ParamValidator
 
 from lakesink.audit.proof import audit
 from lakesink_catalog.failpoints import VARIABLE
-from servers.s3 import S3, S3Missing, s3
+from servers.s3 import S3, s3
 from tests.builders import FaultyCatalog, Lake, Stream
 from tests.interop.pages import block
 
@@ -22,13 +22,10 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    try:
-        with s3(tmp_path / "s3", "lake") as running:
-            for name, value in running.environment.items():
-                monkeypatch.setenv(name, value)
-            yield running
-    except S3Missing as error:
-        pytest.skip(str(error))
+    with s3(tmp_path / "s3", "lake") as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
 
 
 def opened(folder: Path, properties: dict[str, str]) -> Lake:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.s3 import S3, S3Missing, s3
+from servers.s3 import S3, s3
 from tests.interop.object_stream import BUCKET, object_stream
 from tests.processes.harness import added_files, expected, own_snapshots
 
@@ -21,11 +21,8 @@ KILLS = (
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[S3]:
-    try:
-        with s3(tmp_path / "s3", BUCKET) as running:
-            yield running
-    except S3Missing as error:
-        pytest.skip(str(error))
+    with s3(tmp_path / "s3", BUCKET) as running:
+        yield running
 
 
 def test_a_driver_killed_again_and_again_leaves_every_row_once(server: S3, tmp_path: Path) -> None:

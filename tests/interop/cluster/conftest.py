@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lakesink.cli.packing import FOLDER
-from servers.missing import Missing
 from servers.postgres import USER, postgres_server
 from servers.s3 import s3
 from servers.spark_cluster import spark_cluster
@@ -22,26 +21,23 @@ PASSWORD = "wachtwoord"  # noqa: S105 - of a database that lives for one run
 def ground(tmp_path_factory: pytest.TempPathFactory, pythons: Pythons) -> Iterator[Ground]:
     """The workers' machines have a bare Python and keys of the store; only drivers have the catalog's password."""
     folder = tmp_path_factory.mktemp("cluster")
-    try:
-        with (
-            s3(folder / "s3", BUCKET) as store,
-            postgres_server(PASSWORD) as database,
-            pytest.MonkeyPatch.context() as own,
-        ):
-            path = f"{pythons.bare.parent}{os.pathsep}{os.environ['PATH']}"
-            with spark_cluster(folder / "spark", {**store.environment, "PATH": path}) as cluster:
-                prefix = f"PYICEBERG_CATALOG__{CATALOG.upper()}__"
-                own.setenv(f"{prefix}URI", f"postgresql+psycopg2://{USER}:{PASSWORD}@{database.address}")
-                own.setenv(f"{prefix}WAREHOUSE", f"s3://{BUCKET}/warehouse")
-                for name, value in store.properties.items():
-                    own.setenv(prefix + name.upper().replace(".", "__").replace("-", "_"), value)
-                for name, value in store.environment.items():
-                    own.setenv(name, value)
-                yield Ground(cluster, store)
-            for unpacked in (folder / "spark").glob(f"worker-*/*/*/{FOLDER}"):
-                shutil.rmtree(unpacked)  # pytest keeps the folders of three runs
-    except Missing as error:
-        pytest.skip(str(error))
+    with (
+        s3(folder / "s3", BUCKET) as store,
+        postgres_server(PASSWORD) as database,
+        pytest.MonkeyPatch.context() as own,
+    ):
+        path = f"{pythons.bare.parent}{os.pathsep}{os.environ['PATH']}"
+        with spark_cluster(folder / "spark", {**store.environment, "PATH": path}) as cluster:
+            prefix = f"PYICEBERG_CATALOG__{CATALOG.upper()}__"
+            own.setenv(f"{prefix}URI", f"postgresql+psycopg2://{USER}:{PASSWORD}@{database.address}")
+            own.setenv(f"{prefix}WAREHOUSE", f"s3://{BUCKET}/warehouse")
+            for name, value in store.properties.items():
+                own.setenv(prefix + name.upper().replace(".", "__").replace("-", "_"), value)
+            for name, value in store.environment.items():
+                own.setenv(name, value)
+            yield Ground(cluster, store)
+        for unpacked in (folder / "spark").glob(f"worker-*/*/*/{FOLDER}"):
+            shutil.rmtree(unpacked)  # pytest keeps the folders of three runs
 
 
 @pytest.fixture(scope="package")
