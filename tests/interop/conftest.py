@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 LONGEST = ("maintenance", "readers", "cluster")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A room runs in one process, for its tests share servers; the longest rooms first, since two run at a time."""
     for item in filter(is_ours, items):
