@@ -23,7 +23,7 @@ test: $(INSTALLED) ## All tests but the long ones and those beside other engines
 
 interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches; needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch
-	$(PYTHON_IN_VENV) -m pytest -m interop tests/interop -n 2 --dist loadgroup $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m interop tests/interop -n 2 --no-loadscope-reorder $(ARGS)
 
 matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink is for, or on VERSIONS="4.2 4.3".
 	$(PYTHON_IN_VENV) -m servers.matrix $(VERSIONS)

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from servers.kafka import KafkaBroker, kafka_broker
 
@@ -11,20 +13,26 @@ HERE = Path(__file__).parent
 LONGEST = ("maintenance", "readers", "cluster")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+class RoomByRoom(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
+    """A room runs in one process, for its tests share servers."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return room(Path(nodeid.partition("::")[0]))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RoomByRoom:
+    return RoomByRoom(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A room runs in one process, for its tests share servers; the longest rooms first, since two run at a time."""
-    for item in filter(is_ours, items):
-        item.add_marker(pytest.mark.xdist_group(room(item)))
-    items.sort(key=lambda item: rank(room(item)) if is_ours(item) else 0)
+    """The longest rooms first, since two run at a time."""
+    items.sort(key=lambda item: rank(room(item.path)))
 
 
-def is_ours(item: pytest.Item) -> bool:
-    return HERE in item.path.parents
-
-
-def room(item: pytest.Item) -> str:
-    return item.path.relative_to(HERE).parts[0]
+def room(test: Path) -> str:
+    """Folder or file below this one."""
+    parts = test.parts
+    return parts[parts.index(HERE.name) + 1] if HERE.name in parts else ""
 
 
 def rank(name: str) -> int:
