@@ -24,6 +24,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RoomByRoom:
     return RoomByRoom(config, log)
 
 
+@pytest.hookimpl(trylast=True)  # after the order of all tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest rooms first, since two run at a time."""
     items.sort(key=lambda item: rank(room(item.path)))
