@@ -20,7 +20,7 @@ from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_catalog.errors import WriteError
 from tests.writer.builders import plan_for, rows_of, write
 
-MALFORMED = object()
+MALFORMED = "malformed"
 READER = JsonReader()
 
 
