@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.json_scalars import Parsed, converted, either
+from lakesink.writer.json_scalars import Parsed, converted, either, without
 from lakesink.writer.json_values import JsonReader
 from lakesink.writer.plan import OnMalformed, WritePlan
 from lakesink.writer.refusals import malformed_value, schema_mismatch, shown
@@ -71,8 +71,7 @@ class Decoder:
         misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
         if misfits is None:
             return parsed
-        nothing = pa.scalar(None, parsed.values.type)
-        return Parsed(pc.if_else(misfits, nothing, parsed.values), misfits)
+        return Parsed(without(parsed.values, misfits), misfits)
 
     def _count(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
         if self.plan.on_malformed is OnMalformed.FAIL:
@@ -88,11 +87,13 @@ class Decoder:
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fewer and larger batches: each one costs milliseconds, however small."""
     waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
     for batch in batches:
         waiting.append(batch)
-        if sum(one.nbytes for one in waiting) >= GATHERED_BYTES:
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= GATHERED_BYTES:
             yield pa.concat_batches(waiting)
-            waiting = []
+            waiting, waiting_bytes = [], 0
     if waiting:
         yield pa.concat_batches(waiting)
 

@@ -59,7 +59,12 @@ def converted(texts: pa.Array, convert: Convert) -> Parsed:
     except pa.ArrowInvalid:
         misfits = set(_misfits(texts, convert, 0))
     mask = pa.array([position in misfits for position in range(len(texts))], pa.bool_())
-    return Parsed(convert(pc.if_else(mask, pa.scalar(None, texts.type), texts)), mask)
+    return Parsed(convert(without(texts, mask)), mask)
+
+
+def without(values: pa.Array, misfits: pa.BooleanArray) -> pa.Array:
+    """The values with NULL in the place of each misfit."""
+    return pc.if_else(misfits, pa.scalar(None, values.type), values)
 
 
 def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

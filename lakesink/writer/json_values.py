@@ -5,7 +5,6 @@ a scalar is parsed from its text, see `json_scalars`; what is nested is opened a
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.json_scalars import Parsed, either, parse, wants_json
+from lakesink.writer.json_scalars import Parsed, either, parse, wants_json, without
 from lakesink.writer.nested import as_list, rebuild_list, rebuild_map, rebuild_struct
 from lakesink.writer.refusals import decoder_missing
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
@@ -69,18 +68,11 @@ class JsonReader:
 
     def _map(self, texts: pa.Array, kind: MapOf) -> Parsed:
         opened = self._open(texts, f"MAP(VARCHAR, {_asked(kind.value.type)})", "{")
-        misfits: list[pa.BooleanArray | None] = []
-
-        def read(field: Field) -> Callable[[pa.Array], pa.Array]:
-            def convert(part: pa.Array) -> pa.Array:
-                parsed = self.read(part, field.type)
-                misfits.append(parsed.misfits)
-                return parsed.values
-
-            return convert
-
-        values = rebuild_map(opened.values, arrow_type(kind), read(kind.key), read(kind.value))
-        below = _holders(as_list(opened.values), reduce(either, misfits))
+        entries = as_list(opened.values)
+        keys, items = entries.flatten().flatten()
+        read_keys, read_items = self.read(keys, kind.key.type), self.read(items, kind.value.type)
+        values = rebuild_map(opened.values, arrow_type(kind), lambda _: read_keys.values, lambda _: read_items.values)
+        below = _holders(entries, either(read_keys.misfits, read_items.misfits))
         return Parsed(values, either(opened.misfits, below))
 
     def _open(self, texts: pa.Array, structure: Any, opener: str) -> Parsed:
@@ -92,12 +84,12 @@ class JsonReader:
             opener: The character that such a document begins with.
         """
         wrong = _other_than(texts, opener)
-        texts = texts if wrong is None else _without(texts, wrong)
+        texts = texts if wrong is None else without(texts, wrong)
         try:
             values = self._transformed(texts, structure)
         except self._duckdb.InvalidInputException:
             invalid = self._invalid(texts)
-            wrong, texts = either(wrong, invalid), _without(texts, invalid)
+            wrong, texts = either(wrong, invalid), without(texts, invalid)
             values = self._transformed(texts, structure)
         if values.null_count != texts.null_count:  # a key that a map has twice
             wrong = either(wrong, pc.and_(values.is_null(), texts.is_valid()))
@@ -127,10 +119,6 @@ def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
         return None
     begins = pc.starts_with(pc.ascii_ltrim(texts, characters=_BLANKS), opener)
     return pc.fill_null(pc.invert(begins), False)  # noqa: FBT003 - Arrow takes it by position
-
-
-def _without(texts: pa.Array, mask: pa.BooleanArray) -> pa.Array:
-    return pc.if_else(mask, pa.scalar(None, texts.type), texts)
 
 
 def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
