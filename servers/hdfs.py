@@ -6,13 +6,13 @@ are fetched by cargo, in the crate that carries them, as ``requirements/libhdfs.
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 import pyspark
 
@@ -20,13 +20,13 @@ from servers.jars import HDFS, ROOT, classpath
 from servers.missing import Missing
 from servers.once import made_once
 from servers.ports import free_port
-from servers.process import end, why_not_up
+from servers.process import Server
 
 LOCK = ROOT / "requirements" / "libhdfs.lock"
 FOLDER = ROOT / ".tools" / "libhdfs"
 CRATE, VERSION, SOURCES = "hdfs-sys", "0.3.1", "hdfs_3_3"
 LONGEST_SECONDS = 600
-PATIENCE_SECONDS, GRACE_SECONDS = 120, 20
+PATIENCE_SECONDS = 120
 _MAIN = Path(__file__).with_name("MiniDfs.java")
 _OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # short runs: start fast
 _MANIFEST = f"""[package]
@@ -43,7 +43,7 @@ class HDFSMissing(Missing):
 
 
 @dataclass(slots=True)
-class HDFSCluster:
+class HDFSCluster(Server):
     """One cluster with its data; its port stays the same over restarts. Use `hdfs`.
 
     Attributes:
@@ -55,6 +55,7 @@ class HDFSCluster:
     folder: Path
     port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
+    grace_seconds: ClassVar[float] = 20
 
     @property
     def uri(self) -> str:
@@ -72,31 +73,11 @@ class HDFSCluster:
         call = ["java", *_OPTIONS, "-cp", classpath(HDFS), str(_MAIN), str(self.folder / "data"), str(self.port)]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
-        self._wait()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it as an operator would; nothing if it is down."""
-        self._end(signal.SIGTERM)
+        self._wait("HDFS", self._log, lambda: b"up\n" in self._log.read_bytes(), PATIENCE_SECONDS)
 
     @property
     def _log(self) -> Path:
         return self.folder / "hdfs.log"
-
-    def _end(self, how: signal.Signals) -> None:
-        if self.process is not None:
-            end(self.process, GRACE_SECONDS, how)
-            self.process = None
-
-    def _wait(self) -> None:
-        assert self.process is not None
-        said = why_not_up(self.process, self._log, lambda: b"up\n" in self._log.read_bytes(), PATIENCE_SECONDS)
-        if said is not None:
-            self.kill()
-            raise RuntimeError(f"HDFS did not come up: {said}")
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""One server process: waited for until it answers, and ended by its own pid."""
+"""One server process: waited for until it answers, stopped for a while, and ended by its own pid."""
 
 import signal
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 Process = subprocess.Popen[bytes]
 _TOLD = 3000
@@ -45,3 +46,45 @@ def end(process: Process, patience_seconds: float, how: signal.Signals = signal.
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+class Server:
+    """What every server of one process can do. The class below keeps the process, and is otherwise its own.
+
+    Attributes:
+        process: The server; None while it is down.
+        grace_seconds: How long it may take to end.
+    """
+
+    process: Process | None
+    grace_seconds: ClassVar[float]
+
+    def kill(self) -> None:
+        """SIGKILL: what it had not yet made durable is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it as an operator would; nothing if it is down."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP: it accepts connections and answers nothing, until `resume`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process is not None:
+            end(self.process, self.grace_seconds, how)
+            self.process = None
+
+    def _wait(self, name: str, log: Path, answers: Callable[[], bool], patience_seconds: float) -> None:
+        assert self.process is not None
+        said = why_not_up(self.process, log, answers, patience_seconds)
+        if said is not None:
+            self.kill()
+            raise RuntimeError(f"{name} did not come up: {said}")

@@ -4,18 +4,18 @@ The servlet and the adapter are those of Iceberg's `RESTCatalogServer`, over its
 together by `rest_reference.xml` instead, for `RESTCatalogServer` listens on every network of the machine.
 """
 
-import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 from urllib.error import URLError
 
 from servers.jars import REST_REFERENCE, classpath
 from servers.ports import free_port
-from servers.process import end, why_not_up
+from servers.process import Server
 
 PATIENCE_SECONDS = 60
 _CONFIGURATION = Path(__file__).with_suffix(".xml")
@@ -28,7 +28,7 @@ _OPTIONS = (
 
 
 @dataclass(slots=True)
-class RestReference:
+class RestReference(Server):
     """One server with its data; its port stays the same over restarts.
 
     Attributes:
@@ -40,6 +40,7 @@ class RestReference:
     folder: Path
     port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
+    grace_seconds: ClassVar[float] = 60
 
     @property
     def uri(self) -> str:
@@ -68,39 +69,10 @@ class RestReference:
         properties = [f"-Dreference.{name}={value}" for name, value in own.items()]
         program = ["java", *_OPTIONS, *properties, "-cp", classpath(REST_REFERENCE)]
         command = [*program, "org.eclipse.jetty.xml.XmlConfiguration", str(_CONFIGURATION)]
-        with (self.folder / "rest-reference.log").open("ab") as log:
+        log_file = self.folder / "rest-reference.log"
+        with log_file.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._wait()
-
-    def kill(self) -> None:
-        """SIGKILL: what it had not yet made durable is gone."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it as an operator would; nothing if it is down."""
-        self._end(signal.SIGTERM)
-
-    def pause(self) -> None:
-        """SIGSTOP: it accepts connections and answers nothing, until `resume`."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self.process is not None:
-            end(self.process, PATIENCE_SECONDS, how)
-            self.process = None
-
-    def _wait(self) -> None:
-        assert self.process is not None
-        said = why_not_up(self.process, self.folder / "rest-reference.log", self._answers, PATIENCE_SECONDS)
-        if said is not None:
-            self.kill()
-            raise RuntimeError(f"The REST reference server did not come up: {said}")
+        self._wait("The REST reference server", log_file, self._answers, PATIENCE_SECONDS)
 
     def _answers(self) -> bool:
         try:

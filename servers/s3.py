@@ -7,7 +7,6 @@ are those of `MODULES`, with their checksums, or it is not run. ``python -m serv
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -23,14 +22,14 @@ from servers.jars import ROOT
 from servers.missing import Missing
 from servers.once import made_once
 from servers.ports import free_port
-from servers.process import end, why_not_up
+from servers.process import Server
 
 MODULE, VERSION = "github.com/versity/versitygw", "v1.8.0"
 MODULES = ROOT / "requirements" / "versitygw.sum"
 FOLDER = ROOT / ".tools" / "versitygw"
 REGION = "us-east-1"
 LONGEST_SECONDS = 1200
-PATIENCE_SECONDS, GRACE_SECONDS = 30, 10
+PATIENCE_SECONDS = 30
 
 
 class S3Missing(Missing):
@@ -38,7 +37,7 @@ class S3Missing(Missing):
 
 
 @dataclass(slots=True)
-class S3:
+class S3(Server):
     """One server with its buckets; its port stays the same over restarts. Use `s3`.
 
     Attributes:
@@ -54,6 +53,7 @@ class S3:
     secret_key: str = "lakesink-secret"  # noqa: S105 - of a server that lives for one test
     port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
+    grace_seconds: ClassVar[float] = 10
 
     @property
     def endpoint(self) -> str:
@@ -102,25 +102,7 @@ class S3:
             self.process = subprocess.Popen(
                 call, env={**os.environ, **account}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        self._wait()
-
-    def kill(self) -> None:
-        """SIGKILL: uploads under way end in the middle."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it as an operator would; nothing if it is down."""
-        self._end(signal.SIGTERM)
-
-    def pause(self) -> None:
-        """SIGSTOP: it accepts connections and answers nothing, until `resume`."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
+        self._wait("The S3 server", self.folder / "s3.log", self._answers, PATIENCE_SECONDS)
 
     def make_bucket(self, name: str) -> Path:
         """Make a bucket.
@@ -142,18 +124,6 @@ class S3:
     @property
     def _buckets(self) -> Path:
         return self.folder / "buckets"
-
-    def _end(self, how: signal.Signals) -> None:
-        if self.process is not None:
-            end(self.process, GRACE_SECONDS, how)
-            self.process = None
-
-    def _wait(self) -> None:
-        assert self.process is not None
-        said = why_not_up(self.process, self.folder / "s3.log", self._answers, PATIENCE_SECONDS)
-        if said is not None:
-            self.kill()
-            raise RuntimeError(f"The S3 server did not come up: {said}")
 
     def _answers(self) -> bool:
         with suppress(URLError, ConnectionError, TimeoutError):
