@@ -3,12 +3,12 @@
 It keeps its log in a folder, so that a broker that was killed comes back with all that it had acknowledged.
 """
 
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from servers.jars import KAFKA, classpath
 from servers.ports import free_port
-from servers.process import end, why_not_up
+from servers.process import Server
 
 PATIENCE_SECONDS = 60
 _CLUSTER_ID = "bGFrZXNpbmstdGVzdC1rYQ"
@@ -41,7 +41,7 @@ _ALONE = {
 
 
 @dataclass(slots=True)
-class KafkaBroker:
+class KafkaBroker(Server):
     """One broker with its log; its port stays the same over restarts.
 
     Attributes:
@@ -55,6 +55,7 @@ class KafkaBroker:
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
+    grace_seconds: ClassVar[float] = 60
 
     @property
     def bootstrap(self) -> str:
@@ -75,15 +76,8 @@ class KafkaBroker:
                 self._format(program)
             command = [*program, "kafka.Kafka", str(self._properties)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._wait()
-
-    def kill(self) -> None:
-        """SIGKILL: producers and readers meet a broker that is gone in the middle of a word."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End it as an operator would; nothing if it is down."""
-        self._end(signal.SIGTERM)
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self._wait("The Kafka broker", self.folder / "kafka.log", lambda: _answers(client), PATIENCE_SECONDS)
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic and wait until it is there."""
@@ -112,19 +106,6 @@ class KafkaBroker:
         tool = [*program, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(staged)]
         subprocess.run(tool, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
         staged.rename(self._properties)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self.process is not None:
-            end(self.process, PATIENCE_SECONDS, how)
-            self.process = None
-
-    def _wait(self) -> None:
-        assert self.process is not None
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        said = why_not_up(self.process, self.folder / "kafka.log", lambda: _answers(client), PATIENCE_SECONDS)
-        if said is not None:
-            self.kill()
-            raise RuntimeError(f"The Kafka broker did not come up: {said}")
 
 
 @contextmanager
