@@ -10,13 +10,16 @@ export PYTHON
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop matrix prove soak bench-quick bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo test interop matrix prove guarantees soak bench bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the way, and its proof.
 	@$(BIN)/lakesink demo $(ARGS)
+
+kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and broker killed at random; ARGS=--files needs no Maven.
+	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
 
 test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" -n 2 --dist worksteal $(ARGS)
@@ -31,11 +34,14 @@ matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink
 prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or count one twice; needs Maven, and gcc for spin.
 	$(PYTHON_IN_VENV) -m proof $(if $(HOURS),--minutes $(shell awk 'BEGIN { print 60 * $(HOURS) }')) $(ARGS)
 
+guarantees: $(INSTALLED) ## What six kinds of sink make of a SIGKILL at every bad moment, counted: 3 to 5 minutes.
+	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
+
 soak: $(INSTALLED) ## The long tests: random kills, memory. Two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m soak -n 2 --dist worksteal $(ARGS)
 
-bench-quick: $(INSTALLED) ## Throughput beside Spark's own Parquet sink, in one run.
-	$(PYTHON_IN_VENV) -m benchmarks.throughput $(ARGS)
+bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS="--only W1" is shorter.
+	$(PYTHON_IN_VENV) -m benchmarks $(ARGS)
 
 bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
 	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
@@ -80,4 +86,4 @@ machine:
 	@sh scripts/check-machine.sh > /dev/null
 
 clean: ## Remove what make has made.
-	rm -rf $(VENV) .bench lakesink-demo
+	rm -rf $(VENV) .bench lakesink-demo kafka-demo

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
-from benchmarks.throughput import session
+from benchmarks.session import session
 from lakesink_catalog.connect import connect
 from lakesink_catalog.tables import load_table
 
@@ -106,7 +106,7 @@ def main(batches: int, rounds: int) -> None:
     for name, times in found.items():
         low, high = statistics.quantiles(times, n=20)[0], statistics.quantiles(times, n=20)[-1]
         print(f"{name:20} median {statistics.median(times):5.0f} ms, 5 % {low:5.0f}, 95 % {high:5.0f}")
-    print("Next: make bench-quick compares throughput.")
+    print("Next: make bench compares throughput.")
 
 
 if __name__ == "__main__":

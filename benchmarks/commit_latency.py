@@ -36,6 +36,7 @@ def files_of(table: Table, batch: Batch) -> tuple[DataFileReceipt, ...]:
 
 
 def commit_once(fence: FencedCommit, number: int) -> float:
+    """Milliseconds of one commit of a small file."""
     batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
     look = fence.look(batch)
     prepared = fence.prepare(look, files_of(look.table, batch), schema=look.table.schema())
@@ -44,10 +45,11 @@ def commit_once(fence: FencedCommit, number: int) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def fenced(catalog: Catalog) -> FencedCommit:
-    table = create_table(catalog, "bench.commits", ROWS.schema)
+def fenced(catalog: Catalog, name: str) -> FencedCommit:
+    """The commits of one sink to a table that is there."""
+    table = catalog.load_table(name)
     return FencedCommit(
-        load=lambda: catalog.load_table("bench.commits"),
+        load=lambda: catalog.load_table(name),
         key=KEY,
         start_uuid=str(table.metadata.table_uuid),
         options=CommitOptions(),
@@ -62,7 +64,9 @@ def main(snapshots: int, window: int) -> None:
     """Commit again and again and print the median around each mark."""
     with tempfile.TemporaryDirectory() as folder:
         properties = {"type": "sql", "uri": f"sqlite:///{Path(folder) / 'catalog.db'}", "warehouse": f"file://{folder}"}
-        fence = fenced(connect("bench", properties))
+        catalog = connect("bench", properties)
+        create_table(catalog, "bench.commits", ROWS.schema)
+        fence = fenced(catalog, "bench.commits")
         times = [commit_once(fence, number) for number in range(snapshots + window // 2)]
     for mark in [size for size in (30, 100, 300, 1000, 3000, 10_000) if size <= snapshots]:
         near = times[mark - window // 2 : mark + window // 2]

@@ -7,7 +7,7 @@ gets what a commit writes, by the code that commits, and the metadata file is wr
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,28 @@ ROWS = pa.RecordBatch.from_pydict(
 
 def make_long_table(catalog: Catalog, batches: int) -> None:
     """Create `TABLE` with this many batches of one file each, as if a stream had committed them one after another."""
+    make_long_tables(catalog, {batches: TABLE})
+
+
+def make_long_tables(catalog: Catalog, names: Mapping[int, str]) -> None:
+    """Create tables of one history, each with so many of its batches; they share files.
+
+    Args:
+        catalog: A SQLite one.
+        names: Tables by their number of batches.
+    """
     assert isinstance(catalog, SqlCatalog)
-    table = create_table(catalog, TABLE, ROWS.schema)
-    snapshots = list(_snapshots(table, batches))
-    metadata = json.loads(Path(_local(table.metadata_location)).read_text())
-    _fill(metadata, snapshots)
-    location = f"{table.metadata_location.rpartition('/')[0]}/00001-{uuid.uuid4()}.metadata.json"
-    Path(_local(location)).write_text(json.dumps(metadata))
-    with catalog.engine.begin() as connection:
-        connection.execute(text("UPDATE iceberg_tables SET metadata_location = :new"), {"new": location})
+    tables = {batches: create_table(catalog, name, ROWS.schema) for batches, name in sorted(names.items())}
+    longest = max(tables)
+    snapshots = list(_snapshots(tables[longest], longest))
+    for batches, table in tables.items():
+        metadata = json.loads(Path(_local(table.metadata_location)).read_text())
+        _fill(metadata, snapshots[:batches])
+        location = f"{table.metadata_location.rpartition('/')[0]}/00001-{uuid.uuid4()}.metadata.json"
+        Path(_local(location)).write_text(json.dumps(metadata))
+        swap = text("UPDATE iceberg_tables SET metadata_location = :new WHERE metadata_location = :old")
+        with catalog.engine.begin() as connection:
+            connection.execute(swap, {"new": location, "old": table.metadata_location})
 
 
 def _snapshots(table: Table, batches: int) -> Iterator[dict[str, Any]]:

@@ -1,167 +1,225 @@
-"""Rows a second of lakesink beside Spark's own Parquet file sink: same rows, codec and level, interleaved in one run.
+"""W1, W2 and W3: rows a second of whole streams, each sink in turn in one Spark session, again and again."""
 
-Every run is a whole stream from Parquet files in two batches; its result is counted before its time is believed.
-"""
-
-import json
-import os
 import shutil
 import statistics
+import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-import click
-import duckdb
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-import lakesink
+from benchmarks import data
+from benchmarks.oracle import Fingerprint, files_fingerprint, fingerprint, size_of
+from benchmarks.result import Goal, Ratio, Result
+from benchmarks.session import CATALOG, TABLE_PROPERTIES, catalog_properties
+from benchmarks.sinks import ADD_FILES, APPEND, ICEBERG, LAKESINK, PARQUET, Sink, Target, parsed_by_spark
+from benchmarks.usage import Usage, measured
+from lakesink.spark.schema import arrow_schema
 from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.tables import create_table
 
-GOAL = 0.95
-CODEC, LEVEL = "zstd", 1
-LINEITEM = """
-    select i as l_orderkey, i * 7 % 200000 as l_partkey, i * 13 % 10000 as l_suppkey, (i % 7)::int as l_linenumber,
-        (i % 50)::double as l_quantity, (i * 97 % 9000000 / 100)::decimal(15, 2) as l_extendedprice,
-        (i % 11 / 100)::decimal(15, 2) as l_discount, (i % 9 / 100)::decimal(15, 2) as l_tax,
-        case i % 3 when 0 then 'R' when 1 then 'A' else 'N' end as l_returnflag,
-        date '1992-01-01' + (i % 2500)::int as l_shipdate, timestamp '1992-01-01' + interval (i % 90000000) second
-        as l_receiptdate, ['AIR', 'RAIL', 'SHIP', 'TRUCK', 'MAIL'][1 + i % 5] as l_shipmode,
-        md5(i::varchar) || ' ' || md5((i * 31)::varchar)[1:i % 20] as l_comment
-    from range({first}, {last}) t(i)
-"""
+MIB = 1024 * 1024
 
 
-def make_source(folder: Path, rows: int) -> None:
-    folder.mkdir(parents=True)
-    quarter = rows // 4
-    for part in range(4):
-        path = folder / f"{part}.parquet"
-        query = LINEITEM.format(first=part * quarter, last=(part + 1) * quarter)
-        duckdb.execute(f"copy ({query}) to '{path}' (format parquet)")
-        os.utime(path, (1_700_000_000 + part, 1_700_000_000 + part))
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Rows, and the sinks that write them.
+
+    Attributes:
+        key: Short.
+        title: In words.
+        rows: How many.
+        query: Of DuckDB, see `data`.
+        sinks: That are compared; lakesink first.
+        goal: How many times as fast as Iceberg's own sink lakesink is to be.
+        documents: True if the rows travel as JSON.
+        partition_by: Of the table.
+    """
+
+    key: str
+    title: str
+    rows: int
+    query: str
+    sinks: tuple[Sink, ...]
+    goal: float
+    documents: bool = False
+    partition_by: str | None = None
+
+    @property
+    def table_properties(self) -> dict[str, str]:
+        """The same for every sink that has a table."""
+        mode = "hash" if self.partition_by else "none"
+        return {**TABLE_PROPERTIES, "write.distribution-mode": mode}
 
 
-def check(paths: list[str], rows: int) -> None:
-    """A fast wrong sink scores nothing."""
-    found = duckdb.execute("select count(*), sum(l_orderkey), count(distinct l_comment) from read_parquet(?)", [paths])
-    count, total, _ = found.fetchone() or (0, 0, 0)
-    assert (count, total) == (rows, rows * (rows - 1) // 2), (count, total)
-
-
-class Bench:
-    """One Spark session, one source, two sinks."""
-
-    def __init__(self, folder: Path, rows: int) -> None:
-        self.folder = folder
-        self.rows = rows // 4 * 4
-        self.source = folder / "source"
-        make_source(self.source, self.rows)
-        self.spark = session()
-        self.schema = self.spark.read.parquet(str(self.source)).schema
-        self.runs = 0
-
-    def stream(self) -> DataFrame:
-        return self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 2).parquet(str(self.source))
-
-    def spark_sink(self, place: Path) -> list[str]:
-        out = place / "out"
-        writer = self.stream().writeStream.format("parquet").option("compression", CODEC)
-        writer = writer.option("checkpointLocation", str(place / "ck")).trigger(availableNow=True)
-        writer.start(str(out)).awaitTermination()
-        return [str(path) for path in out.glob("*.parquet")]
-
-    def lakesink(self, place: Path) -> list[str]:
-        properties = {"type": "sql", "uri": f"sqlite:///{place / 'catalog.db'}", "warehouse": f"file://{place / 'wh'}"}
-        place.mkdir(parents=True)
-        writer = lakesink.stream(
-            self.stream(),
-            "bench.lineitem",
-            sink_id="bench",
-            checkpoint=str(place / "ck"),
-            create_table=True,
-            catalog="bench",
-            catalog_properties=properties,
-            compression_codec=CODEC,
-            compression_level=LEVEL,
+def workloads(scale: float) -> tuple[Workload, ...]:
+    """All of them, with so many times their rows."""
+    lines, wide, documents = (int(rows * scale) // 4 * 4 for rows in (4_000_000, 600_000, 2_000_000))
+    every = (LAKESINK, ICEBERG, PARQUET, ADD_FILES, APPEND)
+    partitioned = [
+        Workload(
+            f"W3/{days}",
+            f"{lines:,} rows over {days} partitions, one in ten late, hash distribution",
+            lines,
+            data.by_day(days, lines),
+            (LAKESINK, ICEBERG),
+            1.2,
+            partition_by="l_shipdate",
         )
-        writer.trigger(availableNow=True).start().awaitTermination()
-        table = load_table(connect("bench", properties), "bench.lineitem")
-        return [task.file.file_path for task in table.scan().plan_files()]
-
-    def timed(self, sink: Callable[[Path], list[str]]) -> tuple[float, int]:
-        """Seconds and bytes of one run."""
-        self.runs += 1
-        place = self.folder / f"run-{self.runs}"
-        started = time.perf_counter()
-        paths = sink(place)
-        seconds = time.perf_counter() - started
-        check(paths, self.rows)
-        size = sum(Path(path.removeprefix("file://")).stat().st_size for path in paths)
-        shutil.rmtree(place)
-        return seconds, size
-
-
-def session() -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("lakesink bench")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.memory": "2g",
-        "spark.hadoop.parquet.compression.codec.zstd.level": str(LEVEL),
-    }.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-@click.command()
-@click.option("--rows", default=4_000_000, show_default=True)
-@click.option("--rounds", default=3, show_default=True)
-@click.option("--output", type=click.Choice(["text", "json"]), default="text")
-def main(rows: int, rounds: int, output: str) -> None:
-    """Interleave both sinks and print the ratio of their throughputs."""
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), rows)
-        sinks = {"spark": bench.spark_sink, "lakesink": bench.lakesink}
-        for sink in sinks.values():
-            bench.timed(sink)  # warm-up: JIT, Python workers
-        results: dict[str, list[tuple[float, int]]] = {name: [] for name in sinks}
-        for number in range(rounds):
-            order = list(sinks.items()) if number % 2 else list(sinks.items())[::-1]
-            for name, sink in order:
-                results[name].append(bench.timed(sink))
-                if output == "text":
-                    print(f"round {number + 1} {name:<9} {results[name][-1][0]:6.2f} s", flush=True)
-        bench.spark.stop()
-    ratios = [spark[0] / ours[0] for spark, ours in zip(results["spark"], results["lakesink"], strict=True)]
-    report(output, bench.rows, results, ratios)
-
-
-def report(output: str, rows: int, results: dict[str, list[tuple[float, int]]], ratios: list[float]) -> None:
-    summary = {
-        "rows": rows,
-        "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "goal": GOAL},
-        "seconds": {name: [round(seconds, 2) for seconds, _ in runs] for name, runs in results.items()},
-        "bytes_per_row": {name: round(runs[0][1] / rows, 1) for name, runs in results.items()},
-    }
-    if output == "json":
-        print(json.dumps(summary))
-        return
-    print(f"{rows} rows x 13 columns, zstd level {LEVEL}; bytes a row: {summary['bytes_per_row']}")
-    print(
-        f"throughput of lakesink / Spark's Parquet sink: median {statistics.median(ratios):.2f},"
-        f" min {min(ratios):.2f}, max {max(ratios):.2f} (goal >= {GOAL})"
+        for days in (24, 240)
+    ]
+    return (
+        Workload("W1/13", f"{lines:,} typed rows of 13 columns", lines, data.LINEITEM, every, 1.25),
+        Workload("W1/100", f"{wide:,} typed rows of 100 columns", wide, data.hits(), every, 1.25),
+        Workload(
+            "W2/all",
+            f"{documents:,} JSON documents",
+            documents,
+            data.EVENTS,
+            (LAKESINK, ICEBERG, PARQUET),
+            2.5,
+            documents=True,
+        ),
+        Workload(
+            "W2/optional",
+            f"{documents:,} JSON documents, a fifth of the optional keys missing",
+            documents,
+            data.sparse_events(),
+            (LAKESINK, ICEBERG),
+            2.0,
+            documents=True,
+        ),
+        *partitioned,
     )
-    print("Next: make bench-commit shows the cost of a commit as history grows.")
 
 
-if __name__ == "__main__":
-    main()
+@dataclass(slots=True)
+class Run:
+    """One stream from its first row to its last."""
+
+    usage: Usage
+    files: int
+    size: int
+
+
+@dataclass(slots=True)
+class Bench:
+    """Where all runs happen.
+
+    Attributes:
+        spark: The session.
+        folder: Everything is in it.
+    """
+
+    spark: SparkSession
+    folder: Path
+    _runs: int = field(default=0)
+
+    def measure(self, work: Workload, rounds: int) -> Iterator[tuple[Sink, Run]]:
+        """Run every sink once to warm up, then all of them so many times, in turn and in turned order."""
+        place = self.folder / work.key.replace("/", "-")
+        stream, expected = self._prepare(work, place)
+        for sink in work.sinks:
+            self._run(work, sink, stream, expected)
+        for number in range(rounds):
+            for sink in work.sinks if number % 2 else work.sinks[::-1]:
+                yield sink, self._run(work, sink, stream, expected)
+        shutil.rmtree(place)
+
+    def _prepare(self, work: Workload, place: Path) -> tuple["Stream", Fingerprint]:
+        query = data.documents(work.query) if work.documents else work.query
+        source = data.Source.make(place, query, work.rows)
+        schema = self.spark.read.parquet(str(source.folder)).schema
+        return Stream(self.spark, source, schema), fingerprint(f"({work.query.format(first=0, last=source.rows)})")
+
+    def _run(self, work: Workload, sink: Sink, stream: "Stream", expected: Fingerprint) -> Run:
+        self._runs += 1
+        options = {"decode": "json"} if work.documents and sink.decodes else {}
+        place = self.folder / f"run-{self._runs}"
+        properties = catalog_properties(self.folder)
+        target = Target(place, f"bench.run_{self._runs}", properties, options)
+        typed = stream.events() if work.documents else stream.rows()
+        catalog = connect(CATALOG, properties)
+        create_table(
+            catalog, target.table, arrow_schema(typed.schema), work.partition_by, properties=work.table_properties
+        )
+        with measured() as used:
+            writer = sink.writer(stream.rows() if options else typed, target).trigger(availableNow=True)
+            sink.start(writer, target).awaitTermination()
+        files = target.data_files()
+        expected.check(sink.name, files_fingerprint(files))
+        run = Run(used, len(files), size_of(files))
+        table = catalog.load_table(target.table)
+        catalog.drop_table(target.table)
+        shutil.rmtree(table.location().removeprefix("file://"), ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The same files as a new stream each time, two a batch."""
+
+    spark: SparkSession
+    source: data.Source
+    schema: StructType
+
+    def rows(self) -> DataFrame:
+        """As they are in the files."""
+        reader = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", data.FILES // 2)
+        return reader.parquet(str(self.source.folder))
+
+    def events(self) -> DataFrame:
+        """Documents made into rows by Spark."""
+        return parsed_by_spark(self.rows(), data.EVENTS_SCHEMA)
+
+
+def compare(work: Workload, runs: Mapping[str, Sequence[Run]]) -> Result:
+    """The runs of every sink by its name as a table, and the goal judged."""
+    ours = runs[LAKESINK.name]
+    against_iceberg = _ratio(runs[ICEBERG.name], ours)
+    goals = [Goal(f"{work.key}, throughput against Iceberg's sink", work.goal, against_iceberg.median, at_least=True)]
+    if work.partition_by:
+        more = statistics.median(run.files for run in ours) / statistics.median(run.files for run in runs[ICEBERG.name])
+        goals.append(Goal(f"{work.key}, files against Iceberg's sink", 1.0, more, at_least=False))
+    if work.key.startswith("W1"):
+        above = max(run.usage.worker_peak_bytes for run in ours) - interpreter_bytes()
+        goals.append(
+            Goal(f"{work.key}, a worker's memory above the interpreter", 300, above / MIB, at_least=False, unit=" MiB")
+        )
+    rows = tuple(_row(name, found, ours, work.rows) for name, found in runs.items())
+    heads = ("sink", "seconds", "as fast as it", "processor s", "ratio", "MiB, all", "files", "bytes a row")
+    return Result(work.key, work.title, heads, rows, tuple(goals), _raw(runs))
+
+
+def interpreter_bytes() -> int:
+    """Memory of a Python that has what every worker of Spark has, and PyArrow's Parquet."""
+    told = "import pyspark.worker, pyarrow.parquet, psutil; print(psutil.Process().memory_info().rss)"
+    return int(subprocess.run([sys.executable, "-c", told], check=True, capture_output=True).stdout)
+
+
+def _row(name: str, found: Sequence[Run], ours: Sequence[Run], rows: int) -> tuple[Any, ...]:
+    seconds = [run.usage.seconds for run in found]
+    cpu = [run.usage.cpu_seconds for run in found]
+    return (
+        name,
+        round(statistics.median(seconds), 2),
+        str(Ratio.of(seconds, [run.usage.seconds for run in ours])),
+        round(statistics.median(cpu), 1),
+        str(Ratio.of(cpu, [run.usage.cpu_seconds for run in ours])),
+        max(run.usage.peak_bytes for run in found) // MIB,
+        int(statistics.median(run.files for run in found)),
+        round(found[0].size / rows, 1),
+    )
+
+
+def _ratio(theirs: Sequence[Run], ours: Sequence[Run]) -> Ratio:
+    return Ratio.of([run.usage.seconds for run in theirs], [run.usage.seconds for run in ours])
+
+
+def _raw(runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
+    return {name: [asdict(run) for run in found] for name, found in runs.items()}

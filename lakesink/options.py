@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.table_settings import codec
+from lakesink.table_settings import codec, distribution_mode
 from lakesink.values import duration, size_bytes, switch, whole_number
-from lakesink.writer.plan import OnMalformed
+from lakesink.writer.plan import AVRO, JSON, OnMalformed
 from lakesink_catalog.identity import NAME_PATTERN
 from lakesink_catalog.redact import bears_secret
 from lakesink_catalog.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
@@ -131,9 +131,18 @@ def _tag_every(value: Any) -> TagEvery:
 
 
 def _decode(value: Any) -> str:
-    if value != "json":
-        raise ValueError("expected 'json'")
+    if value not in (JSON, AVRO):
+        raise ValueError("expected 'json' or 'avro'")
     return str(value)
+
+
+def _schema_registry(value: Any) -> str:
+    text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if bears_secret("schema_registry", text):
+        raise ValueError("expected no name and password in it: they belong into the environment, see docs/decode.md")
+    if "://" in text and ("?" in text or "#" in text):
+        raise ValueError("expected an address without query and fragment")
+    return text
 
 
 def _on_malformed(value: Any) -> OnMalformed:
@@ -205,6 +214,15 @@ OPTIONS = (
         "For `zstd` 1 to 22, `gzip` 1 to 9, `brotli` 0 to 11.",
         "write.parquet.compression-level",
     ),
+    Option(
+        "distribution_mode",
+        "text",
+        distribution_mode,
+        "`none`",
+        "`hash` shuffles every batch so that the rows of a partition come to one task: fewer files, for the time of a"
+        ' shuffle. Not by fields of `bucket` transforms, not where documents are decoded, not by `format("lakesink")`.',
+        "write.distribution-mode",
+    ),
     Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
     Option(
         "accept",
@@ -248,7 +266,8 @@ OPTIONS = (
         "text",
         _decode,
         "none",
-        "`json`: the rows' column `value` holds JSON, as from Kafka, and executors decode it into the table's columns.",
+        "`json` or `avro`: the rows' column `value` holds such documents, as from Kafka, and executors decode them into"
+        " the table's columns.",
     ),
     Option(
         "on_malformed",
@@ -256,5 +275,12 @@ OPTIONS = (
         _on_malformed,
         "`fail`",
         "What becomes of a value that cannot be decoded exactly: `fail`, or `null-row`, a row of NULLs.",
+    ),
+    Option(
+        "schema_registry",
+        "URL, path or URI",
+        _schema_registry,
+        "required by `avro`",
+        "Where the writers' schemas are: a Schema Registry, or a JSON file from ids to schemas.",
     ),
 )

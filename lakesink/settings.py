@@ -11,7 +11,7 @@ from typing import Any
 
 from lakesink.options import OPTIONS, Option
 from lakesink.table_settings import Effective, level_of
-from lakesink.writer.plan import OnMalformed
+from lakesink.writer.plan import AVRO, OnMalformed
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
 from lakesink_catalog.nearest import did_you_mean
@@ -19,6 +19,8 @@ from lakesink_catalog.redact import MASK, bears_secret, redact
 from lakesink_catalog.tags import EveryBatches, EveryPeriod, TagEvery
 from lakesink_catalog.verdict import Accept
 
+PREPARED_MAX_AGE = timedelta(hours=20)
+"""Below the 24 hours that other tools' orphan cleaners leave files alone."""
 _log = logging.getLogger("lakesink")
 _BY_NAME = {option.name: option for option in OPTIONS}
 _REQUIRED = ("sink_id", "checkpoint")
@@ -38,15 +40,17 @@ class Settings:
     target_file_size_bytes: int | None = None
     compression_codec: str | None = None
     compression_level: int | None = None
+    distribution_mode: str | None = None
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None
-    prepared_max_age: timedelta = timedelta(hours=20)
+    prepared_max_age: timedelta = PREPARED_MAX_AGE
     ledger_tag_max_age: timedelta = timedelta(days=30)
     ledger_tag: bool = True
     tag_every: TagEvery | None = None
     tag_max_age: timedelta = timedelta(days=365)
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
+    schema_registry: str = ""
     _said: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod
@@ -170,6 +174,8 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     if settings.decode is None and "on_malformed" in given:
         raise _wrong("on_malformed", "The option on_malformed needs decode: without it nothing is decoded.")
+    if (settings.decode == AVRO) != bool(settings.schema_registry):
+        raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.decode and settings.create_table:
         raise _wrong("decode", "The option decode needs a table that is there: its columns say what to decode.")
 

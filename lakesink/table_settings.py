@@ -25,6 +25,7 @@ from lakesink_catalog.retry import RetryPolicy
 _HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
 _PREFIXES = ("write.", "commit.")
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
+_DISTRIBUTION_MODES = ("none", "hash", "range")
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 
 
@@ -70,6 +71,14 @@ def codec(value: object) -> str:
     return word
 
 
+def distribution_mode(value: object) -> str:
+    """How rows come to tasks, by its name in Iceberg, in any case."""
+    word = str(value).strip().lower()
+    if word not in _DISTRIBUTION_MODES:
+        raise ValueError(f"expected a distribution mode. {did_you_mean(word, _DISTRIBUTION_MODES)}")
+    return word
+
+
 _count = partial(whole_number, lowest=0, highest=1_000_000)
 _milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # whoever sets more means never
 
@@ -79,6 +88,12 @@ PROPERTIES = (
     TableProperty("write.parquet.row-group-size-bytes", size_bytes, 128 * 1024**2, "Upper bound of a row group."),
     TableProperty("write.parquet.page-size-bytes", size_bytes, 1024**2, "Data page size."),
     TableProperty("write.parquet.dict-size-bytes", size_bytes, 2 * 1024**2, "Dictionary limit of a column chunk."),
+    TableProperty(
+        "write.distribution-mode",
+        distribution_mode,
+        "none",
+        "`hash` brings the rows of a partition to one task: fewer files for a shuffle. `range` is taken for `hash`.",
+    ),
     TableProperty("write.target-file-size-bytes", size_bytes, 512 * 1024**2, "Size at which a new file is begun."),
     TableProperty("write.data.path", str, None, "Folder of data files, inside the table's location or allowed."),
     TableProperty("write.metadata.path", str, None, "Folder of metadata files, likewise."),
@@ -131,6 +146,11 @@ class Effective:
     def target_file_size_bytes(self) -> int:
         """Size at which a task begins a new file."""
         return int(self._value("write.target-file-size-bytes"))
+
+    @property
+    def distribution_mode(self) -> str:
+        """How rows come to tasks: ``none``, ``hash`` or ``range``."""
+        return str(self._value("write.distribution-mode"))
 
     @property
     def object_storage(self) -> bool:

@@ -28,7 +28,10 @@ class Durability(Enum):
 
 
 class TaskWriter(Protocol):
-    """Turns the rows of one task into closed, unreferenced files. Pickled to executors: plain data, no clients."""
+    """Turns the rows of one task into closed, unreferenced files. Pickled to executors: plain data, no clients.
+
+    One that has an attribute ``clustered_by`` gets the rows of a partition in one task: `lakesink.spark.distribution`.
+    """
 
     def write(self, task: int, batches: Iterator[Any]) -> bytes:
         """Write one task's rows and return its encoded receipt.

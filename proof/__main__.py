@@ -2,14 +2,9 @@
 
 import json
 import logging
-import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,8 +13,8 @@ from lakesink.cli.output import progress
 from proof.outcome import Budget, Outcome
 from proof.page import as_text, renewed, together
 from proof.parts import PARTS
+from proof.provenance import ROOT, commit, machine
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "proof.json"
 PAGES = (ROOT / "README.md", DOCS / "proof.md")
@@ -38,7 +33,7 @@ def main(minutes: float | None, short: bool, seed: int, only: tuple[str, ...], w
     """Try to make lakesink lose a row or count one twice. Exit code 1: something is broken."""
     logging.disable(logging.CRITICAL)
     minutes = minutes or (SHORT_MINUTES if short else MINUTES)
-    document: dict[str, Any] = {"machine": _machine(), "parts": {}}
+    document: dict[str, Any] = {"machine": machine(), "parts": {}}
     pages: dict[str, str] = {}
     with progress() as say:
         for name in only or PARTS:
@@ -67,18 +62,12 @@ def _spoken(name: str, outcome: Outcome) -> str:
 
 def _told(outcome: Outcome, seconds: int) -> dict[str, Any]:
     return {
-        "commit": _git("rev-parse", "--short=12", "HEAD")
-        + ("+" if _git("status", "--porcelain", "-uno", "lakesink", "catalog", "proof") else ""),
+        "commit": commit("lakesink", "catalog", "proof"),
         "seconds": seconds,
         "lines": [*outcome.lines, *(("not run", what) for what in outcome.missing)],
         "broken": len(outcome.broken),
         "document": outcome.document,
     }
-
-
-def _machine() -> str:
-    python, spark, iceberg = platform.python_version(), version("pyspark"), version("pyiceberg")
-    return f"{os.cpu_count()} processors, Python {python}, PySpark {spark}, PyIceberg {iceberg}"
 
 
 def _write(document: dict[str, Any], pages: Mapping[str, str]) -> None:
@@ -90,11 +79,6 @@ def _write(document: dict[str, Any], pages: Mapping[str, str]) -> None:
         page.write_text(renewed(page.read_text(), known))
     for name, text in pages.items():
         (DOCS / name).write_text(text)
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -13,29 +13,29 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from servers.jars import FLINK, ICEBERG_AWS, ICEBERG_FLINK, classpath
+from servers.jars import FLINK, ICEBERG_AWS, ICEBERG_FLINK, JarSet, classpath
 from servers.ports import free_port
 from servers.process import end, why_not_up
 
 PATIENCE_SECONDS, GRACE_SECONDS = 120, 10
 _LONGEST_CAUSE = 400
 _GATEWAY = "org.apache.flink.table.gateway.SqlGateway"
-_OPTIONS = (
+SHORT_RUNS = (
     "-Xmx1g",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",  # short runs: start fast
     "--add-opens=java.base/java.util=ALL-UNNAMED",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
-_CONFIG = """execution.target: local
-execution.runtime-mode: batch
-parallelism.default: 1
-table.local-time-zone: UTC
-rest.bind-address: 127.0.0.1
-sql-gateway.endpoint.rest.address: 127.0.0.1
-sql-gateway.endpoint.rest.bind-address: 127.0.0.1
-sql-gateway.endpoint.rest.port: {port}
-"""
+_CONFIG = {
+    "execution.target": "local",
+    "execution.runtime-mode": "batch",
+    "parallelism.default": "1",
+    "table.local-time-zone": "UTC",
+    "rest.bind-address": "127.0.0.1",
+    "sql-gateway.endpoint.rest.address": "127.0.0.1",
+    "sql-gateway.endpoint.rest.bind-address": "127.0.0.1",
+}
 
 
 class FlinkFailed(Exception):
@@ -48,12 +48,18 @@ class Flink:
 
     Attributes:
         folder: Its configuration and log.
+        java_options: For the process.
+        config: Flink's, beside its own or above it.
+        more_jars: For its ``lib``.
         port: On 127.0.0.1.
         process: The gateway; None while it is down.
         session: Handle of the session.
     """
 
     folder: Path
+    java_options: Sequence[str] = SHORT_RUNS
+    config: Mapping[str, str] = field(default_factory=dict)
+    more_jars: tuple[JarSet, ...] = ()
     port: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
     session: str = ""
@@ -66,9 +72,10 @@ class Flink:
             FlinkFailed: It does not come up, with the end of its log.
         """
         assert self.process is None, "it runs"
-        (self.folder / "config.yaml").write_text(_CONFIG.format(port=self.port))
-        jars = os.pathsep.join(map(classpath, (FLINK, ICEBERG_FLINK, ICEBERG_AWS)))
-        call = ["java", *_OPTIONS, f"-Djava.io.tmpdir={self.folder}", "-cp", jars, _GATEWAY]
+        config = {**_CONFIG, "sql-gateway.endpoint.rest.port": self.port, **self.config}
+        (self.folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in config.items()))
+        jars = os.pathsep.join(map(classpath, (FLINK, ICEBERG_FLINK, ICEBERG_AWS, *self.more_jars)))
+        call = ["java", *self.java_options, f"-Djava.io.tmpdir={self.folder}", "-cp", jars, _GATEWAY]
         environment = {**os.environ, "FLINK_CONF_DIR": str(self.folder)}
         with (self.folder / "flink.log").open("ab") as log:
             self.process = subprocess.Popen(call, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -92,8 +99,28 @@ class Flink:
         Raises:
             FlinkFailed: Flink's error.
         """
+        return self.result(self.begin(statement))
+
+    def begin(self, statement: str) -> str:
+        """Start a statement, and return the handle of its operation.
+
+        Args:
+            statement: Without a semicolon.
+        """
         begun = self._ask(f"/v3/sessions/{self.session}/statements", {"statement": statement})
-        path = f"/v3/sessions/{self.session}/operations/{begun['operationHandle']}/result/0?rowFormat=JSON"
+        return str(begun["operationHandle"])
+
+    def status(self, operation: str) -> str:
+        """``RUNNING``, ``FINISHED``, ``ERROR``, ...: how it is with an operation."""
+        return str(self._ask(f"/v3/sessions/{self.session}/operations/{operation}/status")["status"])
+
+    def cancel(self, operation: str) -> None:
+        """End an operation that would go on."""
+        self._ask(f"/v3/sessions/{self.session}/operations/{operation}/cancel", {})
+
+    def result(self, operation: str) -> list[list[Any]]:
+        """Rows of an operation, waited for; see `sql`."""
+        path = f"/v3/sessions/{self.session}/operations/{operation}/result/0?rowFormat=JSON"
         rows: list[list[Any]] = []
         while True:
             said = self._ask(path)

@@ -136,6 +136,29 @@ ICEBERG_FLINK = JarSet(
 )
 """Iceberg for Flink 2.1, and what it needs to open SQL catalogs: for Flink's ``lib``."""
 
+FLINK_KAFKA = JarSet(
+    "flink-kafka", ("org.apache.flink:flink-connector-kafka:4.0.1-2.0",), without=("org.slf4j:slf4j-api",)
+)
+"""Flink's source for Kafka."""
+
+KAFKA_CONNECT_VERSION = "3.9.1"
+KAFKA_CONNECT = JarSet(
+    "kafka-connect",
+    (
+        f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG}",
+        f"org.apache.iceberg:iceberg-parquet:{ICEBERG}",
+        f"org.apache.iceberg:iceberg-orc:{ICEBERG}",  # of no use, but Iceberg looks for it before it writes Parquet
+        f"org.apache.kafka:connect-runtime:{KAFKA_CONNECT_VERSION}",
+        f"org.apache.kafka:connect-json:{KAFKA_CONNECT_VERSION}",
+        "com.fasterxml.jackson.core:jackson-annotations:2.21",
+        f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
+        f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
+        "org.slf4j:slf4j-simple:2.0.17",
+        _SQLITE,
+    ),
+)
+"""Iceberg's sink for Kafka Connect, with a worker to run it in; Iceberg builds it for this version of Kafka."""
+
 AWS_SDK = "2.29.52"
 HADOOP_AWS = JarSet(
     "hadoop-aws",
@@ -159,6 +182,8 @@ SETS = {
     jars.name: jars
     for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK, FLINK, ICEBERG_FLINK, HADOOP_AWS, ICEBERG_AWS, HDFS)
 }
+PEERS = {jars.name: jars for jars in (FLINK_KAFKA, KAFKA_CONNECT)}
+"""Only benchmarks run these, which fetch them."""
 ARCHIVES = {TRINO.name: TRINO}
 """These are unpacked elsewhere by who runs them, see `verified`."""
 
@@ -184,7 +209,7 @@ def classpath(jars: JarSet) -> str:
 def lock() -> None:
     """Write the list of checksums anew, from what Maven brings now."""
     lines: list[str] = []
-    for jars in (*SETS.values(), *ARCHIVES.values()):
+    for jars in (*SETS.values(), *PEERS.values(), *ARCHIVES.values()):
         with _downloaded(jars) as came:
             lines += [f"{_digest(path)}  {jars.name}/{path.name}" for path in _brought(came)]
     CHECKSUMS.write_text("\n".join(lines) + "\n")

@@ -74,6 +74,7 @@ def test_defaults_are_those_of_the_docs() -> None:
         ("target_file_size_bytes", "64 MB", 64 * 1024**2),
         ("compression_codec", "ZSTD", "zstd"),
         ("compression_level", "7", 7),
+        ("distribution_mode", "HASH", "hash"),
         ("snapshot_properties", {"run": 42, "team": "lake"}, {"run": "42", "team": "lake"}),
         ("accept", "RolledBack:17:commit", Accept(Reason.ROLLED_BACK, 17, adds_rows=True)),
         ("accept", Accept(Reason.GAP, 3, adds_rows=False), Accept(Reason.GAP, 3, adds_rows=False)),
@@ -287,6 +288,7 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
         "write.parquet.row-group-size-bytes": "11",
         "write.parquet.page-size-bytes": "12",
         "write.parquet.dict-size-bytes": "13",
+        "write.distribution-mode": "hash",
         "write.target-file-size-bytes": "14",
         "write.object-storage.enabled": "TRUE",
         "write.object-storage.partitioned-paths": "false",
@@ -302,7 +304,7 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
     parquet, retry, merge = built.parquet, built.retry, built.merge
     assert (parquet.compression_codec, parquet.compression_level, parquet.row_group_size_bytes) == ("zstd", 3, 11)
     assert (parquet.page_size_bytes, parquet.dictionary_size_bytes, built.target_file_size_bytes) == (12, 13, 14)
-    assert (built.object_storage, built.partitioned_paths) == (True, False)
+    assert (built.object_storage, built.partitioned_paths, built.distribution_mode) == (True, False, "hash")
     assert (retry.num_retries, retry.min_wait_ms, retry.max_wait_ms, retry.total_timeout_ms) == (15, 16, 17, 18)
     assert (merge.enabled, merge.min_count, merge.target_size_bytes) == (False, 19, 20)
     elsewhere = {"write.data.path", "write.metadata.path", "write.metadata.previous-versions-max"}
@@ -371,7 +373,7 @@ def test_a_level_that_the_tables_codec_does_not_have_is_refused() -> None:
 def test_properties_that_change_nothing_are_told_once_by_name(caplog: pytest.LogCaptureFixture) -> None:
     settings = parse()
     properties = {
-        "write.distribution-mode": "hash",
+        "write.delete.mode": "merge-on-read",
         "write.format.default": "PARQUET",
         "write.metadata.metrics.default": "full",
         "write.metadata.delete-after-commit.enabled": "true",
@@ -385,7 +387,7 @@ def test_properties_that_change_nothing_are_told_once_by_name(caplog: pytest.Log
         settings.effective(properties)
         settings.effective(properties)
         settings.effective(properties | {"write.format.default": "orc"})
-    first = "commit.status-check.num-retries,write.distribution-mode,write.py-location-provider.impl"
+    first = "commit.status-check.num-retries,write.delete.mode,write.py-location-provider.impl"
     told = [record.getMessage() for record in caplog.records]
     assert told == [f"lakesink.settings.ignored properties={names}" for names in (first, "write.format.default")]
 

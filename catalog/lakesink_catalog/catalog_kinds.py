@@ -44,7 +44,7 @@ class Kind:
 
 
 KINDS = {
-    "sql": Kind("pyiceberg.catalog.sql", "SqlCatalog"),
+    "sql": Kind("lakesink_catalog.lean_sql", "LeanSqlCatalog"),
     "rest": Kind("lakesink_catalog.rest", "BoundedRestCatalog"),
     "in-memory": Kind("pyiceberg.catalog.memory", "InMemoryCatalog"),
     "hive": Kind("pyiceberg.catalog.hive", "HiveCatalog", certified=False),

@@ -7,6 +7,7 @@ which proves a rollback. `TableView` is one look at all of it.
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -144,8 +145,9 @@ class Mark:
             "ledger-batch-id": "" if self.ledger_batch_id == self.batch_id else str(self.ledger_batch_id),
             "offsets": self.offsets if len(self.offsets) <= MAX_MARK_OFFSETS_BYTES else "",
         }
+        # A driver keeps the summaries of all snapshots: they share their keys.
         return {"lakesink.version": str(LEDGER_VERSION)} | {
-            f"lakesink.{name}": value for name, value in fields.items() if value
+            sys.intern(f"lakesink.{name}"): value for name, value in fields.items() if value
         }
 
 

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from pyiceberg.catalog.rest import Endpoint, HttpMethod, RestCatalog
+from pyiceberg.catalog import WAREHOUSE_LOCATION
+from pyiceberg.catalog.rest import Endpoint, Endpoints, HttpMethod, RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter, LegacyOAuth2AuthManager
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -63,6 +64,14 @@ class BoundedRestCatalog(RestCatalog):
             response.raise_for_status()
         except HTTPError as error:
             _handle_non_200_response(error, _COMMIT_ERRORS)
+
+    def idempotency_key_lifetime(self) -> str:
+        """How long the service knows a request again by its key, as an ISO 8601 duration; empty if it does not."""
+        warehouse = self.properties.get(WAREHOUSE_LOCATION)
+        asked = {WAREHOUSE_LOCATION: warehouse} if warehouse else {}
+        response = self._session.get(self.url(Endpoints.get_config, prefixed=False), params=asked)
+        response.raise_for_status()
+        return str(response.json().get("idempotency-key-lifetime") or "")
 
     # PyIceberg offers no public place to configure the session, and it uses it within its constructor.
     def _create_session(self) -> Session:

@@ -4,24 +4,19 @@ Files are known by their names, which carry sink, batch, task and a UUID. Nothin
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, PyFileSystem
-from pyiceberg.io.fsspec import FsspecFileIO
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyarrow.fs import FileInfo
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import Note, counted
+from lakesink.audit.waiting import Listing, list_files, opened_listing, waiting_records
 from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind
-from lakesink_catalog.locations import data_location, metadata_location
-from lakesink_catalog.prepared import parse_prepared
-from lakesink_catalog.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.identity import NAME_PATTERN, SinkKey
+from lakesink_catalog.locations import data_location
 from lakesink_catalog.redact import describe
 
-_Opened = tuple[FileSystem, Callable[[str], str]]
 _OWN_NAME = re.compile(
     rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-\d{{5,}}-"
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.parquet"
@@ -98,7 +93,7 @@ def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mappi
         referenced: Every location that a retained snapshot references.
         ledgers: The last batch of each sink on each branch.
     """
-    opened = _filesystem(table)
+    opened = opened_listing(table)
     if opened is None:
         return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")
     try:
@@ -109,15 +104,14 @@ def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mappi
         return Leftovers(unlisted=describe(error, table.io.properties))
 
 
-def _leftovers(table: Table, opened: _Opened, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
+def _leftovers(table: Table, opened: Listing, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     system, path_of = opened
     taken = {_name(path) for path in referenced}
     prepared = []
-    for key, batch_id, paths in _records(system, path_of(f"{metadata_location(table)}/lakesink")):
-        if batch_id > ledgers.get(key, -1):
-            taken.update(map(_name, paths))
-            prepared.append(f"{key.name} {batch_id}")
-    files = _list(system, path_of(data_location(table)))
+    for record in waiting_records(table, opened, ledgers):
+        taken.update(_name(path) for path, _ in record.files)
+        prepared.append(f"{record.key.name} {record.batch_id}")
+    files = list_files(system, path_of(data_location(table)))
     orphans = (file for file in files if file.base_name not in taken)
     return _counted(orphans, _passed(ledgers), tuple(sorted(prepared)))
 
@@ -138,57 +132,6 @@ def _counted(files: Iterator[FileInfo], passed_batches: Mapping[str, int], prepa
             sizes[name.batch_id > passed_batches.get(name.sink, -1)].append(file.size)
     passed, pending = sizes[False], sizes[True]
     return Leftovers(len(passed), sum(passed), len(pending), sum(pending), prepared)
-
-
-def _records(system: FileSystem, folder: str) -> Iterator[tuple[SinkKey, int, tuple[str, ...]]]:
-    """Sink, batch and data files of every prepared record that is whole."""
-    for file in _list(system, folder):
-        if file.extension != "json" or file.size > MAX_RECORD_BYTES:
-            continue
-        try:
-            with system.open_input_stream(file.path) as stream:
-                document = parse_record(stream.read())
-        except FileNotFoundError:
-            continue  # a stream that runs beside this removes what has landed
-        if document is not None:
-            yield from _participants(document)
-
-
-def _participants(document: Mapping[str, Any]) -> Iterator[tuple[SinkKey, int, tuple[str, ...]]]:
-    batch, participants = document.get("batch"), document.get("participants")
-    if not isinstance(batch, dict) or not isinstance(participants, dict):
-        return
-    key, batch_id = _key_of(batch), batch.get("batch_id")
-    for payload in participants.values():
-        prepared = parse_prepared(payload) if isinstance(payload, dict) else None
-        if prepared is not None and key is not None and isinstance(batch_id, int):
-            yield key, batch_id, tuple(path for path, _ in prepared.files)
-
-
-def _key_of(batch: Mapping[str, Any]) -> SinkKey | None:
-    sink, branch, kind = (batch.get(name) for name in ("sink", "branch", "kind"))
-    kinds = {member.value for member in SinkKind}
-    if not isinstance(sink, str) or not isinstance(branch, str) or not isinstance(kind, str) or kind not in kinds:
-        return None
-    return SinkKey(sink, branch, SinkKind(kind))
-
-
-def _list(system: FileSystem, folder: str) -> Iterator[FileInfo]:
-    selector = FileSelector(folder, allow_not_found=True, recursive=True)
-    return (file for file in system.get_file_info(selector) if file.type is FileType.File)
-
-
-def _filesystem(table: Table) -> _Opened | None:
-    """The very file system that the table is read by, with its credentials, if it can list."""
-    io = table.io
-    if isinstance(io, PyArrowFileIO):
-        scheme, host, _ = io.parse_location(table.location(), io.properties)
-        return io.fs_by_scheme(scheme, host), lambda location: io.parse_location(location, io.properties)[2]
-    if isinstance(io, FsspecFileIO):
-        scheme, _, rest = table.location().partition("://")
-        system = io.get_fs(scheme, rest.partition("/")[0])
-        return PyFileSystem(FSSpecHandler(system)), system._strip_protocol  # noqa: SLF001 - fsspec's one way to a path
-    return None
 
 
 def _name(location: str) -> str:

@@ -19,6 +19,7 @@ _CHECK_WIDTH = 16
 )
 @click.argument("table", required=False)
 @click.option("--checkpoint", metavar="DIR", help="Checkpoint of a stream: would its next batch be taken?")
+@click.option("--query", metavar="DIR", help="Checkpoint of a query: which guarantee has it? Looks at nothing else.")
 @click.option("--spark/--no-spark", default=True, help="Start Spark and run a task in its Python.  [default: spark]")
 @click.option(
     "--write-probe/--no-write-probe",
@@ -27,9 +28,17 @@ _CHECK_WIDTH = 16
 )
 @reporting
 def doctor(
-    table: str | None, catalog: str | None, checkpoint: str | None, *, spark: bool, write_probe: bool | None
+    table: str | None,
+    catalog: str | None,
+    checkpoint: str | None,
+    query: str | None,
+    *,
+    spark: bool,
+    write_probe: bool | None,
 ) -> Report:
     """Exit code 1: something failed; warnings are no failure."""
+    if query is not None:
+        return _of_query(query, alone=table is None and checkpoint is None)
     from lakesink.doctor import java, machine  # noqa: PLC0415 - help must not wait for them
 
     findings = [machine.check_python(), *machine.check_packages(), java.check_java()]
@@ -41,20 +50,35 @@ def doctor(
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
         with progress() as say:
             findings += examine.examine(wanted, say, java=not _failed(findings, "java"))
-    return _report(findings, table)
+    return _report(findings, _next_step(_counts(findings), table))
+
+
+def _of_query(root: str, *, alone: bool) -> Report:
+    from lakesink.doctor.query import check_query  # noqa: PLC0415 - as above
+
+    if not alone:
+        raise click.UsageError("--query looks at one query alone: leave out TABLE and --checkpoint.")
+    findings = list(check_query(root))
+    weak = [finding.check for finding in findings if finding.standing.value in ("warning", "failed")]
+    advice = "change what it says, start the query, and look again" if weak else f"lakesink doctor --checkpoint {root}"
+    return _report(findings, f"Next: {printable(advice)}")
 
 
 def _failed(findings: "Sequence[Finding]", check: str) -> bool:
     return any(finding.check == check and finding.standing.value == "failed" for finding in findings)
 
 
-def _report(findings: "Sequence[Finding]", table: str | None) -> Report:
-    counts = Counter(finding.standing.value for finding in findings)
+def _counts(findings: "Sequence[Finding]") -> Counter[str]:
+    return Counter(finding.standing.value for finding in findings)
+
+
+def _report(findings: "Sequence[Finding]", next_step: str) -> Report:
+    counts = _counts(findings)
     summary = ", ".join(f"{counts[standing]} {standing}" for standing in ("ok", "warning", "failed", "skipped"))
     return Report(
         document={"well": not counts["failed"], "checks": [_document(finding) for finding in findings]},
         title=f"lakesink doctor: {summary}",
-        hints=[*_lines(findings), "", _next_step(counts, table)],
+        hints=[*_lines(findings), "", next_step],
         exit_code=NOT_WELL if counts["failed"] else OK,
     )
 

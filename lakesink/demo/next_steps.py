@@ -35,7 +35,7 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
     """
     batch_id, snapshot_id = as_of
     home = f"{HOME_VARIABLE}={shlex.quote(str(place.lakehouse))}"
-    command = shlex.quote(_program("lakesink"))
+    command = shlex.quote(program("lakesink"))
     top = (
         "SELECT carrier, count(*) AS flights, sum(distance) AS miles FROM flights GROUP BY ALL ORDER BY 2 DESC LIMIT 5"
     )
@@ -43,21 +43,33 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
     return [
         Step("every batch", f"{home} {command} log {TABLE} --catalog {EMBEDDED_NAME} --limit 100"),
         Step("how the sink stands", f"{home} {command} status {TABLE} --catalog {EMBEDDED_NAME}"),
-        Step("ask DuckDB", _duckdb("", top)),
-        Step(f"ask DuckDB as of batch {batch_id}", _duckdb(f"snapshot_id={snapshot_id}", count)),
+        Step("ask DuckDB", duckdb_command(TABLE, top)),
+        Step(f"ask DuckDB as of batch {batch_id}", duckdb_command(TABLE, count, as_of=f"snapshot_id={snapshot_id}")),
         Step("ask Spark, which downloads Iceberg's runtime", _spark(place, snapshot_id), online=True),
     ]
 
 
-def _duckdb(as_of: str, query: str) -> str:
-    """By PyIceberg alone: nothing of lakesink is needed to read what it wrote."""
+def duckdb_command(table: str, query: str, *, as_of: str = "") -> str:
+    """A query by PyIceberg alone: nothing of lakesink is needed to read what it wrote.
+
+    Args:
+        table: In the embedded catalog of ``LAKESINK_HOME``.
+        query: SQL over its last name, in single quotes if any.
+        as_of: Argument of PyIceberg's scan.
+    """
     uri = CatalogConfig(EMBEDDED_NAME).find().properties["uri"]
     program = (
         "from pyiceberg.catalog import load_catalog; "
-        f'load_catalog("{EMBEDDED_NAME}", type="sql", uri={json.dumps(uri)}).load_table("{TABLE}")'
-        f'.scan({as_of}).to_duckdb("flights").sql("{query}").show()'
+        f'load_catalog("{EMBEDDED_NAME}", type="sql", uri={json.dumps(uri)}).load_table("{table}")'
+        f'.scan({as_of}).to_duckdb("{table.rpartition(".")[2]}").sql("{query}").show()'
     )
     return shlex.join([_shown(Path(sys.executable)), "-c", program])
+
+
+def program(name: str) -> str:
+    """How to call a program that was installed beside this Python."""
+    beside = Path(sys.executable).with_name(name)
+    return _shown(beside) if beside.exists() else name
 
 
 def _spark(place: Place, snapshot_id: int) -> str:
@@ -72,13 +84,8 @@ def _spark(place: Place, snapshot_id: int) -> str:
     }
     query = f"SELECT count(*) FROM {EMBEDDED_NAME}.{TABLE} VERSION AS OF {snapshot_id}"  # noqa: S608 - printed, for a table of our own
     confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    command = [_program("spark-sql"), "--packages", f"{SPARK_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
+    command = [program("spark-sql"), "--packages", f"{SPARK_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
     return f"PYSPARK_DRIVER_PYTHON={shlex.quote(_shown(Path(sys.executable)))} {shlex.join(command)}"
-
-
-def _program(name: str) -> str:
-    beside = Path(sys.executable).with_name(name)
-    return _shown(beside) if beside.exists() else name
 
 
 def _shown(path: Path) -> str:

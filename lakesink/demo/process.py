@@ -1,20 +1,21 @@
 """Runs the demo's driver as a child process, follows its log, and leaves no process behind."""
 
-import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lakesink.demo.child import child, driver_environment, end
 from lakesink.demo.place import Place
-from lakesink_catalog.connect import HOME_VARIABLE
 from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
 
 LONGEST_SECONDS = 900
+DRIVER = "lakesink.demo.driver"
+"""The module that drivers run; they have it in their command line."""
 _BATCH = re.compile(r" lakesink\.batch\.(?P<event>[a-z-]+) .*\bbatch=(?P<batch>\d+)(?: |$)")
 
 
@@ -78,40 +79,18 @@ def run_driver(
 
 @contextmanager
 def _started(place: Place, files_per_batch: int, failpoint: str | None) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(  # noqa: S603 - this very Python and our own module
-        [sys.executable, "-m", "lakesink.demo.driver", str(place.home), str(files_per_batch)],
-        stdin=subprocess.PIPE,  # the driver ends when this closes, however this process comes to its own end
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=_environment(place, failpoint),
-        start_new_session=True,
-    ) as process:
-        watchdog = threading.Timer(LONGEST_SECONDS, _end, (process,))
+    command = [sys.executable, "-m", DRIVER, str(place.home), str(files_per_batch)]
+    with child(command, _environment(place, failpoint), subprocess.PIPE) as process:
+        watchdog = threading.Timer(LONGEST_SECONDS, end, (process,))
         watchdog.daemon = True
         try:
             watchdog.start()
             yield process
-        except BaseException:
-            _end(process)
-            raise
         finally:
             watchdog.cancel()
 
 
 def _environment(place: Place, failpoint: str | None) -> dict[str, str]:
-    environment = os.environ | {
-        HOME_VARIABLE: str(place.lakehouse),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    environment.pop("SPARK_REMOTE", None)
+    environment = driver_environment(place.lakehouse)
     environment.pop(FAILPOINTS, None)
     return environment if failpoint is None else environment | {FAILPOINTS: failpoint}
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the driver and its JVM, which is of the same group; PySpark's workers end with the JVM."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

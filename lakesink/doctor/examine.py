@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -10,6 +11,7 @@ from lakesink.doctor.catalog import CatalogLook, look_at_catalog
 from lakesink.doctor.checkpoint import check_checkpoint
 from lakesink.doctor.clock import Sighting, check_clock
 from lakesink.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.doctor.lifetimes import check_lifetimes, check_request_keys
 from lakesink.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink.doctor.spark import check_spark
 from lakesink.doctor.storage import check_storage
@@ -67,6 +69,8 @@ def _spark(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
 def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
     may_write = _may_write(wanted, look)
     yield from look.findings
+    if look.opened is not None:
+        yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, look.opened))
     say("proving the catalog")
     yield from _proofs(look, may_write=may_write)
     table = None
@@ -110,7 +114,9 @@ def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Itera
         yield table
         return
     yield from check_table(identifier, table)
+    now_ms = time.time_ns() // 1_000_000
+    yield from check_lifetimes(table, now_ms)
     sightings: list[Sighting] = []
     yield from check_storage(Part.TABLE, table, sightings, may_write=may_write)
-    sightings.append(last_change(table, time.time_ns() // 1_000_000))
+    sightings.append(last_change(table, now_ms))
     yield check_clock(Part.TABLE, sightings)

@@ -19,6 +19,7 @@ class Part(Enum):
     CATALOG = "catalog"
     TABLE = "table"
     CHECKPOINT = "checkpoint"
+    QUERY = "query"
 
 
 class Standing(Enum):

@@ -1,11 +1,13 @@
 """From a table and the options to the plan that executors follow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
 from lakesink import __version__
 from lakesink.settings import Settings
+from lakesink.writer.avro.registry import is_url, schemas_in_file
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink_catalog.identity import Batch, SinkKey
@@ -48,4 +50,12 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         metrics_modes=effective.metrics_modes(schema),
         decode=settings.decode,
         on_malformed=settings.on_malformed,
+        hash_distribution=effective.distribution_mode != "none",
+        schema_registry=settings.schema_registry,
+        writer_schemas=_writer_schemas(settings.schema_registry),
     )
+
+
+def _writer_schemas(registry: str) -> Mapping[int, str]:
+    """Those of a file, as it is now; tasks ask any other registry themselves."""
+    return schemas_in_file(registry) if registry and not is_url(registry) else {}

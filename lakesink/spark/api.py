@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import BinaryType
 
 from lakesink.settings import Settings
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.failures import is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
+from lakesink.spark.functions import functions_of
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
@@ -23,7 +25,8 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import only_drops_rows
 from lakesink.two_phase import TwoPhaseCommitSink, run_batch
-from lakesink.writer.decode import INCOMING
+from lakesink.writer.decode import INCOMING, VALUE
+from lakesink.writer.plan import JSON
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
 from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
@@ -120,9 +123,16 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
 
 
 def _needed(df: DataFrame, settings: Settings) -> DataFrame:
-    """The rows' columns that anything looks at: to decode, few of Kafka's are."""
-    needed = [name for name in df.columns if name in INCOMING]
-    return df.select(*needed) if settings.decode and needed else df
+    """The rows' columns that anything looks at: to decode, few of Kafka's are.
+
+    Bytes are copied twice by each step of a plan, text once: so JSON travels as text, whatever the bytes.
+    """
+    needed = [df[name] for name in df.columns if name in INCOMING]
+    if not settings.decode or not needed:
+        return df
+    rows = df.select(*needed)
+    bytes_of_json = settings.decode == JSON and VALUE in rows.columns and rows.schema[VALUE].dataType == BinaryType()
+    return rows.withColumn(VALUE, rows[VALUE].cast("string")) if bytes_of_json else rows
 
 
 def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
@@ -148,7 +158,7 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
         make_sink: Builds the sink of a run; called with its first batch.
     """
     place = absolute_checkpoint(df.sparkSession, checkpoint)
-    target = StreamTarget(reporter, place, tuple(sources_of(df)), only_drops_rows(df), make_sink)
+    target = StreamTarget(reporter, place, tuple(sources_of(df)), functions_of(df), only_drops_rows(df), make_sink)
     writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
     return writer.foreachBatch(BatchFunction(df.sparkSession, target))
 

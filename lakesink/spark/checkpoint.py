@@ -128,6 +128,10 @@ class Checkpoint:
             raise unreadable("it has no offsets; give it as an absolute path or a full URI")
         return max(batches)
 
+    def has_state(self) -> bool:
+        """True if the query keeps state from batch to batch: windows, duplicates that it has seen, joins."""
+        return bool(self.files.names("state"))
+
     def check_folders(self, end: Offsets) -> None:
         """Check that every file source has a folder of its own number, as is assumed where `folders` is not known.
 

@@ -102,7 +102,7 @@ class LakesinkDataSource(DataSource):
             columns = arrow_schema(schema)
             committer = partial(commit_batch, destination, columns, batch)
             writer = _writer_for(_sink(destination, columns), batch)
-            return BatchTask(shipped(writer, None), pickle.dumps(committer))
+            return BatchTask(shipped(writer), pickle.dumps(committer))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -140,9 +140,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         commit_batch(self._destination, self._schema, batch, messages)
 
     def _plan(self) -> PlannedTask:
-        batch_id = self._checkpoint().newest_batch()
+        checkpoint = self._checkpoint()
+        batch_id = checkpoint.newest_batch()
         reached("batch-start", batch_id)
-        return shipped(_writer_for(_sink(self._destination, self._schema), self._batch(batch_id)), batch_id)
+        writer = _writer_for(_sink(self._destination, self._schema), self._batch(batch_id))
+        return shipped(writer, batch_id, keeps_state=writer is None and checkpoint.has_state())
 
     def _batch(self, batch_id: int) -> Batch:
         checkpoint = self._checkpoint()

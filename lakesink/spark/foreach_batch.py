@@ -25,10 +25,13 @@ from lakesink.spark.failures import (
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
-from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery, Source
+from lakesink.spark.notes import Functions
+from lakesink.spark.noting import note, notes_of
+from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.small import most_rows
+from lakesink.spark.sources import Source
 from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
 from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.failpoints import reached
@@ -46,6 +49,7 @@ class StreamTarget:
         reporter: Logs its batches.
         checkpoint: Absolute path or URI of the checkpoint.
         sources: What the stream reads.
+        functions: What it computes with.
         only_drops_rows: True if no row of the sources can become more than one.
         make_sink: Builds the sink of a run; opens nothing by itself.
     """
@@ -53,6 +57,7 @@ class StreamTarget:
     reporter: Reporter
     checkpoint: str
     sources: tuple[Source, ...]
+    functions: Functions
     only_drops_rows: bool
     make_sink: MakeSink = field(repr=False)
 
@@ -70,6 +75,7 @@ class StreamRun:
         counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next.
         write_seconds: Duration of the newest batch's job.
+        wrote: True if the newest batch had one: it was not in the table, nor prepared.
     """
 
     run_id: str
@@ -80,6 +86,7 @@ class StreamRun:
     counted: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
+    wrote: bool = False
 
     def process(self, rows: DataFrame, batch_id: int) -> Outcome:
         """Run one batch.
@@ -88,13 +95,15 @@ class StreamRun:
             LakesinkError: The batch was refused or could not be completed.
             QueryStopped: The query was asked to stop meanwhile.
         """
-        self.write_seconds = 0.0
+        self.write_seconds, self.wrote = 0.0, False
         end = self.checkpoint.offsets(batch_id)
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
         batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
         bound = None if self.counted is None else most_rows(self.counted, previous, end)
         job = RowsJob(rows, self.tuning, self.was_stopped, bound)
         outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
+        if not self.wrote and self.checkpoint.has_state():
+            job.read()
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
 
@@ -103,7 +112,7 @@ class StreamRun:
         return is_interruption(error) or self.query.was_stopped()
 
     def _timed(self, job: RowsJob, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
-        started = time.monotonic()
+        started, self.wrote = time.monotonic(), True
         try:
             return job.write(writers)
         finally:
@@ -150,7 +159,10 @@ class BatchFunction:
             self._run = None
             query = RunningQuery(self._session, context.getLocalProperty(QUERY_ID))
             self._run = self._first_batch(rows, query, str(run_id))
-            self._target.reporter.started(query.query_id, batch_id, self._target.sources)
+            target = self._target
+            notes = notes_of(self._session, query, target.reporter, target.sources, target.functions)
+            target.reporter.started(batch_id, notes)
+            note(self._run.checkpoint.files, notes, target.reporter)
         return self._run
 
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:

@@ -1,4 +1,7 @@
-"""Files of a checkpoint through the JVM of a Spark driver: every scheme and credential that Spark has. Only reads."""
+"""Files of a checkpoint through the JVM of a Spark driver: every scheme and credential that Spark has.
+
+Writes nothing but what it is told to by name, and no file of Spark's.
+"""
 
 from typing import Any
 
@@ -60,6 +63,14 @@ class HadoopFiles:
             if _is_missing(error):
                 return []
             raise
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a file in the place of the one that is there; folders above it are made."""
+        stream = self._system.create(self._at(path), True)  # noqa: FBT003 - Hadoop's own signature
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
 
     def _at(self, path: str) -> Any:
         return self._path(f"{self._root}/{path}")

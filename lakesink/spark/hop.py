@@ -19,8 +19,8 @@ BATCH_BYTES = 64 * 1024 * 1024
 MOST_RECORDS = 10_000
 """Spark's own default; more rows a batch were not faster."""
 
-UNSEEN_RECORDS = 1024
-"""For rows of unbounded width that nobody has seen yet: rows of 64 KiB still make a batch of `BATCH_BYTES`."""
+UNSEEN_RECORDS = 4096
+"""For rows of unbounded width that nobody has seen yet: rows of 16 KiB still make a batch of `BATCH_BYTES`."""
 
 HEADROOM = 16
 """Rows may become this many times as wide as the widest batch seen before a batch outgrows `BATCH_BYTES`."""

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from lakesink import __version__
+from lakesink.spark.decimals import as_whole_numbers, short_decimals
+from lakesink.spark.distribution import distributed
 from lakesink.spark.failures import JAVA_ERRORS, NOT_IN_TABLE, QueryStopped, job_error, whole_text
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.small import driver_may_write
@@ -76,6 +78,22 @@ class RowsJob:
         self.tuning.seen(max((vote.widest_row_bytes for vote in votes), default=0))
         return {name: [vote.receipt for vote in votes]}
 
+    def read(self) -> None:
+        """Run the query without writing, for a batch that needed no job: so that Spark's state stores follow it.
+
+        A query's state changes while its rows are read, and Spark takes for granted that each batch was.
+
+        Raises:
+            WriteError: The job failed.
+            QueryStopped: The query was asked to stop meanwhile.
+        """
+        try:
+            self.rows._jdf.queryExecution().toRdd().count()  # noqa: SLF001 - an action that needs no column to have a good name
+        except JAVA_ERRORS as error:
+            if self.was_stopped(error):
+                raise QueryStopped from None
+            raise _state_behind(whole_text(error)) from None
+
     def _write_here(self, writer: TaskWriter) -> bytes:
         """One task's work in the driver: the same writer, the same receipt."""
         try:
@@ -117,14 +135,25 @@ def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
     return ordered
 
 
+def _state_behind(text: str) -> WriteError:
+    return WriteError(
+        "STATE_BEHIND",
+        f"The batch is in the table, but Spark's state did not follow it: {job_error(text).what}",
+        data="This batch is in the table, once.",
+        action="Correct what the message says and start the query again: the batch is read again, and not written.",
+    )
+
+
 def _mapped(rows: DataFrame, writer: TaskWriter) -> DataFrame:
     """The job's DataFrame. PySpark finds columns by parsing their names, so odd or doubled ones travel by position."""
     names = rows.columns
     plain = _is_plain(names)
     shipped = cloudpickle.dumps(writer)  # type: ignore[no-untyped-call] # a copy without types; it takes a notebook's classes
-    task = WriteTask(__version__, None if plain else tuple(names), shipped)
+    rows = distributed(rows, getattr(writer, "clustered_by", ()))
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
-    return named.mapInArrow(task, _VOTE)
+    decimals = short_decimals(named)
+    task = WriteTask(__version__, None if plain else tuple(names), shipped, decimals)
+    return as_whole_numbers(named, decimals).mapInArrow(task, _VOTE)
 
 
 def _is_plain(names: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The query as it really runs: checks that it can keep the promise, and which guarantee its sources allow.
+"""The query as it really runs: checks that it can keep the promise, and what it reads.
 
 A `DataStreamWriter` that lakesink has returned can still be changed, so what counts is the running query, asked on its
 first batch, before anything is written.
@@ -6,9 +6,7 @@ first batch, before anything is written.
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -16,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.spark.checkpoint import Checkpoint, same_checkpoint
 from lakesink.spark.offsets import NOTHING_WRITTEN
+from lakesink.spark.sources import Source, gives_uncommitted, replay_of
 from lakesink_catalog.errors import QueryError, SettingsError
 from lakesink_catalog.redact import redact
 
@@ -24,30 +23,6 @@ RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 ISOLATION_LEVEL = "kafka.isolation.level"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-
-
-class Replay(Enum):
-    """What a source can do after a failure; the value says what becomes of exactly-once."""
-
-    YES = "exactly once"
-    MAY_LOSE = "exactly once for what the source still has; it may skip what it lost (failOnDataLoss=false)"
-    UNKNOWN = "exactly once if the source gives the same rows for the same offsets"
-    NO = "at most once: the source cannot give a batch again"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One streaming source of a query.
-
-    Attributes:
-        name: As Spark names it, without options, which may hold secrets.
-        replay: What it can do after a failure.
-        uncommitted: True if it also gives the records of Kafka transactions that were aborted.
-    """
-
-    name: str
-    replay: Replay
-    uncommitted: bool = False
 
 
 class RunningQuery:
@@ -105,8 +80,13 @@ class RunningQuery:
         if stored_id != self.query_id:
             raise _foreign_checkpoint(f"Its metadata names the query {stored_id}, this one is {self.query_id}.")
 
+    @property
+    def output_mode(self) -> str:
+        """What becomes of rows that an earlier batch has given: ``append``, ``update`` or ``complete``."""
+        return str(self._execution.outputMode().toString()).lower()
+
     def _check_mode(self) -> None:
-        mode = str(self._execution.outputMode().toString()).lower()
+        mode = self.output_mode
         if mode != "append":
             raise QueryError(
                 "OUTPUT_MODE",
@@ -140,37 +120,6 @@ def sources_of(rows: DataFrame) -> list[Source]:
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - PySpark has no view of a plan
     found = (leaves.apply(position) for position in range(leaves.size()))
     return list(_sources(leaf for leaf in found if leaf.isStreaming()))
-
-
-def guarantee(sources: Sequence[Source]) -> Replay:
-    """What the weakest of the sources leaves of the promise."""
-    order = list(Replay)
-    return max((source.replay for source in sources), key=order.index, default=Replay.UNKNOWN)
-
-
-def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
-    """What a source can do after a failure.
-
-    Args:
-        name: The source as Spark names it: ``kafka``, ``rate``, ``FileSource[/in]``, ...
-        fail_on_data_loss: Its option of this name, or None.
-    """
-    kind = name.partition("[")[0].lower()
-    if kind == "kafka":
-        return Replay.MAY_LOSE if (fail_on_data_loss or "").strip().lower() == "false" else Replay.YES
-    if kind in {"filesource", "rate", "rate-micro-batch", "deltasource"}:
-        return Replay.YES
-    return Replay.NO if kind in {"socket", "textsocket"} else Replay.UNKNOWN
-
-
-def gives_uncommitted(name: str, isolation_level: str | None) -> bool:
-    """True of a Kafka source that is not told to leave out what transactions have not committed: Kafka's default.
-
-    Args:
-        name: As in `replay_of`.
-        isolation_level: Its option `ISOLATION_LEVEL`, or None.
-    """
-    return name.lower() == "kafka" and (isolation_level or "").strip().lower() != "read_committed"
 
 
 def option_of(leaf: Any, key: str) -> str | None:

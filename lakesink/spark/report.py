@@ -1,11 +1,11 @@
 """The one line that every batch leaves in the log, under a fixed event name, whatever became of it."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakesink.spark.failures import QueryStopped
-from lakesink.spark.query import Replay, Source, guarantee
+from lakesink.spark.notes import QueryNotes
+from lakesink.spark.sources import Replay, guarantee
 from lakesink_catalog.errors import BatchRefused, LakesinkError
 from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_catalog.redact import describe
@@ -38,23 +38,32 @@ class Reporter:
     table: str
     sink: str
 
-    def started(self, query_id: str, batch_id: int, sources: Sequence[Source]) -> None:
-        """A run of a query reached its first batch: say which guarantee it has."""
-        promise = guarantee(sources)
-        level = logging.INFO if promise is Replay.YES else logging.WARNING
-        names = ",".join(source.name for source in sources)
+    def started(self, batch_id: int, notes: QueryNotes) -> None:
+        """A run of a query reached its first batch: say which guarantee it has, and what bears on that."""
+        promise = guarantee(notes.sources)
+        weakened = promise is not Replay.YES or bool(notes.functions.unstable) or not notes.creates_atomically
+        query_id, unstable = notes.query_id, ",".join(notes.functions.unstable)
         fields: dict[str, object] = {
             "query": query_id,
             "batch": batch_id,
-            "sources": names,
+            "sources": ",".join(source.name for source in notes.sources),
             "guarantee": f"'{promise.value}'",
+            "unstable": f"'{unstable}'",
+            "output_mode": notes.output_mode,
+            "speculation": str(notes.speculation).lower(),
+            "checkpoint": f"{notes.scheme}{'' if notes.creates_atomically else ' (not atomic)'}",
         }
-        self._log(level, "lakesink.query.started", fields)
-        if any(source.uncommitted for source in sources):
+        self._log(logging.WARNING if weakened else logging.INFO, "lakesink.query.started", fields)
+        if any(source.uncommitted for source in notes.sources):
             note = (
                 "'records of aborted transactions are rows too; kafka.isolation.level=read_committed leaves them out'"
             )
             self._log(logging.WARNING, "lakesink.source.read-uncommitted", {"query": query_id, "note": note})
+
+    def notes_unwritten(self, query_id: str, error: Exception) -> None:
+        """What `doctor --query` would read could not be put beside the checkpoint; the stream needs none of it."""
+        fields: dict[str, object] = {"query": query_id, "error": describe(error)}
+        self._log(logging.WARNING, "lakesink.query.notes-unwritten", fields)
 
     def finished(self, batch_id: int, outcome: Outcome, timing: Timing) -> None:
         """A batch is in the table."""

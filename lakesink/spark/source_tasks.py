@@ -4,6 +4,7 @@ Imports no PyIceberg, as nothing does that must import in a bare executor.
 """
 
 import pickle
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -40,14 +41,16 @@ class PlannedTask:
         version: The planner's lakesink, compared before the writer is unpickled.
         batch_id: Batch that it was planned for; None in a batch write.
         writer: The pickled `TaskWriter`; None if there is nothing to write: the batch is in the table, or prepared.
+        keeps_state: True if the query does, so that its rows must be read to their end also where none is written.
     """
 
     version: str
     batch_id: int | None
     writer: bytes | None = field(repr=False)
+    keeps_state: bool
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
-        """Write a task's rows, or skip them unread.
+        """Write a task's rows, or skip them.
 
         Raises:
             WriteError: The rows could not be written, or Spark runs another batch than was planned.
@@ -58,6 +61,8 @@ class PlannedTask:
         assert context is not None
         self._check_batch(context)
         if self.writer is None:
+            if self.keeps_state:
+                deque(batches, maxlen=0)
             return Vote(encode(_skipped(context.partitionId())))
         writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the planner
         return Vote(writer.write(context.partitionId(), iter(batches)))
@@ -109,9 +114,9 @@ class BatchTask(DataSourceArrowWriter):
         pickle.loads(self._committer)(messages)  # noqa: S301 - by the planner, in the same session
 
 
-def shipped(writer: TaskWriter | None, batch_id: int | None) -> PlannedTask:
+def shipped(writer: TaskWriter | None, batch_id: int | None = None, *, keeps_state: bool = False) -> PlannedTask:
     """The task that runs a writer, or that skips."""
-    return PlannedTask(__version__, batch_id, None if writer is None else pickle.dumps(writer))
+    return PlannedTask(__version__, batch_id, None if writer is None else pickle.dumps(writer), keeps_state)
 
 
 def _skipped(task: int) -> Receipt:

@@ -3,10 +3,12 @@
 This module is pickled by reference and must import in a bare executor: PyArrow, PySpark's task context and lakesink.
 """
 
+import gc
 import pickle
 import zipimport
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from lakesink import __version__
+from lakesink.spark.decimals import Decimals, as_decimals
 from lakesink.two_phase import TaskWriter
 from lakesink_catalog.errors import WriteError
 
@@ -29,20 +32,23 @@ class WriteTask:
         version: The driver's lakesink.
         columns: Names to give to the columns, in order; None keeps the names that they arrive with.
         writer: The pickled `TaskWriter`.
+        decimals: Columns that arrive as whole numbers.
     """
 
     version: str
     columns: tuple[str, ...] | None
     writer: bytes = field(repr=False)
+    decimals: Decimals = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the task's rows and yield its one row, see `VOTE`."""
         read_archives_once()
+        collect_what_is_new()
         check_version(self.version)
         writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the driver
         context = TaskContext.get()
         assert context is not None
-        rows = Rows(batches, self.columns)
+        rows = Rows(as_decimals(batches, self.decimals) if self.decimals else batches, self.columns)
         receipt = writer.write(context.partitionId(), iter(rows))
         vote = [[context.partitionId()], [rows.widest_row_bytes], [receipt]]
         yield pa.RecordBatch.from_arrays(
@@ -67,7 +73,7 @@ class Rows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
             if batch.num_rows:
-                self.widest_row_bytes = max(self.widest_row_bytes, -(-batch.nbytes // batch.num_rows))
+                self.widest_row_bytes = max(self.widest_row_bytes, -(-batch.get_total_buffer_size() // batch.num_rows))
             yield batch if self.columns is None else batch.rename_columns(list(self.columns))
 
 
@@ -109,6 +115,19 @@ def read_archives_once() -> None:
 
     importer.invalidate_caches = invalidate_caches
     importer._lakesink_reads_once = True  # noqa: SLF001 - the mark that this process is done
+
+
+def collect_what_is_new() -> None:
+    """From this process's second task on, spare garbage collections what was imported before it.
+
+    PySpark's workers run a full collection after every task, 60 ms where PySpark, PyArrow and a decoder are imported.
+    By a second task all of that is there, and a collection has just removed what was left of the first.
+    """
+    if next(_TASKS_BEFORE) == 1:
+        gc.freeze()
+
+
+_TASKS_BEFORE = count()
 
 
 def _state_of(archive: str) -> tuple[int, int] | None:

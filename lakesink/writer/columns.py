@@ -96,7 +96,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     """
     schema = parse_schema(plan.schema_json)
     if plan.decode:
-        check_documents(incoming, schema)
+        check_documents(incoming, schema, plan.decode)
     else:
         align(incoming, schema, case_sensitive=plan.case_sensitive)
 

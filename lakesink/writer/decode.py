@@ -6,15 +6,16 @@ from Kafka's own.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.json_scalars import Parsed, converted, either, without
+from lakesink.writer.json_scalars import Parsed, either, without
 from lakesink.writer.json_values import JsonReader
-from lakesink.writer.plan import OnMalformed, WritePlan
-from lakesink.writer.refusals import malformed_value, schema_mismatch, shown
-from lakesink.writer.schema import Field, ListOf, MapOf, Struct, Type
+from lakesink.writer.plan import AVRO, JSON, OnMalformed, WritePlan
+from lakesink.writer.refusals import decoder_missing, malformed_value, schema_mismatch, shown
+from lakesink.writer.schema import Struct
 
 VALUE = "value"
 KAFKA_COLUMNS: Mapping[str, str] = {
@@ -30,6 +31,16 @@ INCOMING = (VALUE, *KAFKA_COLUMNS.values())
 GATHERED_BYTES = 16 * 1024 * 1024
 
 
+class DocumentReader(Protocol):
+    """Reads documents of one format for one task."""
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents, one row for each."""
+
+    def told(self, value: bytes | None) -> list[str]:
+        """What may be said of a malformed document besides where it is."""
+
+
 @dataclass(slots=True)
 class Decoder:
     """Decodes one task's batches.
@@ -43,8 +54,11 @@ class Decoder:
     plan: WritePlan
     schema: Struct
     malformed: int = 0
-    _reader: JsonReader = field(default_factory=JsonReader)
+    _reader: DocumentReader = field(init=False)
     _seen: int = 0
+
+    def __post_init__(self) -> None:
+        self._reader = _reader_for(self.plan)
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches, in their order.
@@ -66,8 +80,7 @@ class Decoder:
 
     def _parsed(self, documents: pa.Array) -> Parsed:
         """No document, a blank one and one that is no object are malformed too: no row vanishes."""
-        texts = converted(documents, lambda values: pc.cast(values, pa.string()))
-        parsed = self._reader.read(texts.values, own_columns(self.schema))
+        parsed = self._reader.documents(documents, own_columns(self.schema))
         misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
         if misfits is None:
             return parsed
@@ -81,7 +94,19 @@ class Decoder:
     def _place(self, batch: pa.RecordBatch, position: int) -> str:
         from_kafka = [name for name in ("partition", "offset") if name in batch.schema.names]
         told = [f"{name} {batch.column(name)[position]}" for name in from_kafka]
+        told += self._reader.told(batch.column(VALUE)[position].as_py())
         return ", ".join([f"row {self._seen + position} of its task", *told])
+
+
+def _reader_for(plan: WritePlan) -> DocumentReader:
+    if plan.decode == JSON:
+        return JsonReader()
+    try:
+        from lakesink.writer.avro.messages import MessageReader  # noqa: PLC0415 - an extra: only who decodes Avro needs it
+        from lakesink.writer.avro.registry import schemas_of  # noqa: PLC0415 - with it
+    except ModuleNotFoundError:
+        raise decoder_missing("numpy", AVRO) from None
+    return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,16 +128,22 @@ def own_columns(schema: Struct) -> Struct:
     return Struct(tuple(field for field in schema.fields if field.name not in KAFKA_COLUMNS))
 
 
-def check_documents(incoming: pa.Schema, schema: Struct) -> None:
+def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
     """Find out before a job whether rows of this schema can be decoded into the table's columns.
+
+    Args:
+        incoming: The rows'.
+        schema: The table's.
+        decode: The documents' format.
 
     Raises:
         WriteError: `SCHEMA_MISMATCH`.
     """
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
-    if value not in (pa.binary(), pa.string()):
+    kinds = {pa.binary(): "binary", pa.string(): "text"} if decode == JSON else {pa.binary(): "binary"}
+    if value not in kinds:
         raise schema_mismatch(
-            f"Rows to decode have a column {VALUE!r} of binary or text; these have {shown(str(value))}.",
+            f"Rows to decode have a column {VALUE!r} of {' or '.join(kinds.values())}; these have {shown(str(value))}.",
             action=f"Name the documents {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
     missing = [theirs for theirs in _asked_of_kafka(schema).values() if theirs not in incoming.names]
@@ -121,28 +152,6 @@ def check_documents(incoming: pa.Schema, schema: Struct) -> None:
             f"The table has a column for Kafka's {missing[0]!r}, which the rows do not have.",
             action="Keep the column of Kafka's source in the query, or drop the table's column.",
         )
-    _check_names(own_columns(schema))
-
-
-def _check_names(kind: Type) -> None:
-    """What decodes JSON takes names that differ in case only for one."""
-    match kind:
-        case Struct(fields):
-            names = [field.name.lower() for field in fields]
-            if len(set(names)) != len(names):
-                raise schema_mismatch(
-                    "Columns of the table differ in case only, which cannot be decoded.", action="Rename one of them."
-                )
-            _check_below(*fields)
-        case ListOf(element):
-            _check_below(element)
-        case MapOf(key, value):
-            _check_below(key, value)
-
-
-def _check_below(*fields: Field) -> None:
-    for below in fields:
-        _check_names(below.type)
 
 
 def _own_names(schema: Struct) -> list[str]:

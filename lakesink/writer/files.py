@@ -6,10 +6,12 @@ removed; closed ones stay, referenced by nothing.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
+from lakesink.writer.dictionaries import worth_a_dictionary
 from lakesink.writer.filesystem import PathOf
 from lakesink.writer.locations import new_location
 from lakesink.writer.parquet import FileFormat, OpenFile
@@ -64,6 +66,8 @@ class DataFiles:
         Raises:
             WriteError: The storage failed.
         """
+        if self._format.dictionaries is None:
+            self._format = self._learned(rows)
         bytes_per_row = max(1.0, rows.nbytes / max(1, rows.num_rows))
         start = 0
         while start < rows.num_rows:
@@ -93,6 +97,11 @@ class DataFiles:
         """Remove the files that never closed; never raises."""
         while self._open:
             self._open.popitem()[1].abandon()
+
+    def _learned(self, rows: pa.Table) -> FileFormat:
+        """What the task's first rows say holds for all of its files."""
+        limit = self._plan.parquet.dictionary_size_bytes
+        return replace(self._format, dictionaries=worth_a_dictionary(rows, self._format.columns, limit))
 
     def _file_for(self, partition: Partition) -> OpenFile:
         if partition in self._open:

@@ -5,6 +5,7 @@ a scalar is parsed from its text, see `json_scalars`; what is nested is opened a
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.json_scalars import Parsed, either, parse, wants_json, without
+from lakesink.writer.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.writer.nested import as_list, rebuild_list, rebuild_map, rebuild_struct
 from lakesink.writer.refusals import decoder_missing
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _BLANKS = " \t\r\n"
+_JSON = "JSON"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
 
 
@@ -35,6 +37,20 @@ class JsonReader:
             raise decoder_missing("duckdb", "json") from None
         self._duckdb = duckdb
         self._connection = duckdb.connect(config=_SETTINGS)
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents.
+
+        Args:
+            values: The documents, binary or text; what is no text is malformed, also where Spark says that it is text.
+            kind: The columns.
+        """
+        texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
+        return self.read(texts.values, kind)
+
+    def told(self, value: bytes | None) -> list[str]:  # noqa: ARG002 - as any reader
+        """Nothing can be said of a malformed document but where it is."""
+        return []
 
     def read(self, texts: pa.StringArray, kind: Type) -> Parsed:
         """Values of a type from their texts.
@@ -54,62 +70,90 @@ class JsonReader:
                 return self._map(texts, kind)
 
     def _struct(self, texts: pa.Array, struct: Struct) -> Parsed:
-        opened = self._open(texts, {field.name: _asked(field.type) for field in struct.fields}, "{")
-        children = opened.values.flatten()
-        parts = [self.read(child, field.type) for child, field in zip(children, struct.fields, strict=True)]
-        values = rebuild_struct(opened.values, [part.values for part in parts], list(arrow_type(struct)))
+        opened = self._open(texts, "{", _members(struct))
+        parts = [self.read(column, field.type) for column, field in zip(opened.columns, struct.fields, strict=True)]
+        values = rebuild_struct(opened.texts, [part.values for part in parts], list(arrow_type(struct)))
         return Parsed(values, reduce(either, (part.misfits for part in parts), opened.misfits))
 
     def _list(self, texts: pa.Array, kind: ListOf, element: Field) -> Parsed:
-        opened = self._open(texts, [_asked(element.type)], "[")
-        elements = self.read(opened.values.flatten(), element.type)
-        values = rebuild_list(opened.values, arrow_type(kind), lambda _: elements.values)
-        return Parsed(values, either(opened.misfits, _holders(opened.values, elements.misfits)))
+        opened = self._open(texts, "[", _transformed([_asked(element.type)]))
+        [lists] = opened.columns
+        elements = self.read(lists.flatten(), element.type)
+        values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
+        return Parsed(values, either(opened.misfits, _holders(lists, elements.misfits)))
 
     def _map(self, texts: pa.Array, kind: MapOf) -> Parsed:
-        opened = self._open(texts, f"MAP(VARCHAR, {_asked(kind.value.type)})", "{")
-        entries = as_list(opened.values)
+        opened = self._open(texts, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
+        [maps] = opened.columns
+        entries = as_list(maps)
         keys, items = entries.flatten().flatten()
         read_keys, read_items = self.read(keys, kind.key.type), self.read(items, kind.value.type)
-        values = rebuild_map(opened.values, arrow_type(kind), lambda _: read_keys.values, lambda _: read_items.values)
+        values = rebuild_map(maps, arrow_type(kind), lambda _: read_keys.values, lambda _: read_items.values)
         below = _holders(entries, either(read_keys.misfits, read_items.misfits))
-        return Parsed(values, either(opened.misfits, below))
+        return Parsed(values, reduce(either, (below, _lost(opened.texts, maps)), opened.misfits))
 
-    def _open(self, texts: pa.Array, structure: Any, opener: str) -> Parsed:
+    def _open(self, texts: pa.Array, opener: str, query: str) -> "_Opened":
         """One level of JSON: the texts of its parts.
 
         Args:
             texts: The documents.
-            structure: What DuckDB is asked for.
             opener: The character that such a document begins with.
+            query: Of the column ``value`` of ``documents``.
         """
         wrong = _other_than(texts, opener)
         texts = texts if wrong is None else without(texts, wrong)
         try:
-            values = self._transformed(texts, structure)
+            columns = self._found(texts, query)
         except self._duckdb.InvalidInputException:
-            invalid = self._invalid(texts)
+            [invalid] = self._found(texts, "SELECT coalesce(NOT json_valid(value), false) FROM documents")
             wrong, texts = either(wrong, invalid), without(texts, invalid)
-            values = self._transformed(texts, structure)
-        if values.null_count != texts.null_count:  # a key that a map has twice
-            wrong = either(wrong, pc.and_(values.is_null(), texts.is_valid()))
-        return Parsed(values, wrong)
+            columns = self._found(texts, query)
+        return _Opened(texts, columns, wrong)
 
-    def _transformed(self, texts: pa.Array, structure: Any) -> pa.Array:
-        literal = json.dumps(structure).replace("'", "''")
-        return self._asked(texts, f"json_transform(value, '{literal}')")
-
-    def _invalid(self, texts: pa.Array) -> pa.BooleanArray:
-        return self._asked(texts, "coalesce(NOT json_valid(value), false)")
-
-    def _asked(self, texts: pa.Array, expression: str) -> pa.Array:
+    def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
         self._connection.register("documents", pa.table({"value": texts}))
-        found = self._connection.sql(f"SELECT {expression} AS found FROM documents")  # noqa: S608 - expressions of this class
-        return found.to_arrow_table().column("found").combine_chunks()
+        return [column.combine_chunks() for column in self._connection.sql(query).to_arrow_table().columns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Documents of one level.
+
+    Attributes:
+        texts: The documents that could be opened, NULL for any other.
+        columns: What was asked for.
+        misfits: Documents that could not be opened; None if all could.
+    """
+
+    texts: pa.Array
+    columns: list[pa.Array]
+    misfits: pa.BooleanArray | None
+
+
+def _members(struct: Struct) -> str:
+    """A query for a struct's fields: by pointers, which is faster than `json_transform` into a struct."""
+    as_json = [field.name for field in struct.fields if _asked(field.type) == _JSON]
+    as_text = [field.name for field in struct.fields if _asked(field.type) != _JSON]
+    found = {name: f"nullif(parts[{at}]::VARCHAR, 'null')" for at, name in enumerate(as_json, 1)}
+    found |= {name: f"texts[{at}]" for at, name in enumerate(as_text, 1)}
+    lists = [f"json_extract_string(value, {_pointers(as_text)}) AS texts"] if as_text else []
+    lists += [f"json_extract(value, {_pointers(as_json)}) AS parts"] if as_json else []
+    columns = ", ".join(found[field.name] for field in struct.fields)
+    return f"SELECT {columns} FROM (SELECT {', '.join(lists)} FROM documents)"  # noqa: S608 - names are quoted
+
+
+def _pointers(names: Sequence[str]) -> str:
+    """JSON pointers to the members of these names (RFC 6901), as a list in SQL."""
+    escaped = (name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
+    return "[" + ", ".join(f"'/{name}'" for name in escaped) + "]"
+
+
+def _transformed(structure: list[str] | str) -> str:
+    return f"SELECT json_transform(value, '{json.dumps(structure)}') FROM documents"  # noqa: S608 - types alone
 
 
 def _asked(kind: Type) -> str:
-    return "VARCHAR" if isinstance(kind, Primitive) and not wants_json(kind) else "JSON"
+    return "VARCHAR" if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
 
 
 def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
@@ -119,6 +163,13 @@ def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
         return None
     begins = pc.starts_with(pc.ascii_ltrim(texts, characters=_BLANKS), opener)
     return pc.fill_null(pc.invert(begins), False)  # noqa: FBT003 - Arrow takes it by position
+
+
+def _lost(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
+    """Which maps have a key twice, of which DuckDB makes NULL; None if no map has."""
+    if maps.null_count == texts.null_count:
+        return None
+    return pc.and_(maps.is_null(), texts.is_valid())
 
 
 def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:

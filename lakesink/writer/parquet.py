@@ -1,6 +1,7 @@
 """One Parquet file from its opening to its receipt. A file either closes whole or is abandoned without a footer."""
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -32,6 +33,7 @@ class FileFormat:
         columns: Every Parquet column, in order.
         spec_id: Partition spec that the files are written under.
         options: Encoding.
+        dictionaries: Columns that get a dictionary, by their names in Parquet; None for all.
     """
 
     schema: pa.Schema
@@ -39,6 +41,7 @@ class FileFormat:
     columns: tuple[Column, ...]
     spec_id: int
     options: ParquetOptions
+    dictionaries: tuple[str, ...] | None = None
 
     @property
     def has_uuids(self) -> bool:
@@ -77,7 +80,9 @@ class OpenFile:
         self._writer: Any = None
         try:
             with storage_failures(location):  # its first bytes are written here
-                self._writer = parquet_writer(self._sink, file_format.schema, file_format.options)
+                self._writer = parquet_writer(
+                    self._sink, file_format.schema, file_format.options, file_format.dictionaries
+                )
             self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.schema_json})
         except BaseException:
             self.abandon()
@@ -147,7 +152,9 @@ class OpenFile:
         )
 
 
-def parquet_writer(sink: Any, schema: pa.Schema, options: ParquetOptions) -> pq.ParquetWriter:
+def parquet_writer(
+    sink: Any, schema: pa.Schema, options: ParquetOptions, dictionaries: Sequence[str] | None = None
+) -> pq.ParquetWriter:
     """Arrow's writer of one Parquet file into an open stream, encoded as asked for."""
     codec = "none" if options.compression_codec == "uncompressed" else options.compression_codec
     level = ZSTD_LEVEL if codec == "zstd" and options.compression_level is None else options.compression_level
@@ -157,6 +164,7 @@ def parquet_writer(sink: Any, schema: pa.Schema, options: ParquetOptions) -> pq.
         schema,
         compression=codec,
         compression_level=level,
+        use_dictionary=True if dictionaries is None else list(dictionaries),
         data_page_size=options.page_size_bytes,
         dictionary_pagesize_limit=options.dictionary_size_bytes,
         store_decimal_as_integer=True,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.plan import PartitionField
-from lakesink.writer.schema import Field, Primitive, Struct
+from lakesink.writer.schema import Field, Primitive, Struct, leaves
 from lakesink.writer.single_value import encode_value, raw_values
 from lakesink.writer.transforms import Transform, distinguishable, parse_transform
 
@@ -93,6 +93,12 @@ def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple
         indices, kind = _find(schema, field.source_id, ()) or _no_source(field)
         sources.append(Source(field.name, indices[0], indices[1:], parse_transform(field.transform, kind)))
     return tuple(sources)
+
+
+def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Names from the top of every partition field's source column, and the transform as Iceberg spells it."""
+    paths = {leaf.field_id: leaf.path for leaf in leaves(schema)}
+    return tuple((paths[field.source_id], field.transform) for field in fields)
 
 
 def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:

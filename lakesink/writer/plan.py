@@ -41,6 +41,10 @@ class ParquetOptions:
     dictionary_size_bytes: int = 2 * 1024 * 1024
 
 
+JSON, AVRO = "json", "avro"
+"""Formats of documents."""
+
+
 class OnMalformed(StrEnum):
     """What becomes of a value that cannot be decoded."""
 
@@ -71,8 +75,12 @@ class WritePlan:
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
         buffer_bytes: Bound on Arrow memory that a task gathers before it writes row groups.
         open_files: Bound on files that a task holds open.
-        decode: Format of the documents in the rows' column ``value``, ``json``; None if the rows are the table's.
+        decode: Format of the documents in the rows' column ``value``, ``json`` or ``avro``; None if the rows are the
+            table's.
         on_malformed: What becomes of a document that cannot be decoded.
+        hash_distribution: True if the rows of a partition are to come to one task (``write.distribution-mode``).
+        schema_registry: Where schemas of Avro documents are: a URL, or the file that the driver has read.
+        writer_schemas: Those of the file by number.
     """
 
     lakesink_version: str
@@ -95,3 +103,6 @@ class WritePlan:
     open_files: int = 100
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
+    hash_distribution: bool = False
+    schema_registry: str = ""
+    writer_schemas: Mapping[int, str] = field(default_factory=dict)

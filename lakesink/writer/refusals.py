@@ -84,6 +84,26 @@ def malformed_value(place: str) -> WriteError:
     )
 
 
+def registry_unreachable(registry: str, why: str) -> WriteError:
+    """Writers' schemas cannot be had now, which is no fault of any value."""
+    return WriteError(
+        "REGISTRY_UNREACHABLE",
+        f"The schema registry cannot be read: {why[:DESCRIBED]}",
+        data=NOT_COMMITTED,
+        action=f"See that driver and executors reach {registry!r}, and start again: nothing is passed over meanwhile.",
+    )
+
+
+def registry_refused(registry: str, why: str) -> WriteError:
+    """What there is in place of writers' schemas cannot be used."""
+    return WriteError(
+        "REGISTRY_REFUSED",
+        f"The schema registry is of no use: {why[:DESCRIBED]}",
+        data=NOT_COMMITTED,
+        action=f"Look at the option schema_registry, {registry!r}, and at docs/decode.md; then start again.",
+    )
+
+
 def receipt_rejected(why: str) -> WriteError:
     """A task's vote is not to be believed."""
     return WriteError(

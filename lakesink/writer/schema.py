@@ -112,6 +112,7 @@ class Leaf:
         field_id: Iceberg's id.
         type: Its type.
         path: Names from the top, for messages.
+        parquet_path: Its name in the Parquet file.
         indices: Positions from the top through structs; meaningless below a list or map.
         repeated: True below a list or map.
     """
@@ -119,6 +120,7 @@ class Leaf:
     field_id: int
     type: Primitive
     path: tuple[str, ...]
+    parquet_path: str
     indices: tuple[int, ...]
     repeated: bool
 
@@ -163,7 +165,7 @@ def arrow_type(kind: Type, *, annotated: bool = False) -> pa.DataType:
 
 def leaves(schema: Struct) -> tuple[Leaf, ...]:
     """Leaf columns in the order of Parquet's columns."""
-    return tuple(_leaves(schema, (), (), repeated=False))
+    return tuple(_leaves(schema, (), (), (), repeated=False))
 
 
 def type_text(kind: Type) -> str:
@@ -191,15 +193,28 @@ def _length(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _leaves(kind: Type, path: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool) -> Iterator[Leaf]:
+def _leaves(
+    kind: Type, path: tuple[str, ...], groups: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool
+) -> Iterator[Leaf]:
     for index, field in enumerate(_children(kind)):
-        below = (*path, field.name)
+        below, within = (*path, field.name), (*groups, *_group(kind), field.name)
         at = (*indices, index)
         in_list = repeated or not isinstance(kind, Struct)
         if isinstance(field.type, Primitive):
-            yield Leaf(field.field_id, field.type, below, at, in_list)
+            yield Leaf(field.field_id, field.type, below, ".".join(within), at, in_list)
         else:
-            yield from _leaves(field.type, below, at, repeated=in_list)
+            yield from _leaves(field.type, below, within, at, repeated=in_list)
+
+
+def _group(kind: Type) -> tuple[str, ...]:
+    """The group that Parquet puts around the parts of a list or map."""
+    match kind:
+        case ListOf():
+            return ("list",)
+        case MapOf():
+            return ("key_value",)
+        case _:
+            return ()
 
 
 def _children(kind: Type) -> tuple[Field, ...]:

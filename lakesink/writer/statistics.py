@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from lakesink.writer.bounds import Range, bounds, merge, parquet_raw
 from lakesink.writer.schema import Leaf
@@ -81,7 +82,7 @@ def count_nans(table: pa.Table, column: Column) -> int:
     return pc.sum(pc.is_nan(values)).as_py() or 0
 
 
-def file_statistics(footer: pa.parquet.FileMetaData, columns: Sequence[Column]) -> FileStatistics:
+def file_statistics(footer: pq.FileMetaData, columns: Sequence[Column]) -> FileStatistics:
     """Statistics of a file.
 
     Args:
@@ -95,18 +96,18 @@ def file_statistics(footer: pa.parquet.FileMetaData, columns: Sequence[Column]) 
     return found
 
 
-def split_offsets(footer: pa.parquet.FileMetaData) -> tuple[int, ...]:
+def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
     """Where every row group starts, ascending."""
     firsts = (footer.row_group(index).column(0) for index in range(footer.num_row_groups))
     return tuple(sorted(_start(chunk) for chunk in firsts))
 
 
-def _start(chunk: pa.parquet.ColumnChunkMetaData) -> int:
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
     start = int(chunk.data_page_offset)
     return min(start, int(chunk.dictionary_page_offset)) if chunk.dictionary_page_offset else start
 
 
-def _add_column(found: FileStatistics, column: Column, chunks: Sequence[pa.parquet.ColumnChunkMetaData]) -> None:
+def _add_column(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> None:
     field_id = column.leaf.field_id
     found.column_sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
     if not column.mode.counts:
@@ -119,7 +120,7 @@ def _add_column(found: FileStatistics, column: Column, chunks: Sequence[pa.parqu
         _add_bounds(found, column, statistics)
 
 
-def _add_bounds(found: FileStatistics, column: Column, statistics: Sequence[pa.parquet.Statistics]) -> None:
+def _add_bounds(found: FileStatistics, column: Column, statistics: Sequence[pq.Statistics]) -> None:
     """No bounds if a chunk with values has none; but one of floats without them is all NaN, which bounds leave out."""
     kind = column.leaf.type
     ranges = []

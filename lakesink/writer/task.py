@@ -16,7 +16,7 @@ from lakesink.writer.files import DataFiles
 from lakesink.writer.filesystem import open_filesystem
 from lakesink.writer.gather import Gatherer
 from lakesink.writer.parquet import FileFormat
-from lakesink.writer.partitions import partition_sources
+from lakesink.writer.partitions import partition_sources, source_paths
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import rows_differ, version_mismatch
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
@@ -33,6 +33,13 @@ class ParquetTaskWriter:
     """
 
     plan: WritePlan
+
+    @property
+    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """Path and transform of every partition field, if the rows of a partition are to come to one task."""
+        if not self.plan.hash_distribution or self.plan.decode:
+            return ()
+        return source_paths(parse_schema(self.plan.schema_json), self.plan.partition_fields)
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt.
@@ -82,7 +89,7 @@ class _Rows:
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.count += batch.num_rows
-            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.nbytes)
+            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.get_total_buffer_size())
             yield batch
 
 

@@ -5,7 +5,6 @@ the stream: a JSON text, empty if it ended well.
 """
 
 import json
-import os
 import re
 import sys
 import threading
@@ -18,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from proof.contrast.sinks import SINKS, BranchBy, Target
+from proof.drivers import end_with_the_parent, session
 
 SPARK_SCHEMA = "partition long, offset long"
-EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SECONDS_A_ROW = 0.02
 _GENERIC = frozenset({"StreamingQueryException", "PythonException", "Py4JException", "SparkException", "STREAM_FAILED"})
 """Names that say only that something failed."""
@@ -63,32 +62,6 @@ class Orders:
         target = told.pop("target")
         branch_by = BranchBy[target.pop("branch_by")]
         return cls(target=Target(**target, branch_by=branch_by), **told)
-
-
-def session(master: str, jars: Iterable[Path], conf: Mapping[str, str], folder: Path) -> SparkSession:
-    """A session that starts fast, with Iceberg's jars if there are any."""
-    jars = tuple(jars)
-    own = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        **({"spark.jars": ",".join(map(str, jars)), "spark.sql.extensions": EXTENSIONS} if jars else {}),
-        **conf,
-    }
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(master).appName("contrast")
-    for name, value in own.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def run_stream(spark: SparkSession, orders: Orders) -> str:
@@ -166,15 +139,9 @@ def _rows(spark: SparkSession, orders: Orders) -> DataFrame:
     return files.where(udf(pause, "boolean")("offset"))
 
 
-def _end_with_the_parent() -> None:
-    """Standard input ends when whoever started this process is gone."""
-    sys.stdin.read()
-    os._exit(1)
-
-
 def main(orders: Orders, jars: Iterable[str]) -> None:
     """The command line, see the module."""
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
     spark = session(orders.master, map(Path, jars), orders.conf, Path(orders.target.checkpoint).parent)
     try:
         print(json.dumps(run_stream(spark, orders)), flush=True)

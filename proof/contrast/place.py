@@ -1,7 +1,5 @@
 """Where one case of one sink happens: a folder with a source, a checkpoint and a table of its own."""
 
-import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,6 +15,7 @@ from pyiceberg.types import LongType, NestedField
 
 from proof.contrast.cases import Case
 from proof.contrast.sinks import Target
+from proof.drivers import arrive, source_file
 from proof.oracle import Rows
 
 ROWS_PER_FILE = 100
@@ -25,7 +24,6 @@ FOREIGN_PARTITION = 9
 _SCHEMA = Schema(
     NestedField(1, "partition", LongType(), required=False), NestedField(2, "offset", LongType(), required=False)
 )
-_FIRST_FILE_TIME = 1_700_000_000
 
 
 def rows_of(files: Iterable[int]) -> Rows:
@@ -106,16 +104,13 @@ class Place:
         """Files come whole, and with growing times, so that Spark takes them in this order."""
         for file in files:
             rows = rows_of([file])
-            staged = self.root / "arriving"
-            staged.write_text("".join(json.dumps({"partition": at, "offset": row}) + "\n" for at, row in sorted(rows)))
-            os.utime(staged, (_FIRST_FILE_TIME + file,) * 2)
-            staged.rename(self._file(file))
+            arrive(self.source, file, ({"partition": at, "offset": row} for at, row in sorted(rows)))
             self.sent += rows
 
     def tidy_up(self, files: Iterable[int]) -> None:
         """Files are removed; what was in them has been sent."""
         for file in files:
-            self._file(file).unlink()
+            source_file(self.source, file).unlink()
 
     def unlog(self) -> None:
         """Take the newest entry from Spark's commit log."""
@@ -160,6 +155,3 @@ class Place:
         row = {"partition": FOREIGN_PARTITION, "offset": len(table.metadata.snapshots)}
         table.append(pa.Table.from_pylist([row], schema=pa.schema([(name, pa.int64()) for name in row])), branch=branch)
         return Counter([(row["partition"], row["offset"])])
-
-    def _file(self, file: int) -> Path:
-        return self.source / f"{file:06d}.json"

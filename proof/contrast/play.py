@@ -12,13 +12,7 @@ from typing import assert_never
 
 from proof.contrast.cases import Case
 from proof.contrast.driver import Orders, catalog_conf, named
-from proof.contrast.engine import (
-    Engine,
-    freeze,
-    said,
-    thaw,
-    wait_until,
-)
+from proof.contrast.engine import Engine, freeze, thaw
 from proof.contrast.place import Place
 from proof.contrast.result import Ending, Result, judge
 from proof.contrast.steps import (
@@ -40,6 +34,7 @@ from proof.contrast.steps import (
     TwoDrivers,
     Unlog,
 )
+from proof.drivers import said, wait_until
 from proof.processes.evidence import local
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
 from servers.spark_cluster import spark_cluster

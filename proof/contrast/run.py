@@ -13,11 +13,11 @@ from typing import Any
 
 import lakesink
 from proof.contrast.cases import CASES, Case
-from proof.contrast.driver import session
 from proof.contrast.engine import Engine
 from proof.contrast.play import StepMissed, play
 from proof.contrast.result import Result
 from proof.contrast.sinks import SINKS
+from proof.drivers import session
 from proof.oracle import ended_well
 from servers.jars import ICEBERG, ICEBERG_SPARK, JarsMissing, fetched
 from servers.rest_reference import rest_reference

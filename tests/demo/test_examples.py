@@ -1,5 +1,6 @@
 """Every example runs as it is in an empty folder, and a second run shows what exactly once means for it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ LAST_LINES = {
 
 
 CUSTOM_SINK = EXAMPLES / "custom_sink"
+KAFKA_WINDOWS = EXAMPLES / "kafka_windows"
+GUARANTEES = EXAMPLES / "guarantees"  # tests/proof/guarantees runs these
 DRILL = EXAMPLES.parent / "docs" / "failpoints.md"
 
 
@@ -49,9 +52,22 @@ def test_the_custom_sink_is_killed_and_replayed_and_every_order_is_there_once(tm
     assert told[-2].startswith("Next: ")
 
 
-def test_the_custom_sink_passes_the_suite(tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", [CUSTOM_SINK, GUARANTEES], ids=lambda example: example.name)
+def test_the_sinks_of_the_examples_pass_the_suite(tmp_path: Path, example: Path) -> None:
     options = ["-p", "no:cacheprovider", "--basetemp", str(tmp_path / "pytest")]
-    run([sys.executable, "-m", "pytest", str(CUSTOM_SINK), *options], tmp_path)
+    run([sys.executable, "-m", "pytest", str(example), *options], tmp_path)
+
+
+def test_windows_over_files_equal_a_batch_computation_though_the_driver_was_killed(tmp_path: Path) -> None:
+    story = [sys.executable, "-m", "examples.kafka_windows", "--files", "--days", "4", "--driver-kills", "1"]
+    told = json.loads(
+        "\n".join(run([*story, "--seed", "1", "--output", "json"], tmp_path, PYTHONPATH=str(EXAMPLES.parent)))
+    )
+    assert told["proved"] is True
+    assert (told["seed"], told["killed"], told["drivers"]) == (1, ["driver"], 2)
+    assert (told["committed"], told["aborted"]) == (3586 + 3, 1000)
+    assert len(told["checks"]) == 10
+    assert all(check["expected"] == check["found"] for check in told["checks"])
 
 
 def test_the_drill_of_the_documents_runs_as_it_is_printed(tmp_path: Path) -> None:
@@ -67,6 +83,6 @@ def test_every_example_is_run_here_and_named_in_their_readme() -> None:
     folders = {path.parent.name for path in EXAMPLES.glob("*/README.md")}
     named = (EXAMPLES / "README.md").read_text()
 
-    assert (found, folders) == (set(LAST_LINES), {CUSTOM_SINK.name})
+    assert (found, folders) == (set(LAST_LINES), {CUSTOM_SINK.name, GUARANTEES.name, KAFKA_WINDOWS.name})
     assert all(f"[{name}]({name})" in named for name in found)
     assert all(f"[{name}]({name}/README.md)" in named for name in folders)

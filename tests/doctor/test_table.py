@@ -76,10 +76,10 @@ def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
 
 
 def test_properties_that_change_nothing_are_named(catalog: Catalog) -> None:
-    events(catalog, **{"write.distribution-mode": "hash"})
+    events(catalog, **{"write.delete.mode": "merge-on-read"})
     finding = looked(catalog)["settings"]
     assert finding.standing is Standing.WARNING
-    assert "not honoured: write.distribution-mode" in finding.found
+    assert "not honoured: write.delete.mode" in finding.found
 
 
 def test_a_malformed_property_fails_with_its_name(catalog: Catalog) -> None:

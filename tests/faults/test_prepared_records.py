@@ -107,6 +107,7 @@ SPOILT: dict[str, Callable[[Crashed], object]] = {
         crashed.record.read_bytes().replace(b'"batch_id":1', b'"batch_id":2')
     ),
     "too old": lambda crashed: _move_clock(crashed, 21 * HOUR_MS),
+    "too old, and its files taken": lambda crashed: _left_alone(crashed, days=3),
     "from the future": lambda crashed: _move_clock(crashed, -HOUR_MS),
     "data file deleted": lambda crashed: crashed.data_file.unlink(),
     "data file taken by an orphan cleaner": lambda crashed: sweep(crashed.lake),
@@ -184,6 +185,12 @@ def _receipt_of(crashed: Crashed) -> DataFileReceipt:
 
 def _move_clock(crashed: Crashed, by_ms: int) -> None:
     crashed.stream.chance.move_ms(by_ms)
+
+
+def _left_alone(crashed: Crashed, days: int) -> None:
+    _move_clock(crashed, days * 24 * HOUR_MS)
+    sweep(crashed.lake)
+    assert not crashed.data_file.exists()
 
 
 @pytest.mark.parametrize("name", SPOILT)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from proof.contrast.driver import Orders, run_stream, session
+from proof.contrast.driver import Orders, run_stream
+from proof.drivers import session
 from servers.jars import ICEBERG_SPARK, ROOT, fetched
 from tests.processes.harness import PATIENCE_SECONDS
 

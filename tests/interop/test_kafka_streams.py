@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.doctor.finding import Standing
+from lakesink.doctor.query import check_query
 from proof.oracle import batches_contiguous, facts_of, rows_once
 from servers.kafka import KafkaBroker
 from tests.interop.kafka_streams import KafkaStream, Transactions, between, content_of
@@ -62,6 +64,8 @@ def test_avro_records_come_as_they_were_written(broker: KafkaBroker, tmp_path: P
     assert stream.run() == 0
     assert_all_arrived(stream, sent)
     assert "read-uncommitted" not in stream.log()
+    standings = {finding.check: finding.standing for finding in check_query(str(stream.checkpoint))}
+    assert (standings["guarantee"], standings["isolation"]) == (Standing.OK, Standing.OK)
 
 
 def test_without_read_committed_aborted_records_are_rows_and_a_warning_says_so(
@@ -71,10 +75,13 @@ def test_without_read_committed_aborted_records_are_rows_and_a_warning_says_so(
     sent = Transactions(broker.bootstrap, "loose")
     sent.write(range(10), 1)
     sent.take_back(range(10, 20), 1)
-    stream = KafkaStream(tmp_path, bootstrap=broker.bootstrap, topic="loose", source={})
+    stream = KafkaStream(tmp_path, bootstrap=broker.bootstrap, topic="loose", source={"failOnDataLoss": "false"})
     assert stream.run() == 0
     assert Counter(key for key, _ in stream.told()) == Counter({**sent.committed, **sent.aborted}.keys())
     assert stream.log().count("lakesink.source.read-uncommitted") == 1
+    found = {finding.check: finding for finding in check_query(str(stream.checkpoint))}
+    assert (found["guarantee"].standing, found["isolation"].standing) == (Standing.WARNING, Standing.WARNING)
+    assert "it may skip what it lost (failOnDataLoss=false) (kafka)" in found["guarantee"].found
 
 
 def assert_all_arrived(stream: KafkaStream, sent: Transactions) -> None:

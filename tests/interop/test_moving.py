@@ -15,10 +15,11 @@ from lakesink.cli.main import main
 from lakesink_catalog.history import history
 from proof.contrast.cases import Case
 from proof.contrast.driver import Orders
-from proof.contrast.engine import Engine, wait_until
+from proof.contrast.engine import Engine
 from proof.contrast.place import Place
 from proof.contrast.result import Ending, judge
 from proof.contrast.sinks import STREAM
+from proof.drivers import wait_until
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
 from servers.jars import ICEBERG_SPARK, REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference

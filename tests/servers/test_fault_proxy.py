@@ -17,7 +17,7 @@ from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy, is_com
 from tests.catalog.rest_catalog import RestService, rest_catalog
 
 TABLE = "demo.events"
-HTTP_SECONDS = "0.3"
+HTTP_SECONDS = "1"
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 
 
@@ -44,8 +44,8 @@ def between(tmp_path: Path) -> Iterator[Between]:
     with rest_catalog(backing) as (uri, service), fault_proxy(uri) as proxy:
         properties = {"type": "rest", "uri": proxy.uri, "lakesink.http-timeout-seconds": HTTP_SECONDS}
         through = connect("lake", properties)
-        through.create_namespace("demo")
-        through.create_table(TABLE, ROWS.schema, properties={"commit.retry.num-retries": "0"})
+        backing.create_namespace("demo")
+        backing.create_table(TABLE, ROWS.schema, properties={"commit.retry.num-retries": "0"})
         yield Between(backing, service, proxy, through)
 
 
@@ -79,7 +79,7 @@ def test_a_spoilt_commit_fails_for_the_client_and_is_applied_or_not_as_told(betw
 
 
 def test_a_late_commit_is_applied_after_the_client_has_given_up(between: Between) -> None:
-    between.proxy.arm(1, HttpFault(Kind.LATE, seconds=0.6), lambda: None)
+    between.proxy.arm(1, HttpFault(Kind.LATE, seconds=2), lambda: None)
     with pytest.raises(Exception):  # noqa: B017, PT011 # whatever PyIceberg makes of it
         between.commit()
     assert between.proxy.met.is_set()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from servers import jars
-from servers.jars import ARCHIVES, CHECKSUMS, SETS, JarSet, JarsMissing, fetched, verified
+from servers.jars import ARCHIVES, CHECKSUMS, PEERS, SETS, JarSet, JarsMissing, fetched, verified
 
 ONE = JarSet("one", ("example:one:1",))
 WANTED = b"the jar"
@@ -85,4 +85,4 @@ def test_an_archive_is_asked_for_by_its_type_checked_and_not_kept(folder: Path) 
 def test_every_set_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [line.split()[1].partition("/")[0] for line in CHECKSUMS.read_text().splitlines()]
     monkeypatch.undo()
-    assert set(listed) == SETS.keys() | ARCHIVES.keys()
+    assert set(listed) == SETS.keys() | PEERS.keys() | ARCHIVES.keys()

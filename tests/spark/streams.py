@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
+from lakesink.spark.functions import functions_of
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.small import only_drops_rows
@@ -61,8 +62,9 @@ def writer(
 ) -> DataStreamWriter:
     """The stream as `lakesink.stream` builds it, into a directory sink."""
     sources = tuple(sources_of(rows))
+    place, functions = str(checkpoint), functions_of(rows)
     target = StreamTarget(
-        Reporter("lines", "lines"), str(checkpoint), sources, only_drops_rows(rows), lambda _schema, _session: sink
+        Reporter("lines", "lines"), place, sources, functions, only_drops_rows(rows), lambda _schema, _session: sink
     )
     function: Any = BatchFunction(rows.sparkSession, target)
     started = rows.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))

@@ -15,6 +15,7 @@ import lakesink
 from lakesink.writer.json_values import JsonReader
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_catalog.connect import connect
+from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.tables import create_table, load_table
 
 TABLE = "demo.events"
@@ -206,3 +207,22 @@ def test_random_documents_that_fit_are_read_as_from_json_reads_them(spark: Any) 
     mine, spark_s = ours(documents, WHOLE), theirs(spark, documents, WHOLE_IN_SPARK)
     assert MALFORMED not in mine
     assert [pair for pair in zip(documents, mine, spark_s, strict=True) if repr(pair[1]) != repr(pair[2])] == []
+
+
+ODD_BYTES = [b'{"id": 1, "name": "\xff"}', b'{"id": 2, "name": "\xed\xa0\x80"}', b'{"id": 3, "name": "\xc3\xa4"}']
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize("as_text", [False, True], ids=["bytes", "text"])
+def test_bytes_that_are_no_text_are_malformed_whatever_spark_calls_them(spark: Any, as_text: bool) -> None:  # noqa: FBT001 - a case
+    documents = spark.createDataFrame([(bytearray(value),) for value in ODD_BYTES], "value binary")
+    if as_text:
+        documents = documents.selectExpr("cast(value as string) as value")
+    lakesink.append(documents.coalesce(1), TABLE, txn=("odd", 1), decode="json", on_malformed="null-row")
+    assert [(row["id"], row["name"]) for row in rows()] == [(3, "ä"), (None, None), (None, None)]
+
+
+@pytest.mark.usefixtures("table")
+def test_a_column_that_holds_no_documents_is_refused(spark: Any) -> None:
+    with pytest.raises(LakesinkError, match="have a column 'value' of binary or text; these have int64"):
+        lakesink.append(spark.range(1).toDF("value"), TABLE, txn=("odd", 1), decode="json")

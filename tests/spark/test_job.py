@@ -125,7 +125,7 @@ def test_rows_are_measured_as_the_widest_mean_of_a_batch() -> None:
     batches = [pa.record_batch({"n": pa.array([1] * size, pa.int64())}) for size in (4, 0, 2)]
     rows = Rows([*batches, pa.record_batch({"n": pa.array(["x" * 100])})], None)
     assert [batch.num_rows for batch in rows] == [4, 0, 2, 1]
-    assert rows.widest_row_bytes == 104
+    assert rows.widest_row_bytes == 108
 
 
 @pytest.mark.usefixtures("conf")
@@ -255,3 +255,21 @@ def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path
         file.writestr("first.py", "")
     command = [sys.executable, "-c", READ_ARCHIVES, str(archive)]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0"]
+
+
+COLLECTS = """
+import gc
+from lakesink.spark.task import collect_what_is_new
+collect_what_is_new()
+of_the_first_task = gc.get_freeze_count()
+collect_what_is_new()
+of_the_second = gc.get_freeze_count()
+kept = [[] for _ in range(1000)]
+collect_what_is_new()
+print(of_the_first_task, of_the_second > 1000, gc.get_freeze_count() == of_the_second)
+"""
+
+
+def test_a_worker_collects_only_what_came_after_its_first_task() -> None:
+    command = [sys.executable, "-c", COLLECTS]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0", "True", "True"]

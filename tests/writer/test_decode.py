@@ -100,6 +100,22 @@ def test_a_scalar_fits_its_type_exactly_or_is_malformed(kind: str, value: str, e
     assert repr(one(Primitive(kind), value)) == repr(expected)
 
 
+@pytest.mark.parametrize(
+    "name", ["", "/", "a/b", "~", "~1", "a~0b", "it's", '"', "$", "$.a", "*", "0", "-", "\\u0041", "ä", "C"]
+)
+def test_a_key_is_found_by_its_very_name(name: str) -> None:
+    kinds: dict[str, Type] = {
+        name: Primitive("int"),
+        "c": Primitive("string"),
+        "nested": ListOf(optional(9, "element", Primitive("int"))),
+    }
+    struct = Struct(tuple(optional(number, each, kind) for number, (each, kind) in enumerate(kinds.items(), 1)))
+    document = {"c": "null", "nested": [1, 2], "A": 3, name: 7}
+    parsed = READER.read(pa.array([json.dumps(document), "{}"]), struct)
+    assert parsed.misfits is None
+    assert parsed.values.to_pylist() == [{name: 7, "c": "null", "nested": [1, 2]}, dict.fromkeys(kinds)]
+
+
 def optional(number: int, name: str, kind: Type) -> Field:
     return Field(number, name, required=False, type=kind)
 

@@ -73,7 +73,7 @@ def test_small_batches_become_one_row_group(tmp_path: Path) -> None:
     receipt = write(plan_for(EVENTS, tmp_path), in_batches(table, 100))
     check_files(receipt)
     assert [len(file.split_offsets) for file in receipt.files] == [1]
-    assert receipt.largest_arrow_batch_bytes == max(batch.nbytes for batch in in_batches(table, 100))
+    assert receipt.largest_arrow_batch_bytes == max(batch.get_total_buffer_size() for batch in in_batches(table, 100))
     assert rows_of(receipt.files) == table.to_pylist()
 
 

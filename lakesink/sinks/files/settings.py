@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lakesink.settings import read_option
+from lakesink.settings import PREPARED_MAX_AGE, read_option
 from lakesink.sinks.files.layout import Layout
 from lakesink.writer.filesystem import local_path, scheme_of
 from lakesink.writer.part_formats import FORMATS, PartFormat
@@ -17,7 +17,6 @@ from lakesink_catalog.verdict import Accept
 
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024
-PREPARED_MAX_AGE = timedelta(hours=20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,9 @@ class Pythons:
             "--quiet",
             "--disable-pip-version-check",
         ]
-        subprocess.run([*pip, "--no-deps", "--no-index", "--ignore-installed", str(self._wheel)], check=True)
+        # Not compiled: Python takes compiled code for that of a file of the same size changed within the same second.
+        how = ["--no-deps", "--no-index", "--no-compile", "--ignore-installed"]
+        subprocess.run([*pip, *how, str(self._wheel)], check=True)
         return python
 
 

@@ -1,0 +1,106 @@
+"""What the way from the JVM to Python costs, and what it could: for `docs/upstream.md`, on any PySpark.
+
+The Python side counts rows and does nothing else. Cases of one group run in turn; what a later group does to Spark's
+workers stays with them.
+"""
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from benchmarks import data
+from benchmarks.session import session
+from benchmarks.usage import measured
+from lakesink.spark.decimals import as_whole_numbers, short_decimals
+from lakesink.spark.hop import MAX_BYTES, NO_BYTE_CHECK
+from lakesink.spark.task import collect_what_is_new, read_archives_once
+
+SPARK_BYTES = str(64 * 1024 * 1024)
+
+
+Cases = dict[str, Callable[[], object]]
+
+
+def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
+
+
+def counted_by_spared_workers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    read_archives_once()
+    collect_what_is_new()
+    yield from counted(batches)
+
+
+def groups(spark: SparkSession, source: Path) -> Iterator[Cases]:
+    """Cases that are measured in turn, group by group."""
+    rows = spark.read.parquet(str(source))
+    whole = as_whole_numbers(rows, short_decimals(rows))
+    yield {
+        "scan alone": lambda: rows.write.format("noop").mode("overwrite").save(),
+        "to Python, Spark's defaults": lambda: hop(rows, SPARK_BYTES),
+        "without the check of bytes a row": lambda: hop(rows, NO_BYTE_CHECK),
+        "and decimals as longs": lambda: hop(whole, NO_BYTE_CHECK),
+        "without the check, within foreachBatch": lambda: streamed(spark, source, rows.schema),
+    }
+    few = spark.range(100).repartition(2)
+    yield {"100 rows": lambda: few.mapInArrow(counted, "rows long").collect()}
+    yield {
+        "100 rows, by workers that spare themselves": lambda: few.mapInArrow(
+            counted_by_spared_workers, "rows long"
+        ).collect()
+    }
+
+
+def hop(sent: DataFrame, most_bytes: str) -> None:
+    sent.sparkSession.conf.set(MAX_BYTES, most_bytes)
+    sent.mapInArrow(counted, "rows long").collect()
+
+
+def streamed(spark: SparkSession, source: Path, schema: StructType) -> None:
+    rows = spark.readStream.schema(schema).parquet(str(source))
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = rows.writeStream.foreachBatch(lambda batch, _: hop(batch, NO_BYTE_CHECK))
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+
+def medians(cases: Cases, rounds: int) -> Iterator[tuple[str, float, float]]:
+    """Of every case the seconds and those of processor; one round before is to warm up."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
+    for number in range(rounds + 1):
+        for name, run in cases.items():
+            with measured() as used:
+                run()
+            if number:
+                found[name].append((used.seconds, used.cpu_seconds))
+    for name, runs in found.items():
+        wall, cpu = (statistics.median(column) for column in zip(*runs, strict=True))
+        yield name, wall, cpu
+
+
+@click.command()
+@click.option("--rows", default=4_000_000, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+def main(rows: int, rounds: int) -> None:
+    """Print the medians."""
+    spark = session()
+    print(f"PySpark {version('pyspark')}, Python {sys.version.split()[0]}, {rows:,} rows of 13 columns")
+    with tempfile.TemporaryDirectory() as folder:
+        source = data.Source.make(Path(folder, "in"), data.LINEITEM, rows)
+        for cases in groups(spark, source.folder):
+            for name, wall, cpu in medians(cases, rounds):
+                print(f"{name:42} {wall:6.3f} s, {cpu:6.3f} s of processor", flush=True)
+    spark.stop()
+    print("Next: docs/upstream.md says what is behind each line.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What a driver does for one batch, as the functions that do it: most phases are calls of lakesink's two-phase seam."""
+
+from collections.abc import Sequence
+
+from pyiceberg.serializers import ToOutputFile
+from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.readwriter import DataFrameWriter
+from pyspark.sql.utils import ForeachBatchFunction
+
+from benchmarks.stopwatch import Kind, Timed
+from lakesink.sinks import iceberg
+from lakesink.sinks.iceberg import IcebergSink
+from lakesink.spark import job
+from lakesink.spark.checkpoint import Checkpoint
+from lakesink.spark.foreach_batch import BatchFunction
+from lakesink.spark.job import RowsJob
+from lakesink.spark.report import Reporter
+from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog import commit, lean_sql, request
+from lakesink_catalog.commit import FencedCommit
+from lakesink_catalog.lean_sql import LeanSqlCatalog
+from lakesink_catalog.merging import ManifestMerger
+from lakesink_catalog.prepared import PreparedFiles
+
+WRITE = "write"
+"""The phase in which rows are read and written: without it a batch would be none."""
+
+STEPS: Sequence[Timed] = (
+    Timed(Kind.BATCH, "function", ForeachBatchFunction, "call"),
+    Timed(Kind.PHASE, f"{WRITE}, noop", DataFrameWriter, "save"),
+    Timed(Kind.PHASE, "run", BatchFunction, "_current_run"),
+    Timed(Kind.PHASE, "offsets", Checkpoint, "offsets"),
+    Timed(Kind.PHASE, "offsets", Checkpoint, "batch"),
+    Timed(Kind.PHASE, "begin", IcebergSink, "begin"),
+    Timed(Kind.PHASE, "find the record", PreparedFiles, "find"),
+    Timed(Kind.PHASE, WRITE, RowsJob, "write"),
+    Timed(Kind.PHASE, "pre_commit", IcebergSink, "pre_commit"),
+    Timed(Kind.PHASE, "put the record", PreparedFiles, "put"),
+    Timed(Kind.PHASE, "commit", IcebergSink, "commit"),
+    Timed(Kind.PHASE, "landed", PreparedFiles, "landed"),
+    Timed(Kind.PHASE, "log", Reporter, "finished"),
+    # Of `begin`, and of `commit` again.
+    Timed(Kind.STEP, "load the table", iceberg, "load_table"),
+    Timed(Kind.STEP, "the verdict", FencedCommit, "decide_on"),
+    Timed(Kind.STEP, "the plan", iceberg, "write_plan"),
+    Timed(Kind.STEP, "the plan", iceberg, "check_columns"),
+    # Of `write`: in the driver, or by tasks.
+    Timed(Kind.STEP, "rows to the driver", DataFrame, "toArrow"),
+    Timed(Kind.STEP, "the Parquet file", ParquetTaskWriter, "write"),
+    Timed(Kind.STEP, "put the job together", job, "_mapped"),
+    Timed(Kind.STEP, "the job", DataFrame, "collect"),
+    Timed(Kind.STEP, "count its tasks", job, "_planned_tasks"),
+    # Of `pre_commit`.
+    Timed(Kind.STEP, "count the votes", iceberg, "count_votes"),
+    Timed(Kind.STEP, "the manifest", FencedCommit, "prepare"),
+    # Of `commit`.
+    Timed(Kind.STEP, "the last manifest list", request, "manifests_under"),
+    Timed(Kind.STEP, "merge manifests", ManifestMerger, "merge"),
+    Timed(Kind.STEP, "the new manifest list", request, "write_list"),
+    Timed(Kind.STEP, "the rest of the request", commit, "build_request"),
+    Timed(Kind.STEP, "new metadata", lean_sql, "updated"),
+    Timed(Kind.STEP, "the metadata file", ToOutputFile, "table_metadata"),
+    Timed(Kind.STEP, "the catalog's row", LeanSqlCatalog, "_swap"),
+    Timed(Kind.STEP, "the rest of the catalog's call", LeanSqlCatalog, "commit_table"),
+    Timed(Kind.STEP, "the answer", FencedCommit, "_shows"),
+)

@@ -1,0 +1,160 @@
+"""PyIceberg's SQL catalog without its copies, so that a commit's cost grows with history as little as it can.
+
+A metadata file never changes, so what was parsed of one holds for as long as the table's row names it. And PyIceberg
+copies every snapshot deeply to add one: here its own rules are applied to metadata without the snapshots that no update
+speaks of, and those are put back as they were, objects and JSON. What is left of history is one file written.
+"""
+
+import operator
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.typedef import Identifier
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+_LEAN = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
+"""Updates that look at no snapshot but those that they name."""
+
+_NO_SNAPSHOTS = '"snapshots":[]'
+_VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
+
+
+class LeanSqlCatalog(SqlCatalog):
+    """The same tables, rows and files as of PyIceberg's `SqlCatalog`, and the same errors."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._parsed: dict[Identifier, tuple[str, TableMetadata]] = {}
+        self._listed: dict[Identifier, Listed] = {}
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The table; its metadata file is read only if it is another than at the last time."""
+        name = Catalog.identifier_to_tuple(identifier)
+        location, known = self._location(name), self._parsed.get(name)
+        if known is None or known[0] != location:
+            table = super().load_table(identifier)
+            self._parsed[name] = table.metadata_location, table.metadata
+            return table
+        metadata = known[1]
+        return Table(name, metadata, known[0], self._load_file_io(metadata.properties, known[0]), self)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """See `SqlCatalog`."""
+        name = table.name()
+        if not all(isinstance(one, _LEAN) for one in updates):
+            return super().commit_table(table, requirements, updates)
+        try:
+            current = self.load_table(name)
+        except NoSuchTableError:  # what that means for the requirements is PyIceberg's word
+            return super().commit_table(table, requirements, updates)
+        for requirement in requirements:
+            requirement.validate(current.metadata)
+        metadata = updated(current.metadata, updates, current.metadata_location)
+        if metadata == current.metadata:
+            return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
+        location = _next_location(current, metadata)
+        spliced = Spliced(metadata, self._listed.get(name, Listed()))
+        ToOutputFile.table_metadata(spliced, current.io.new_output(location))  # type: ignore[arg-type] # asks for its JSON
+        self._swap(name, current.metadata_location, location)
+        self._parsed[name], self._listed[name] = (location, metadata), spliced.listed
+        return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    def _location(self, name: Identifier) -> str | None:
+        with Session(self.engine) as session:
+            return session.scalar(select(IcebergTables.metadata_location).where(*self._row(name)))
+
+    def _swap(self, name: Identifier, before: str, after: str) -> None:
+        swap = update(IcebergTables).where(*self._row(name), IcebergTables.metadata_location == before)
+        with Session(self.engine) as session:
+            found = session.execute(swap.values(metadata_location=after, previous_metadata_location=before))
+            if found.rowcount < 1:  # type: ignore[attr-defined] # an update's result has it
+                raise CommitFailedException(f"Table has been updated by another process: {'.'.join(name)}")
+            session.commit()
+
+    def _row(self, name: Identifier) -> tuple[Any, ...]:
+        namespace = Catalog.namespace_to_string(Catalog.namespace_from(name))
+        return (
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == Catalog.table_name_from(name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Snapshots of one metadata, and their JSON with commas between."""
+
+    snapshots: Sequence[Snapshot] = ()
+    text: str = ""
+
+    def followed_by(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "Listed":
+        """Those snapshots; where they begin with these very ones, only the others are made into JSON."""
+        count = len(self.snapshots)
+        same = count <= len(snapshots) and all(map(operator.is_, self.snapshots, snapshots))
+        new = [one.model_dump_json(exclude_none=exclude_none) for one in snapshots[count if same else 0 :]]
+        return Listed(snapshots, ",".join([self.text, *new] if same and count else new))
+
+
+@dataclass(slots=True)
+class Spliced:
+    """Metadata whose snapshots were mostly made into JSON before.
+
+    Attributes:
+        metadata: All of it.
+        listed: Snapshots of an earlier one; of this one, once its JSON was asked for.
+    """
+
+    metadata: TableMetadata
+    listed: Listed = Listed()
+
+    def model_dump_json(self, *, exclude_none: bool) -> str:
+        """The same text as the metadata's own method gives."""
+        self.listed = self.listed.followed_by(self.metadata.snapshots, exclude_none=exclude_none)
+        rest = self.metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
+        return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{self.listed.text}]', 1)  # in a string its quotes are escaped
+
+
+def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
+    """The metadata after updates of the kinds in `_LEAN`; shares all snapshots with `base`.
+
+    Raises:
+        ValueError: PyIceberg refuses an update, or a snapshot of that id is there.
+    """
+    named = {one.snapshot_id for one in updates if isinstance(one, SetSnapshotRefUpdate)}
+    named |= {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
+    kept = [snapshot for snapshot in base.snapshots if snapshot.snapshot_id in named]
+    slim = base.model_copy(update={"snapshots": kept, "snapshot_log": []})
+    after = update_table_metadata(slim, updates, metadata_location=location)
+    return after.model_copy(
+        update={
+            "snapshots": [*base.snapshots, *after.snapshots[len(kept) :]],
+            "snapshot_log": [*base.snapshot_log, *after.snapshot_log],
+        }
+    )
+
+
+def _next_location(current: Table, metadata: TableMetadata) -> str:
+    found = _VERSION.fullmatch(current.metadata_location.rpartition("/")[2])
+    after = Table(current.name(), metadata, current.metadata_location, current.io, current.catalog)
+    return after.location_provider().new_table_metadata_file_location(int(found[1]) + 1 if found else 0)

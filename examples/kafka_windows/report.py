@@ -1,0 +1,97 @@
+"""What is shown at the end: the proof, and what to try next."""
+
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakesink.cli.output import NOT_WELL, OK, Report, number
+from lakesink.demo.checks import Check
+from lakesink.demo.next_steps import Step, duckdb_command, program
+from lakesink.demo.place import Place
+from lakesink_catalog.connect import HOME_VARIABLE
+
+from .proof import Sent
+from .queries import CATALOG, DEPARTURES, EVENTS
+from .setting import Setting
+from .supervisor import Supervisor
+
+_BUSIEST = "SELECT hour, origin, departures FROM departures_by_hour ORDER BY departures DESC LIMIT 5"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the story came to.
+
+    Attributes:
+        setting: What it ran on.
+        supervisor: What it has done.
+        sent: What was sent.
+        checks: Every claim.
+        seconds: How long it took.
+    """
+
+    setting: Setting
+    supervisor: Supervisor
+    sent: Sent
+    checks: tuple[Check, ...]
+    seconds: float
+
+    @property
+    def proved(self) -> bool:
+        """True if every claim holds."""
+        return all(check.holds for check in self.checks)
+
+
+def report(stage: Place, ending: Ending) -> Report:
+    """The report of a story.
+
+    Args:
+        stage: Where it was told.
+        ending: What it came to.
+    """
+    supervisor, sent = ending.supervisor, ending.sent
+    verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims marked <<<."
+    return Report(
+        document=_document(stage, ending),
+        title=f"{number(sent.committed.total())} records committed and {number(sent.aborted)} aborted in"
+        f" {'Kafka' if ending.setting.bootstrap else 'files'}, {supervisor.drivers} drivers,"
+        f" {len(supervisor.killed)} SIGKILLs survived, seed {ending.setting.seed}, {ending.seconds:.0f} s. {verdict}",
+        columns=("claim", "expected>", "found>", ""),
+        rows=[
+            (check.claim, f"{check.expected:,}", f"{check.found:,}", "" if check.holds else "<<<")
+            for check in ending.checks
+        ],
+        hints=["", "What to try next:", *(f"\n# {step.what}\n{step.command}" for step in _next_steps(stage))],
+        exit_code=OK if ending.proved else NOT_WELL,
+    )
+
+
+def _document(stage: Place, ending: Ending) -> dict[str, Any]:
+    supervisor = ending.supervisor
+    return {
+        "proved": ending.proved,
+        "seed": ending.setting.seed,
+        "committed": ending.sent.committed.total(),
+        "aborted": ending.sent.aborted,
+        "drivers": supervisor.drivers,
+        "killed": supervisor.killed,
+        "failed_by_themselves": supervisor.failures,
+        "checks": [asdict(check) for check in ending.checks],
+        "seconds": ending.seconds,
+        "folder": str(stage.home),
+        "next": [asdict(step) for step in _next_steps(stage)],
+    }
+
+
+def _next_steps(stage: Place) -> list[Step]:
+    command = f"{HOME_VARIABLE}={shlex.quote(str(stage.lakehouse))} {shlex.quote(program('lakesink'))}"
+    events, hours = (shlex.quote(str(stage.home / "checkpoints" / name)) for name in ("events", "departures_by_hour"))
+    return [
+        Step("every batch, and which were recovered", f"{command} log {DEPARTURES} --catalog {CATALOG} --limit 100"),
+        Step(
+            "is every batch of the events there, once",
+            f"{command} audit {EVENTS} --catalog {CATALOG} --checkpoint {events}",
+        ),
+        Step("and of the hours", f"{command} audit {DEPARTURES} --catalog {CATALOG} --checkpoint {hours}"),
+        Step("the busiest hours, by DuckDB", duckdb_command(DEPARTURES, _BUSIEST)),
+    ]

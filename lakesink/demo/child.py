@@ -1,0 +1,68 @@
+"""A child process in a group of its own, which does not outlive its parent however that comes to its end."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from lakesink_catalog.connect import HOME_VARIABLE
+
+
+@contextmanager
+def child(
+    command: Sequence[str], environment: Mapping[str, str], output: int | IO[str]
+) -> Iterator[subprocess.Popen[str]]:
+    """A process under way; it is ended if the block is left by an exception, and waited for either way.
+
+    Args:
+        command: A program that calls `end_with_parent`.
+        environment: All of it.
+        output: Where its output and its errors go, as `subprocess` takes it.
+    """
+    with subprocess.Popen(  # noqa: S603 - the caller's own program
+        command,
+        stdin=subprocess.PIPE,  # the child ends when this closes, however this process comes to its own end
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            end(process)
+            raise
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """SIGKILL to a driver and its JVM, which is of the same group; PySpark's workers end with the JVM."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_with_parent() -> None:
+    """Called in the child: from now on it ends when its parent does."""
+    threading.Thread(target=_wait_for_the_end, daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
+    os.read(sys.stdin.fileno(), 1)  # nobody writes: it returns when the other end is closed
+    os._exit(1)
+
+
+def driver_environment(lakehouse: os.PathLike[str]) -> dict[str, str]:
+    """What a Spark driver needs: this Python for its executors, and the embedded catalog of a folder."""
+    own = {
+        HOME_VARIABLE: os.fspath(lakehouse),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    environment = os.environ | own
+    environment.pop("SPARK_REMOTE", None)
+    return environment

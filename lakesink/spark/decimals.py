@@ -1,0 +1,70 @@
+"""Short decimals on their way to Python: as the whole numbers that they are inside.
+
+Spark keeps a decimal of up to 18 digits as a long, yet makes a BigDecimal of each to write it as Arrow: with three such
+columns of thirteen that is a sixth of the whole way. The long itself travels at the cost of a long, and on the other
+side it is looked at as a decimal again.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+from py4j.java_gateway import JavaClass
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import DecimalType
+
+LONGEST = 18
+"""Most digits that Spark keeps in a long."""
+
+_UTILS = "org.apache.spark.sql.classic.ExpressionUtils"
+_UNSCALED = "org.apache.spark.sql.catalyst.expressions.UnscaledValue"
+
+Decimals = Mapping[int, tuple[int, int]]
+"""Precision and scale of columns by their positions."""
+
+
+def short_decimals(rows: DataFrame) -> Decimals:
+    """The columns of a DataFrame that can travel as whole numbers."""
+    kinds = ((position, field.dataType) for position, field in enumerate(rows.schema.fields))
+    return {
+        position: (kind.precision, kind.scale)
+        for position, kind in kinds
+        if isinstance(kind, DecimalType) and kind.precision <= LONGEST
+    }
+
+
+def as_whole_numbers(rows: DataFrame, decimals: Decimals) -> DataFrame:
+    """The same rows with these columns as longs: a decimal times ten to its scale. Names must be plain."""
+    if not decimals:
+        return rows
+    names = rows.columns
+    return rows.withColumns({names[position]: _unscaled(rows, names[position]) for position in decimals})
+
+
+def as_decimals(batches: Iterable[pa.RecordBatch], decimals: Decimals) -> Iterator[pa.RecordBatch]:
+    """What came as whole numbers as the decimals that they are; shares what it can."""
+    schema: pa.Schema | None = None
+    for batch in batches:
+        if schema is None:
+            schema = _with_decimals(batch.schema, decimals)
+        columns = batch.columns
+        for position, (precision, scale) in decimals.items():
+            short = columns[position].view(pa.decimal64(precision, scale))
+            columns[position] = short.cast(schema.types[position], safe=False)  # the same digits: nothing to check
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_decimals(schema: pa.Schema, decimals: Decimals) -> pa.Schema:
+    for position, (precision, scale) in decimals.items():
+        schema = schema.set(position, schema.field(position).with_type(pa.decimal128(precision, scale)))
+    return schema
+
+
+def _unscaled(rows: DataFrame, name: str) -> Column:
+    """Spark has an expression for it, and no name for that in SQL or PySpark.
+
+    The classes are named in whole: a package that Py4J looks up part by part costs milliseconds, in every batch.
+    """
+    client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr] # noqa: SLF001 - as above
+    utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)
+    return ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))  # noqa: SLF001 - as above

@@ -1,0 +1,91 @@
+"""Rows of one partition to one task, as ``write.distribution-mode`` asks for: a shuffle by the values of the partition.
+
+Spark has no transforms of Iceberg's without its jar, so each is an expression that is equal where the partition is. By
+the fields of transforms that cannot be said so, which is ``bucket``, rows are not shuffled.
+"""
+
+import re
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, DateType, IntegralType, StringType, StructType, TimestampNTZType, TimestampType
+
+ClusteredBy = Sequence[tuple[Sequence[str], str]]
+"""Names from the top of each source column, and its transform as Iceberg spells it."""
+
+_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
+_HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
+
+
+def distributed(rows: DataFrame, clustered_by: ClusteredBy) -> DataFrame:
+    """The same rows with those of a partition together in a task; as they are if there is nothing to shuffle by."""
+    if not clustered_by:
+        return rows
+    found = (_expression(rows, path, transform) for path, transform in clustered_by)
+    expressions = [expression for expression in found if expression is not None]
+    return rows.repartition(_tasks(rows), *expressions) if expressions else rows
+
+
+def _tasks(rows: DataFrame) -> int:
+    """As many as run at once: each Python task has its price, and Spark's own default is 200."""
+    session = rows.sparkSession
+    most = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    return max(1, min(most, session.sparkContext.defaultParallelism))
+
+
+def _expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:
+    """Equal for rows of the same partition; None if there is no such expression."""
+    kind = _type_of(rows.schema, path)
+    if kind is None:
+        return None
+    column = sf.col(".".join(f"`{name.replace('`', '``')}`" for name in path))
+    if transform == "identity":
+        return column
+    truncate = _TRUNCATE.fullmatch(transform)
+    if truncate:
+        return _truncated(column, kind, int(truncate[1]))
+    return _period(column, kind, transform)
+
+
+def _type_of(schema: StructType, path: Sequence[str]) -> DataType | None:
+    kind: DataType = schema
+    for name in path:
+        fields = kind.fields if isinstance(kind, StructType) else []
+        found = [field.dataType for field in fields if field.name.lower() == name.lower()]
+        if len(found) != 1:
+            return None
+        kind = found[0]
+    return kind
+
+
+def _truncated(column: Column, kind: DataType, width: int) -> Column | None:
+    if isinstance(kind, IntegralType):
+        return column - sf.pmod(column, sf.lit(width))
+    return sf.substring(column, 1, width) if isinstance(kind, StringType) else None
+
+
+def _period(column: Column, kind: DataType, period: str) -> Column | None:
+    hours = _hours(column, kind)
+    if hours is None or period not in ("hour", "day", "month", "year"):
+        return None
+    if period == "hour":
+        return hours
+    days = _whole(hours, _DAY_HOURS)
+    if period == "day":
+        return days
+    date = sf.date_from_unix_date(days.cast("int"))
+    return sf.year(date) if period == "year" else sf.year(date) * 12 + sf.month(date)
+
+
+def _hours(column: Column, kind: DataType) -> Column | None:
+    """Hours since 1970 in UTC, whatever the zone of the session."""
+    if isinstance(kind, DateType):
+        return sf.unix_date(column) * _DAY_HOURS
+    if isinstance(kind, TimestampNTZType):
+        return sf.unix_date(column.cast("date")) * _DAY_HOURS + sf.hour(column)
+    return _whole(sf.unix_micros(column), _HOUR_MICROS) if isinstance(kind, TimestampType) else None
+
+
+def _whole(number: Column, by: int) -> Column:
+    return (number - sf.pmod(number, sf.lit(by))) / by

@@ -1,0 +1,82 @@
+"""Which expressions of a plan need not give the same rows again, read from the plan, without running anything."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from lakesink.spark.notes import LONGEST_NAME, MOST_NAMES, Functions
+
+_PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
+
+
+def functions_of(rows: DataFrame) -> Functions:
+    """What a streaming DataFrame computes with.
+
+    `current_timestamp()` is none of it: Spark logs a batch's time with its offsets, and a replay has the same.
+
+    Args:
+        rows: Streaming DataFrame of a classic session.
+    """
+    try:
+        return _read(rows)
+    except Py4JError:  # a node of somebody's own that is like no other: it may hold anything
+        return Functions(unstable=("a plan that cannot be read",))
+
+
+def _read(rows: DataFrame) -> Functions:
+    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark has no view of a plan
+    assert jvm is not None
+    python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+
+    def matters(node: Any) -> bool:
+        return not node.deterministic() or bool(node.containsPattern(python))
+
+    unstable: dict[str, None] = {}
+    trusted: dict[str, None] = {}
+    for expression in _expressions(plan, matters):
+        if not expression.deterministic():
+            if all(child.deterministic() for child in _children(expression)):
+                unstable[_name(expression)] = None
+        elif _kind(expression) in _PYTHON:
+            trusted[_name(expression)] = None
+    return Functions(tuple(unstable)[:MOST_NAMES], tuple(trusted)[:MOST_NAMES])
+
+
+def _expressions(plan: Any, matters: Callable[[Any], bool]) -> Iterator[Any]:
+    """Every expression that matters or is over one that does; branches without any are not walked."""
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        if not matters(node):
+            continue
+        nodes += _children(node)
+        found = [expression for expression in _items(node.expressions()) if matters(expression)]
+        while found:
+            expression = found.pop()
+            yield expression
+            found += [child for child in _children(expression) if matters(child)]
+
+
+def _children(node: Any) -> list[Any]:
+    return _items(node.children())
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(position) for position in range(sequence.size())]
+
+
+def _name(expression: Any) -> str:
+    """A function's own name, else what SQL calls the expression."""
+    if _kind(expression) in _PYTHON:
+        return str(expression.name())[:LONGEST_NAME]
+    try:
+        return str(expression.udfName().get())[:LONGEST_NAME]
+    except Py4JError:  # no function of a user's, or one without a name
+        return str(expression.prettyName())[:LONGEST_NAME]
+
+
+def _kind(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())

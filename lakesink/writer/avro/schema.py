@@ -1,0 +1,207 @@
+"""Avro's schemas as those who wrote values had them: parsed, names resolved. Pure.
+
+Whatever a reader need not know is passed over: docs, aliases, defaults, and logical types that are unknown or do not
+suit their type, as Avro's specification asks for.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+UUID_BYTES = 16
+_LOGICAL_OF: Mapping[str, frozenset[str]] = {
+    "int": frozenset({"date", "time-millis"}),
+    "long": frozenset(
+        {
+            "time-micros",
+            "timestamp-millis",
+            "timestamp-micros",
+            "timestamp-nanos",
+            "local-timestamp-millis",
+            "local-timestamp-micros",
+            "local-timestamp-nanos",
+        }
+    ),
+}
+
+
+class SchemaInvalid(ValueError):
+    """This is no schema of Avro's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value without parts.
+
+    Attributes:
+        name: Avro's primitive, or ``fixed``.
+        logical: ``date``, ``decimal``, ...; None if it has no other meaning.
+        size: Of a ``fixed``, in bytes.
+        scale: Of a decimal.
+    """
+
+    name: str
+    logical: str | None = None
+    size: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """One of some symbols."""
+
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """Any number of items."""
+
+    items: "Kind"
+
+
+@dataclass(frozen=True, slots=True)
+class MapTo:
+    """Values by text."""
+
+    values: "Kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named fields in order."""
+
+    fields: tuple[tuple[str, "Kind"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of some types, told by its number."""
+
+    branches: tuple["Kind", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A type that was named elsewhere, perhaps around this very place."""
+
+    name: str
+
+
+Kind = Scalar | Enumeration | ArrayOf | MapTo | Record | Union | Reference
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """What values were written with.
+
+    Attributes:
+        root: Their type.
+        named: Every named type in it.
+    """
+
+    root: Kind
+    named: Mapping[str, Kind]
+
+
+def parse_writer_schema(texts: Sequence[str]) -> WriterSchema:
+    """The last of some schemas, which may use the names of those before it.
+
+    Args:
+        texts: Each as JSON, or the bare name of a primitive type.
+
+    Raises:
+        SchemaInvalid: One of them is no schema of Avro's.
+    """
+    names = _Names()
+    try:
+        kinds = [names.parse(_document(text), "") for text in texts]
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SchemaInvalid(f"it is not formed as Avro's schemas are ({type(error).__name__})") from None
+    return WriterSchema(kinds[-1], names.known)
+
+
+def _document(text: str) -> Any:
+    if text in PRIMITIVES:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise SchemaInvalid("it is no JSON") from None
+
+
+@dataclass(slots=True)
+class _Names:
+    """Parses, and keeps what has a name by its full name."""
+
+    known: dict[str, Kind] = field(default_factory=dict)
+
+    def parse(self, document: Any, namespace: str) -> Kind:  # noqa: PLR0911 - one for each type
+        if isinstance(document, str):
+            return Scalar(document) if document in PRIMITIVES else self._reference(document, namespace)
+        if isinstance(document, list):
+            return Union(tuple(self.parse(branch, namespace) for branch in document))
+        match document["type"]:
+            case "array":
+                return ArrayOf(self.parse(document["items"], namespace))
+            case "map":
+                return MapTo(self.parse(document["values"], namespace))
+            case "record" | "error" | "enum" | "fixed":
+                return self._named(document, namespace)
+            case str(name) if name in PRIMITIVES:
+                return _scalar(name, document)
+            case nested:
+                return self.parse(nested, namespace)
+
+    def _reference(self, name: str, namespace: str) -> Reference:
+        for full in (_full_name(name, namespace), name):
+            if full in self.known:
+                return Reference(full)
+        raise SchemaInvalid(f"it uses the type {name[:60]!r}, which it does not have")
+
+    def _named(self, document: Mapping[str, Any], namespace: str) -> Kind:
+        full = _full_name(document["name"], document.get("namespace", namespace) or "")
+        within = full.rpartition(".")[0]
+        self.known[full] = Reference(full)  # so that a record may hold its own kind
+        kind = self._contents(document, within)
+        self.known[full] = kind
+        return kind
+
+    def _contents(self, document: Mapping[str, Any], namespace: str) -> Kind:
+        match document["type"]:
+            case "enum":
+                return Enumeration(tuple(str(symbol) for symbol in document["symbols"]))
+            case "fixed":
+                return _fixed(document)
+            case _:
+                return Record(tuple((part["name"], self.parse(part["type"], namespace)) for part in document["fields"]))
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _scalar(name: str, document: Mapping[str, Any]) -> Scalar:
+    logical = document.get("logicalType")
+    if name == "bytes" and logical == "decimal":
+        return Scalar(name, *_decimal(document, 0))
+    return Scalar(name, logical if logical in _LOGICAL_OF.get(name, ()) else None)
+
+
+def _fixed(document: Mapping[str, Any]) -> Scalar:
+    size = document["size"]
+    if type(size) is not int or size < 0:
+        raise SchemaInvalid("the size of a fixed is no whole number")
+    logical = document.get("logicalType")
+    if logical == "decimal":
+        return Scalar("fixed", *_decimal(document, size))
+    return Scalar("fixed", "uuid" if logical == "uuid" and size == UUID_BYTES else None, size)
+
+
+def _decimal(document: Mapping[str, Any], size: int) -> tuple[str | None, int, int]:
+    precision, scale = document.get("precision"), document.get("scale", 0)
+    if type(precision) is int and type(scale) is int and 0 <= scale <= precision and precision > 0:
+        return "decimal", size, scale
+    return None, size, 0

@@ -1,0 +1,105 @@
+"""The calls of the seam in their order, told by the coordinator itself, which runs a batch into a sink that listens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakesink.two_phase import Durability, TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_catalog.errors import WriteError
+from lakesink_catalog.identity import Batch
+from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+
+_BATCH = Batch(7, "query", "fingerprint", start="", end="")
+_NAME = "listener"
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    def write(self, task: int, batches: Any) -> bytes:
+        raise NotImplementedError("no task is run")
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    writer: TaskWriter = field(default_factory=_Writer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Log:
+    calls: list[str]
+    holds: bool
+
+    def find(self, batch: Batch) -> Mapping[str, Mapping[str, Any]] | None:  # noqa: ARG002 - as the seam has it
+        self.calls.append("find a prepared record" + (": there is one" if self.holds else ": none"))
+        return {_NAME: {}} if self.holds else None
+
+    def put(self, batch: Batch, payloads: Mapping[str, Mapping[str, Any]]) -> None:  # noqa: ARG002 - as above
+        self.calls.append("put the prepared record")
+
+    def landed(self, batch: Batch) -> None:  # noqa: ARG002 - as above
+        self.calls.append("tidy older records")
+
+
+class _Listener(TwoPhaseCommitSink[_Open, _Ready]):
+    name = _NAME
+    durability = Durability.PREPARED_SURVIVES
+
+    def __init__(self, calls: list[str], *, has: bool) -> None:
+        self.calls, self.has = calls, has
+
+    def begin(self, batch: Batch) -> _Open | AlreadyCommitted:  # noqa: ARG002 - as above
+        self.calls.append("begin" + (": it is there" if self.has else ""))
+        return AlreadyCommitted(None) if self.has else _Open()
+
+    def recover(self, transaction: _Open, payload: Mapping[str, Any]) -> _Ready | None:  # noqa: ARG002 - as above
+        self.calls.append("recover")
+        return _Ready()
+
+    def pre_commit(self, transaction: _Open, receipts: Sequence[bytes]) -> _Ready:  # noqa: ARG002 - as above
+        self.calls.append("pre_commit: count the votes")
+        return _Ready()
+
+    def commit(self, transaction: _Open, prepared: _Ready) -> Outcome | None:  # noqa: ARG002 - as above
+        self.calls.append("commit: one atomic step")
+        return Committed(1, 1)
+
+    def abort(self, transaction: _Open) -> None:  # noqa: ARG002 - as above
+        self.calls.append("abort: forget, delete nothing")
+
+
+def calls_of(*, has: bool = False, prepared: bool = False, writes: bool = True) -> list[str]:
+    """What the coordinator calls for one batch.
+
+    Args:
+        has: True if the target has the batch.
+        prepared: True if an earlier run left a prepared record.
+        writes: False if a task fails.
+    """
+    calls: list[str] = []
+
+    def write(_: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        calls.append("write: every task closes its files and votes" if writes else "write: a task fails")
+        if not writes:
+            raise WriteError("WRITE_FAILED", "A task failed.", data="Nothing is in.", action="Start again.")
+        return {_NAME: (b"receipt",)}
+
+    try:
+        run_batch(_BATCH, [_Listener(calls, has=has)], _Log(calls, prepared), write)
+    except WriteError:
+        assert not writes, "only a failing task ends a batch here"
+    return calls
+
+
+STORIES: Mapping[str, Callable[[], list[str]]] = {
+    "The batch runs": calls_of,
+    "Its driver died before the record": calls_of,
+    "Its driver died after the record": lambda: calls_of(prepared=True),
+    "Its driver died after the commit": lambda: calls_of(has=True, prepared=True),
+    "A task fails": lambda: calls_of(writes=False),
+}
+"""What happens to a batch, and the calls that come of it."""

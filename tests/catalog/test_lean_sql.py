@@ -1,0 +1,237 @@
+"""The lean path gives what PyIceberg's own gives: metadata, files, errors."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.types import LongType, NestedField
+
+from lakesink_catalog.lean_sql import LeanSqlCatalog, Listed, Spliced, updated
+
+ROWS = pa.table({"id": [1, 2]})
+
+
+@pytest.fixture
+def lean(tmp_path: Path) -> LeanSqlCatalog:
+    return LeanSqlCatalog("lake", **properties(tmp_path))
+
+
+def properties(folder: Path) -> dict[str, str]:
+    return {"uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
+
+
+@pytest.fixture
+def table(lean: LeanSqlCatalog) -> Table:
+    lean.create_namespace("a")
+    made = lean.create_table("a.b", ROWS.schema)
+    made.append(ROWS)
+    made.append(ROWS)
+    return lean.load_table("a.b")
+
+
+def a_snapshot(number: int, parent: int | None) -> AddSnapshotUpdate:
+    return AddSnapshotUpdate(
+        snapshot=Snapshot(
+            snapshot_id=number,
+            parent_snapshot_id=parent,
+            sequence_number=number,
+            timestamp_ms=4_000_000_000_000 + number,
+            manifest_list=f"file:///{number}.avro",
+            summary=Summary(Operation.APPEND, rows=str(number)),
+            schema_id=0,
+        )
+    )
+
+
+def a_ref(name: str, number: int, kind: SnapshotRefType) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=number,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+
+
+refs = st.builds(
+    a_ref,
+    st.sampled_from(["main", "branch", "tag"]),
+    st.integers(10, 16),
+    st.sampled_from([SnapshotRefType.BRANCH, SnapshotRefType.TAG]),
+)
+settings_of_tables = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), min_size=1)
+changes = st.one_of(
+    st.builds(a_snapshot, st.integers(10, 16), st.sampled_from([None, 10, 11])),
+    refs,
+    st.builds(SetPropertiesUpdate, updates=settings_of_tables),
+    st.builds(
+        lambda found: RemovePropertiesUpdate(removals=sorted(found)), st.sets(st.sampled_from("abc"), min_size=1)
+    ),
+)
+
+
+def applied(base: TableMetadata, commits: list[tuple[TableUpdate, ...]], *, lean: bool) -> list[object]:
+    """What each commit came to: the metadata as in its file but for the clock's own times, or the error."""
+    found: list[object] = []
+    for number, updates in enumerate(commits):
+        try:
+            after = (
+                updated(base, updates, f"file:///{number}.metadata.json")
+                if lean
+                else update_table_metadata(base, updates, metadata_location=f"file:///{number}.metadata.json")
+            )
+        except (KeyError, ValueError) as error:
+            found.append(str(error))
+            continue
+        base = after
+        document = json.loads(after.model_dump_json())
+        added = {one.snapshot.timestamp_ms for one in updates if isinstance(one, AddSnapshotUpdate)}
+        if document["last-updated-ms"] not in added:
+            document.pop("last-updated-ms")
+        document["snapshot-log"] = [
+            (entry["snapshot-id"], entry["timestamp-ms"] > 4_000_000_000_000) for entry in document["snapshot-log"]
+        ]
+        document["metadata-log"] = [entry["metadata-file"] for entry in document["metadata-log"]]
+        found.append(document)
+    return found
+
+
+@given(st.lists(st.lists(changes, min_size=1, max_size=4).map(tuple), max_size=8))
+def test_any_commits_come_to_what_pyiceberg_makes_of_them(commits: list[tuple[TableUpdate, ...]]) -> None:
+    base = empty_metadata()
+    assert applied(base, commits, lean=True) == applied(base, commits, lean=False)
+
+
+def empty_metadata() -> TableMetadata:
+    schema = Schema(NestedField(1, "id", LongType()))
+    return new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///t")
+
+
+def test_history_is_kept_whole_and_readable_by_others(table: Table, tmp_path: Path) -> None:
+    others = SqlCatalog("lake", **properties(tmp_path)).load_table("a.b")
+    assert others.metadata == table.metadata
+    assert others.scan().to_arrow().num_rows == 4
+    assert len(others.metadata.snapshots) == len(others.metadata.snapshot_log) == 2
+
+
+def test_a_table_that_others_changed_is_read_again(lean: LeanSqlCatalog, table: Table, tmp_path: Path) -> None:
+    SqlCatalog("lake", **properties(tmp_path)).load_table("a.b").append(ROWS)
+    found = lean.load_table("a.b")
+    assert found.metadata_location != table.metadata_location
+    assert len(found.metadata.snapshots) == 3
+
+
+def test_a_commit_on_what_others_changed_is_refused(lean: LeanSqlCatalog, table: Table, tmp_path: Path) -> None:
+    head = table.metadata.current_snapshot_id
+    SqlCatalog("lake", **properties(tmp_path)).load_table("a.b").append(ROWS)
+    stays = (AssertRefSnapshotId(ref="main", snapshot_id=head),)
+    with pytest.raises(CommitFailedException, match="branch main has changed"):
+        lean.commit_table(table, stays, (SetPropertiesUpdate(updates={"x": "1"}),))
+
+
+def test_of_two_commits_at_the_same_moment_one_is_refused(
+    lean: LeanSqlCatalog, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another commits after the table was looked at and before the row is swapped."""
+    load = lean.load_table
+
+    def load_and_let_others_in(name: tuple[str, ...]) -> Table:
+        found = load(name)
+        SqlCatalog("lake", **properties(tmp_path)).load_table("a.b").append(ROWS)
+        return found
+
+    monkeypatch.setattr(lean, "load_table", load_and_let_others_in)
+    with pytest.raises(CommitFailedException, match="updated by another process"):
+        lean.commit_table(table, (), (SetPropertiesUpdate(updates={"x": "1"}),))
+    monkeypatch.undo()
+    assert "x" not in lean.load_table("a.b").metadata.properties
+
+
+def test_a_table_that_was_dropped_and_made_anew_is_another_one(lean: LeanSqlCatalog, table: Table) -> None:
+    lean.drop_table("a.b")
+    with pytest.raises(NoSuchTableError):
+        lean.load_table("a.b")
+    made = lean.create_table("a.b", ROWS.schema)
+    assert lean.load_table("a.b").metadata.table_uuid == made.metadata.table_uuid != table.metadata.table_uuid
+
+
+def test_what_changes_nothing_writes_nothing(lean: LeanSqlCatalog, table: Table) -> None:
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    answer = lean.commit_table(table, (), (a_ref("main", head, SnapshotRefType.BRANCH),))
+    assert answer.metadata_location == table.metadata_location == lean.load_table("a.b").metadata_location
+
+
+@given(st.lists(st.lists(changes, min_size=1, max_size=4).map(tuple), max_size=8), st.booleans())
+def test_the_spliced_text_is_the_metadatas_own(commits: list[tuple[TableUpdate, ...]], exclude_none: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
+    listed = Listed()
+    metadata = empty_metadata().model_copy(update={"properties": {"odd": '"snapshots":[]'}})
+    for updates in commits:
+        try:
+            metadata = updated(metadata, updates, "file:///1.metadata.json")
+        except (KeyError, ValueError):
+            continue
+        spliced = Spliced(metadata, listed)
+        assert spliced.model_dump_json(exclude_none=exclude_none) == metadata.model_dump_json(exclude_none=exclude_none)
+        listed = spliced.listed
+
+
+def test_threads_that_share_a_catalog_lose_no_snapshot(lean: LeanSqlCatalog, table: Table) -> None:
+    def append(number: int) -> None:
+        while True:
+            now = lean.load_table("a.b")
+            head, last = now.metadata.current_snapshot_id, now.last_sequence_number
+            snapshot = Snapshot(
+                snapshot_id=number,
+                parent_snapshot_id=head,
+                sequence_number=last + 1,
+                timestamp_ms=now.metadata.last_updated_ms + 1,
+                manifest_list="file:///l.avro",
+                summary=Summary(Operation.APPEND),
+                schema_id=0,
+            )
+            change = (AddSnapshotUpdate(snapshot=snapshot), a_ref("main", number, SnapshotRefType.BRANCH))
+            with suppress(CommitFailedException):
+                lean.commit_table(now, (AssertRefSnapshotId(ref="main", snapshot_id=head),), change)
+                return
+
+    numbers = range(1_000, 1_024)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(append, numbers))
+    assert len(table.metadata.snapshots) == 2
+    found = SqlCatalog("lake", **lean.properties).load_table("a.b").metadata
+    assert {snapshot.snapshot_id for snapshot in found.snapshots} >= set(numbers)
+    assert len(found.snapshots) == len(found.snapshot_log) == 2 + len(numbers)
+
+
+def test_the_text_of_other_snapshots_is_not_taken() -> None:
+    """Expired in between, or of a table that was made anew under the name."""
+    first, second = (a_snapshot(number, None).snapshot for number in (10, 11))
+    both = Listed().followed_by([first, second], exclude_none=True)
+    twin = first.model_copy()
+    for other in ([second], [first], [second, first], [twin, second], []):
+        assert both.followed_by(other, exclude_none=True).text == Listed().followed_by(other, exclude_none=True).text

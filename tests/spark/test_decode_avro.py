@@ -1,0 +1,130 @@
+"""Avro in a stream's column ``value`` becomes the table's rows, with schemas from a file or a registry."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakesink
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import create_table, load_table
+from tests.writer.avro.messages import encoded, message, record
+from tests.writer.avro.schema_registry import SchemaRegistry, registered, schema_registry
+
+TABLE = "demo.events"
+FIRST = record(("id", "long"))
+SECOND = record(("id", "long"), ("name", "string"))
+
+
+@pytest.fixture
+def table(home: Path) -> None:  # noqa: ARG001 - where the embedded catalog is
+    create_table(connect(), TABLE, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with schema_registry() as found:
+        found.schemas[1] = registered(FIRST)
+        yield found
+
+
+def rows() -> list[tuple[int, str | None]]:
+    found = load_table(connect(create=False), TABLE).scan().to_arrow().sort_by("id").to_pylist()
+    return [(row["id"], row["name"]) for row in found]
+
+
+def first(number: int) -> bytes:
+    return message(encoded(FIRST, {"id": number}), 1)
+
+
+def second(number: int) -> bytes:
+    return message(encoded(SECOND, {"id": number, "name": "new"}), 2)
+
+
+def arrive(folder: Path, *messages: bytes) -> None:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(
+        pa.table({"value": pa.array(messages, pa.binary())}), folder / f"{len(list(folder.iterdir()))}.parquet"
+    )
+
+
+def run(spark: Any, folder: Path, registry: str, **options: Any) -> None:
+    stream = spark.readStream.schema("value binary").format("parquet").load(str(folder))
+    checkpoint = folder.with_name("checkpoint")
+    options |= {"decode": "avro", "schema_registry": registry}
+    writer = lakesink.stream(stream, TABLE, sink_id="events", checkpoint=checkpoint, **options)
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.mark.usefixtures("table")
+def test_a_schema_that_comes_later_is_found_in_the_registry(
+    spark: Any, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    folder = tmp_path / "in"
+    arrive(folder, first(1))
+    run(spark, folder, registry.url)
+    arrive(folder, first(2), second(3))
+    with pytest.raises(Exception, match=r"LAKESINK_VALUE_MALFORMED\] .*: row 1 .* schema 2, which the"):
+        run(spark, folder, registry.url)
+    registry.schemas[2] = registered(SECOND)
+    run(spark, folder, registry.url)
+    assert rows() == [(1, None), (2, None), (3, "new")]
+
+
+@pytest.mark.usefixtures("table")
+def test_a_registry_file_is_read_with_every_batch_by_the_driver(spark: Any, tmp_path: Path) -> None:
+    file, folder = tmp_path / "schemas.json", tmp_path / "in"
+    file.write_text(json.dumps({"1": FIRST}))
+    arrive(folder, first(1))
+    run(spark, folder, str(file))
+    file.write_text(json.dumps({"1": FIRST, "2": SECOND}))
+    arrive(folder, second(2))
+    run(spark, folder, str(file))
+    assert rows() == [(1, None), (2, "new")]
+
+
+@pytest.mark.usefixtures("table")
+def test_an_outage_of_the_registry_loses_nothing_and_makes_no_row_of_nulls(
+    spark: Any, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    folder = tmp_path / "in"
+    arrive(folder, first(1))
+    registry.broken = [(503, b"")] * 4
+    with pytest.raises(Exception, match=r"LAKESINK_REGISTRY_UNREACHABLE\]"):
+        run(spark, folder, registry.url, on_malformed="null-row")
+    assert rows() == []
+    run(spark, folder, registry.url, on_malformed="null-row")
+    assert rows() == [(1, None)]
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"decode": "avro"}, "OPTION_INVALID"),
+        ({"decode": "json", "schema_registry": "schemas.json"}, "OPTION_INVALID"),
+        ({"schema_registry": "schemas.json"}, "OPTION_INVALID"),
+        ({"decode": "avro", "schema_registry": "http://reader:hunter2@127.0.0.1"}, "OPTION_INVALID"),
+        ({"decode": "avro", "schema_registry": "http://127.0.0.1/?token=hunter2"}, "OPTION_INVALID"),
+        ({"decode": "avro", "schema_registry": "missing.json"}, "REGISTRY_UNREACHABLE"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_a_task_runs(
+    spark: Any, options: dict[str, str], code: str
+) -> None:
+    frame = spark.createDataFrame([(b"",)], "value binary")
+    with pytest.raises(lakesink.LakesinkError) as refused:
+        lakesink.append(frame, TABLE, txn=("load", 1), **options)
+    assert refused.value.code == f"LAKESINK_{code}"
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("table")
+def test_text_is_no_avro(spark: Any) -> None:
+    frame = spark.createDataFrame([("text",)], "value string")
+    with pytest.raises(lakesink.WriteError, match="'value' of binary; these have string"):
+        lakesink.append(frame, TABLE, txn=("load", 1), decode="avro", schema_registry="http://127.0.0.1:1")

@@ -1,0 +1,73 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakesink
+from lakesink.spark.distribution import distributed
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import load_table
+
+
+@pytest.fixture(autouse=True)
+def zone(spark: Any) -> Iterator[None]:
+    """One of half hours, with summer time."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Australia/Lord_Howe")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+ROWS = """
+    select id, cast(id as int) - 500 as n, concat('key ', id % 7, ' ', id) as text, id % 5 as few,
+        timestamp_micros(id * 1800000000 - 900000000000) as at,
+        timestamp_ntz'1969-12-30 00:00:00' + make_dt_interval(0, 0, id * 30) as plain,
+        date_add(date'1969-12-01', cast(id / 20 as int)) as day, named_struct('b`c', id % 3) as a
+    from range(0, 2000, 1, 8)
+"""
+MICROS_OF_HOUR = "floor(unix_micros(at) / 3600000000)"
+EQUAL = [
+    (("few",), "identity", "few"),
+    (("a", "b`c"), "identity", "a.`b``c`"),
+    (("n",), "truncate[10]", "floor(n / 10)"),
+    (("text",), "truncate[5]", "substring(text, 1, 5)"),
+    (("at",), "hour", MICROS_OF_HOUR),
+    (("at",), "day", f"floor({MICROS_OF_HOUR} / 24)"),
+    (("at",), "month", f"trunc(date_from_unix_date(cast(floor({MICROS_OF_HOUR} / 24) as int)), 'month')"),
+    (("plain",), "hour", "date_format(plain, 'yyyy-MM-dd HH')"),
+    (("plain",), "day", "cast(plain as date)"),
+    (("plain",), "year", "year(plain)"),
+    (("day",), "month", "trunc(day, 'month')"),
+    (("day",), "day", "day"),
+]
+
+
+@pytest.mark.parametrize(("path", "transform", "value"), EQUAL, ids=[f"{'.'.join(p)}-{t}" for p, t, _ in EQUAL])
+def test_rows_of_a_partition_come_to_one_task(spark: Any, path: tuple[str, ...], transform: str, value: str) -> None:
+    found = distributed(spark.sql(ROWS), [(path, transform)])
+    spread = found.selectExpr(f"{value} as value", "spark_partition_id() as task").distinct().groupBy("value").count()
+    assert spread.selectExpr("max(count)").collect()[0][0] == 1
+    assert spread.count() > 1
+    assert found.count() == 2000
+
+
+@pytest.mark.parametrize("path_and_transform", [[], [(("n",), "bucket[4]")], [(("nowhere",), "identity")]])
+def test_rows_stay_where_they_are_if_there_is_nothing_to_shuffle_by(spark: Any, path_and_transform: Any) -> None:
+    rows = spark.sql(ROWS)
+    assert distributed(rows, path_and_transform) is rows
+
+
+@pytest.mark.parametrize(("mode", "files"), [("none", 20), ("hash", 5), ("RANGE", 5)])
+def test_with_hash_distribution_a_partition_has_one_file_of_a_batch(
+    spark: Any, tmp_path: Path, mode: str, files: int
+) -> None:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path / 'c.db'}", "warehouse": f"file://{tmp_path}"}
+    catalog = {"catalog": "lake", "catalog_properties": properties}
+    rows = spark.sql(ROWS).select("id", "few").repartition(4)
+    lakesink.append(
+        rows, "a.b", txn=("app", 1), create_table=True, partition_by="few", distribution_mode=mode, **catalog
+    )
+    found = load_table(connect("lake", properties), "a.b")
+    assert len(list(found.scan().plan_files())) == files
+    assert found.scan().to_arrow().num_rows == 2000

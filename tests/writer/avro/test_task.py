@@ -1,0 +1,93 @@
+"""A task that decodes Avro: rows in are rows out, and what is no fault of a value loses none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from lakesink.writer.plan import AVRO, OnMalformed, WritePlan
+from lakesink_catalog.errors import WriteError
+from servers.ports import free_port
+from tests.writer.avro.messages import encoded, message, record
+from tests.writer.builders import plan_for, rows_of, write
+
+EVENTS = Schema(
+    NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "_kafka_offset", LongType())
+)
+FIRST = record(("id", "long"))
+SECOND = record(("name", ["null", "string"]), ("id", "int"), ("more", "bytes"))
+IN_FILE = {1: json.dumps(FIRST), 2: json.dumps(SECOND)}
+
+
+def first(number: int) -> bytes:
+    return message(encoded(FIRST, {"id": number}), 1)
+
+
+def second(number: int, name: str | None) -> bytes:
+    return message(encoded(SECOND, {"id": number, "name": name, "more": b"x"}), 2)
+
+
+def kafka(*messages: bytes | None) -> pa.RecordBatch:
+    count = len(messages)
+    made = {"value": pa.array(messages, pa.binary()), "partition": pa.array([3] * count, pa.int32())}
+    return pa.RecordBatch.from_pydict(made | {"offset": pa.array(range(100, 100 + count), pa.int64())})
+
+
+def decoding(folder: Path, **more: Any) -> WritePlan:
+    given = {"schema_registry": "schemas.json", "writer_schemas": IN_FILE, **more}
+    return plan_for(EVENTS, folder, decode=AVRO, **given)
+
+
+def test_messages_of_several_schemas_become_rows_in_their_order(tmp_path: Path) -> None:
+    whole = kafka(b"other", second(1, "a"), first(2), second(3, None), first(4))
+    receipt = write(decoding(tmp_path), [whole.slice(1)])
+    assert rows_of(receipt.files) == [
+        {"id": 1, "name": "a", "_kafka_offset": 101},
+        {"id": 2, "name": None, "_kafka_offset": 102},
+        {"id": 3, "name": None, "_kafka_offset": 103},
+        {"id": 4, "name": None, "_kafka_offset": 104},
+    ]
+
+
+BAD: dict[str, list[bytes | None]] = {
+    "not in Confluent's wire format": [None, b"", b"  ", b"\0\0\0\0", b"\1" + first(1)[1:], b'{"id": 1}'],
+    "schema 9, which the registry does not have": [message(b"\2", 9)],
+    "schema 1": [first(1)[:-1], first(1) + b"\0", message(b"", 1)],
+    "schema 2": [second(1, "name")[:-3]],
+}
+
+
+@pytest.mark.parametrize(("told", "bad"), [(told, bad) for told, values in BAD.items() for bad in values])
+def test_a_malformed_message_fails_its_task_and_is_found_again_by_its_position(
+    tmp_path: Path, told: str, bad: bytes | None
+) -> None:
+    place = "row 3 of its task, partition 3, offset 101"
+    with pytest.raises(WriteError, match=f"columns: {place}, {told}\\.\n") as refused:
+        write(decoding(tmp_path), [kafka(first(1), first(2)), kafka(first(3), bad, first(4))])
+    assert refused.value.code == "LAKESINK_VALUE_MALFORMED"
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
+    bad = [value for values in BAD.values() for value in values]
+    receipt = write(decoding(tmp_path, on_malformed=OnMalformed.NULL_ROW), [kafka(first(1), *bad), kafka(first(2))])
+    rows = rows_of(receipt.files)
+    assert [row["id"] for row in rows] == [1, *[None] * len(bad), 2]
+    assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(bad)), 100]
+    assert (receipt.rows, receipt.malformed) == (len(bad) + 2, len(bad))
+
+
+@pytest.mark.parametrize("on_malformed", list(OnMalformed))
+def test_a_registry_that_cannot_be_asked_fails_the_task_whatever_is_malformed(
+    tmp_path: Path, on_malformed: OnMalformed
+) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    plan = decoding(tmp_path, schema_registry=nobody, writer_schemas={}, on_malformed=on_malformed)
+    with pytest.raises(WriteError) as refused:
+        write(plan, [kafka(first(1), b"")])
+    assert refused.value.code == "LAKESINK_REGISTRY_UNREACHABLE"
+    assert not list(tmp_path.rglob("*.parquet"))
