@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from pyiceberg.serializers import ToOutputFile
-from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.core.rdd import RDD
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.utils import ForeachBatchFunction
 
 from benchmarks.stopwatch import Kind, Timed
 from lakesink.sinks import iceberg
 from lakesink.sinks.iceberg import IcebergSink
-from lakesink.spark import job
+from lakesink.spark.batch_rows import PlanRows
 from lakesink.spark.checkpoint import Checkpoint
 from lakesink.spark.foreach_batch import BatchFunction
 from lakesink.spark.job import RowsJob
@@ -45,11 +45,10 @@ STEPS: Sequence[Timed] = (
     Timed(Kind.STEP, "the plan", iceberg, "write_plan"),
     Timed(Kind.STEP, "the plan", iceberg, "check_columns"),
     # Of `write`: in the driver, or by tasks.
-    Timed(Kind.STEP, "rows to the driver", DataFrame, "toArrow"),
+    Timed(Kind.STEP, "rows to the driver", PlanRows, "gathered"),
     Timed(Kind.STEP, "the Parquet file", ParquetTaskWriter, "write"),
-    Timed(Kind.STEP, "put the job together", job, "_mapped"),
-    Timed(Kind.STEP, "the job", DataFrame, "collect"),
-    Timed(Kind.STEP, "count its tasks", job, "_planned_tasks"),
+    Timed(Kind.STEP, "Arrow from the query's plan", PlanRows, "_messages"),
+    Timed(Kind.STEP, "the job", RDD, "collect"),
     # Of `pre_commit`.
     Timed(Kind.STEP, "count the votes", iceberg, "count_votes"),
     Timed(Kind.STEP, "the manifest", FencedCommit, "prepare"),

@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType
 from lakesink.settings import Settings
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
+from lakesink.spark.batch_rows import FrameRows
 from lakesink.spark.failures import is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
 from lakesink.spark.functions import functions_of
@@ -23,6 +24,7 @@ from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.shape import shaped
 from lakesink.spark.small import only_drops_rows
 from lakesink.two_phase import TwoPhaseCommitSink, run_batch
 from lakesink.writer.decode import INCOMING, VALUE
@@ -118,7 +120,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     sink = IcebergSink(table, key, catalog, settings, arrow_schema(df.schema), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, schema_json(df))
-    job = RowsJob(df, tuning, lambda error: in_query and is_interruption(error))
+    job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))
     return _run(transaction_batch(version), sink, job, Reporter(table, name))
 
 
@@ -158,8 +160,11 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
         make_sink: Builds the sink of a run; called with its first batch.
     """
     place = absolute_checkpoint(df.sparkSession, checkpoint)
-    target = StreamTarget(reporter, place, tuple(sources_of(df)), functions_of(df), only_drops_rows(df), make_sink)
-    writer = df.writeStream.outputMode("append").option("checkpointLocation", place)
+    rows, shape = shaped(df)
+    target = StreamTarget(
+        reporter, place, tuple(sources_of(df)), df.schema, shape, functions_of(df), only_drops_rows(df), make_sink
+    )
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", place)
     return writer.foreachBatch(BatchFunction(df.sparkSession, target))
 
 

@@ -18,13 +18,27 @@ _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
 
 
-def distributed(rows: DataFrame, clustered_by: ClusteredBy) -> DataFrame:
-    """The same rows with those of a partition together in a task; as they are if there is nothing to shuffle by."""
+def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str] | None = None) -> DataFrame:
+    """The same rows with those of a partition together in a task; as they are if there is nothing to shuffle by.
+
+    Args:
+        rows: The rows.
+        clustered_by: What the partition is made of.
+        names: Names of the columns, in order, by which `clustered_by` knows them; None for those of `rows`.
+    """
     if not clustered_by:
         return rows
-    found = (_expression(rows, path, transform) for path, transform in clustered_by)
+    found = (_expression(rows, _there(rows, path, names), transform) for path, transform in clustered_by)
     expressions = [expression for expression in found if expression is not None]
     return rows.repartition(_tasks(rows), *expressions) if expressions else rows
+
+
+def _there(rows: DataFrame, path: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:
+    """The path as the rows spell it; empty if no column, or more than one, has the name."""
+    if names is None:
+        return path
+    known = [column for column, name in zip(rows.columns, names, strict=True) if name.lower() == path[0].lower()]
+    return [known[0], *path[1:]] if len(known) == 1 else ()
 
 
 def _tasks(rows: DataFrame) -> int:
@@ -36,7 +50,7 @@ def _tasks(rows: DataFrame) -> int:
 
 def _expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:
     """Equal for rows of the same partition; None if there is no such expression."""
-    kind = _type_of(rows.schema, path)
+    kind = _type_of(rows.schema, path) if path else None
     if kind is None:
         return None
     column = sf.col(".".join(f"`{name.replace('`', '``')}`" for name in path))

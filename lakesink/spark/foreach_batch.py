@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from lakesink.sinks.planning import SessionFacts
+from lakesink.spark.batch_rows import FrameRows, PlanRows
 from lakesink.spark.checkpoint import Checkpoint, Offsets, source_folders
 from lakesink.spark.failures import (
     JAVA_ERRORS,
@@ -30,6 +32,7 @@ from lakesink.spark.noting import note, notes_of
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.shape import Shape
 from lakesink.spark.small import most_rows
 from lakesink.spark.sources import Source
 from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
@@ -49,6 +52,8 @@ class StreamTarget:
         reporter: Logs its batches.
         checkpoint: Absolute path or URI of the checkpoint.
         sources: What the stream reads.
+        schema: Schema of its rows.
+        shape: What was changed about them for their way to Python.
         functions: What it computes with.
         only_drops_rows: True if no row of the sources can become more than one.
         make_sink: Builds the sink of a run; opens nothing by itself.
@@ -57,6 +62,8 @@ class StreamTarget:
     reporter: Reporter
     checkpoint: str
     sources: tuple[Source, ...]
+    schema: StructType
+    shape: Shape
     functions: Functions
     only_drops_rows: bool
     make_sink: MakeSink = field(repr=False)
@@ -72,6 +79,7 @@ class StreamRun:
         checkpoint: Its checkpoint.
         sink: The participant.
         tuning: Settings of the run's own session.
+        shape: What was changed about the rows for their way to Python.
         counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next.
         write_seconds: Duration of the newest batch's job.
@@ -83,6 +91,7 @@ class StreamRun:
     checkpoint: Checkpoint
     sink: TwoPhaseCommitSink[Any, Any]
     tuning: HopTuning
+    shape: Shape
     counted: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
@@ -100,7 +109,9 @@ class StreamRun:
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
         batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
         bound = None if self.counted is None else most_rows(self.counted, previous, end)
-        job = RowsJob(rows, self.tuning, self.was_stopped, bound)
+        plan = self.query.plan(batch_id)
+        found = None if plan is None else PlanRows(rows, self.shape, plan)
+        job = RowsJob(FrameRows(rows, self.shape), self.tuning, self.was_stopped, found, bound)
         outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
         if not self.wrote and self.checkpoint.has_state():
             job.read()
@@ -169,10 +180,10 @@ class BatchFunction:
         """Nothing is written before the query is known to be the one that was asked for."""
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
-        sink = self._target.make_sink(arrow_schema(rows.schema), session_facts(rows.sparkSession))
+        sink = self._target.make_sink(arrow_schema(self._target.schema), session_facts(rows.sparkSession))
         tuning = HopTuning(rows.sparkSession.conf, schema_json(rows))
         counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
-        return StreamRun(run_id, query, checkpoint, sink, tuning, counted)
+        return StreamRun(run_id, query, checkpoint, sink, tuning, self._target.shape, counted)
 
     def _presentable(self, error: Exception) -> Exception:
         """The error as it may leave: no secret and nothing of the JVM in it, and silent if a stop was wanted."""

@@ -13,12 +13,14 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from lakesink.spark import probe_tasks
+from lakesink.spark.batch_rows import FrameRows
 from lakesink.spark.failures import JAVA_ERRORS, job_error, whole_text
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink.spark.probe_tasks import CountingWriter, worker_facts
 from lakesink.spark.schema import schema_json
+from lakesink.spark.shape import shaped
 from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.redact import describe
 
@@ -78,7 +80,7 @@ def _workers(session: SparkSession, tasks: int) -> tuple[WorkerFacts, ...]:
 
 def _rows_through_arrow(session: SparkSession, tasks: int) -> int:
     rows = session.range(0, tasks * ROWS_A_TASK, 1, tasks)
-    job = RowsJob(rows, HopTuning(session.conf, schema_json(rows)), lambda _: False)
+    job = RowsJob(FrameRows(*shaped(rows)), HopTuning(session.conf, schema_json(rows)), lambda _: False)
     try:
         return sum(int(vote) for vote in job.write({"probe": CountingWriter()})["probe"])
     finally:

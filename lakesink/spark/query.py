@@ -56,6 +56,18 @@ class RunningQuery:
         found = self._execution.sources()
         return [found.apply(position) for position in range(found.size())]
 
+    def plan(self, batch_id: int) -> Any | None:
+        """The physical plan that the query runs for a batch, in the JVM; None if Spark does not tell.
+
+        Args:
+            batch_id: The batch that the query is at.
+        """
+        try:
+            execution = self._execution.lastExecution()
+            return execution.executedPlan() if execution.currentBatchId() == batch_id else None
+        except Py4JError:  # no API of Spark's: without it there is the DataFrame
+            return None
+
     def was_stopped(self) -> bool:
         """True once somebody asked the query to stop; its jobs then fail on purpose."""
         try:

@@ -20,8 +20,12 @@ def schema_json(rows: DataFrame) -> dict[str, Any]:
     return parsed
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
     """Schema of a DataFrame as its rows arrive in Arrow; zoned timestamps in UTC.
+
+    Args:
+        schema: Schema of the DataFrame.
+        large: True for texts and bytes by offsets of 64 bits.
 
     Raises:
         WriteError: A column has a type that Spark does not hand to Arrow.
@@ -30,7 +34,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )  # 4.3 wants it
     try:
-        return to_arrow_schema(schema, **zoned)
+        return to_arrow_schema(schema, prefers_large_types=large, **zoned)
     except PySparkException as error:
         raise WriteError(
             "TYPE_UNSUPPORTED",

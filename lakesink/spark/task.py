@@ -5,6 +5,7 @@ This module is pickled by reference and must import in a bare executor: PyArrow,
 
 import gc
 import pickle
+import struct
 import zipimport
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,14 +15,40 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.serializers import FramedSerializer
 
 from lakesink import __version__
-from lakesink.spark.decimals import Decimals, as_decimals
+from lakesink.spark.shape import Shape
 from lakesink.two_phase import TaskWriter
 from lakesink_catalog.errors import WriteError
 
-VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
-"""The one row of a task, as Arrow."""
+_VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
+_VOTE_HEAD = struct.Struct(">iq")
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one task sends back.
+
+    Attributes:
+        task: Index of its partition.
+        widest_row_bytes: Largest mean row of its Arrow batches.
+        receipt: The writer's receipt, encoded.
+    """
+
+    task: int
+    widest_row_bytes: int
+    receipt: bytes
+
+    def encoded(self) -> bytes:
+        """The vote as bytes, to be read by `decoded`."""
+        return _VOTE_HEAD.pack(self.task, self.widest_row_bytes) + self.receipt
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> "Vote":
+        """The vote that `encoded` made bytes of."""
+        task, widest_row_bytes = _VOTE_HEAD.unpack_from(encoded)
+        return cls(task, widest_row_bytes, encoded[_VOTE_HEAD.size :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,51 +57,87 @@ class WriteTask:
 
     Attributes:
         version: The driver's lakesink.
-        columns: Names to give to the columns, in order; None keeps the names that they arrive with.
+        shape: What was changed about the rows for their way.
         writer: The pickled `TaskWriter`.
-        decimals: Columns that arrive as whole numbers.
     """
 
     version: str
-    columns: tuple[str, ...] | None
+    shape: Shape
     writer: bytes = field(repr=False)
-    decimals: Decimals = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the task's rows and yield its one row, see `VOTE`."""
+        """Write the task's rows and yield its vote as one row."""
+        vote = self.vote(batches)
+        values = [[vote.task], [vote.widest_row_bytes], [vote.receipt]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(value, type_) for value, type_ in zip(values, _VOTE.types, strict=True)], schema=_VOTE
+        )
+
+    def vote(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+        """Write the task's rows."""
         read_archives_once()
         collect_what_is_new()
         check_version(self.version)
         writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the driver
         context = TaskContext.get()
         assert context is not None
-        rows = Rows(as_decimals(batches, self.decimals) if self.decimals else batches, self.columns)
+        rows = Measured(self.shape.restored(batches))
         receipt = writer.write(context.partitionId(), iter(rows))
-        vote = [[context.partitionId()], [rows.widest_row_bytes], [receipt]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(value, type_) for value, type_ in zip(vote, VOTE.types, strict=True)], schema=VOTE
-        )
+        return Vote(context.partitionId(), rows.widest_row_bytes, receipt)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMessages:
+    """The function of an RDD of Arrow messages: the same task, by another way.
+
+    Attributes:
+        task: What to do.
+        schema: Of the rows in the messages.
+    """
+
+    task: WriteTask
+    schema: pa.Schema
+
+    def __call__(self, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+        """Write the task's rows and yield its vote, encoded."""
+        yield self.task.vote(read_messages(messages, self.schema)).encoded()
+
+
+def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Record batches from Arrow messages, one each; shares their memory."""
+    for message in messages:
+        yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+
+
+class Messages(FramedSerializer):
+    """Bytes between the JVM and Python, as they are: nothing is pickled, and nothing unpickled."""
+
+    def dumps(self, obj: bytes) -> bytes:
+        """The same bytes."""
+        return obj
+
+    def loads(self, obj: bytes) -> bytes:
+        """The same bytes."""
+        return obj
 
 
 @dataclass(slots=True)
-class Rows:
-    """A task's Arrow batches on their way to the writer, under the DataFrame's column names and measured.
+class Measured:
+    """A task's Arrow batches on their way to the writer, measured.
 
     Attributes:
         batches: As they arrive.
-        columns: Names to give to the columns, or None.
         widest_row_bytes: Largest mean row of the batches seen so far.
     """
 
     batches: Iterable[pa.RecordBatch]
-    columns: tuple[str, ...] | None
     widest_row_bytes: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
             if batch.num_rows:
                 self.widest_row_bytes = max(self.widest_row_bytes, -(-batch.get_total_buffer_size() // batch.num_rows))
-            yield batch if self.columns is None else batch.rename_columns(list(self.columns))
+            yield batch
 
 
 def check_version(driver: str) -> None:

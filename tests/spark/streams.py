@@ -15,6 +15,7 @@ from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
 from lakesink.spark.functions import functions_of
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
+from lakesink.spark.shape import shaped
 from lakesink.spark.small import only_drops_rows
 from tests.spark.directory_sink import DirectorySink
 
@@ -63,11 +64,19 @@ def writer(
     """The stream as `lakesink.stream` builds it, into a directory sink."""
     sources = tuple(sources_of(rows))
     place, functions = str(checkpoint), functions_of(rows)
+    travelling, shape = shaped(rows)
     target = StreamTarget(
-        Reporter("lines", "lines"), place, sources, functions, only_drops_rows(rows), lambda _schema, _session: sink
+        Reporter("lines", "lines"),
+        place,
+        sources,
+        rows.schema,
+        shape,
+        functions,
+        only_drops_rows(rows),
+        lambda _schema, _session: sink,
     )
     function: Any = BatchFunction(rows.sparkSession, target)
-    started = rows.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
+    started = travelling.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     return started.foreachBatch(function if wrap is None else wrap(function))
 
 

@@ -21,7 +21,9 @@ class Echo:
 
 
 def _echoed(rows: Any) -> pa.Table:
-    [receipt] = _job(rows.coalesce(1)).write({"it": Echo()})["it"]
+    job = _job(rows.coalesce(1))
+    [receipt] = job.write({"it": Echo()})["it"]
+    job.tuning.restore()
     return pa.ipc.open_stream(receipt).read_all()
 
 

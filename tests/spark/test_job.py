@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 import lakesink
+from lakesink.spark.batch_rows import FrameRows, complete
 from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, HopTuning
-from lakesink.spark.job import RowsJob, Vote, complete
+from lakesink.spark.job import RowsJob
 from lakesink.spark.schema import schema_json
-from lakesink.spark.task import Rows
+from lakesink.spark.shape import shaped
+from lakesink.spark.task import Measured, Vote
 from lakesink_catalog.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
 
@@ -38,7 +40,7 @@ class Telling:
 
 
 def _job(rows: Any) -> RowsJob:
-    return RowsJob(rows, HopTuning(rows.sparkSession.conf, schema_json(rows)), lambda _: False)
+    return RowsJob(FrameRows(*shaped(rows)), HopTuning(rows.sparkSession.conf, schema_json(rows)), lambda _: False)
 
 
 def _told(rows: Any, tell: str) -> list[Any]:
@@ -123,7 +125,7 @@ def test_the_byte_check_is_off_unless_the_user_set_it(spark: Any) -> None:
 
 def test_rows_are_measured_as_the_widest_mean_of_a_batch() -> None:
     batches = [pa.record_batch({"n": pa.array([1] * size, pa.int64())}) for size in (4, 0, 2)]
-    rows = Rows([*batches, pa.record_batch({"n": pa.array(["x" * 100])})], None)
+    rows = Measured([*batches, pa.record_batch({"n": pa.array(["x" * 100])})])
     assert [batch.num_rows for batch in rows] == [4, 0, 2, 1]
     assert rows.widest_row_bytes == 108
 

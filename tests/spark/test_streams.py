@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, UNSEEN_RECORDS
+from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_RECORDS, NO_BYTE_CHECK, UNSEEN_RECORDS
 from lakesink_catalog.identity import Batch
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
@@ -175,7 +175,8 @@ def test_the_users_session_is_untouched_and_the_streams_own_is_tuned(
         return spying
 
     run(writer(file_stream(spark, source), sink, checkpoint, wrap=wrap))
-    assert seen == {0: ["2147483647", str(UNSEEN_RECORDS)], 1: ["2147483647", "10000"], 2: ["2147483647", "10000"]}
+    tuned = [NO_BYTE_CHECK, str(MOST_RECORDS)]
+    assert seen == {0: [NO_BYTE_CHECK, str(UNSEEN_RECORDS)], 1: tuned, 2: tuned}
     assert [spark.conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)] == [None, None]
 
 

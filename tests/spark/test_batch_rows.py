@@ -1,0 +1,143 @@
+"""Rows out of a query's own plan are the rows of its DataFrame, whatever they are."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakesink.spark.batch_rows import FrameRows, PlanRows
+from lakesink.spark.hop import MAX_BYTES
+from lakesink.spark.query import RunningQuery
+from lakesink.spark.shape import shaped
+from lakesink.spark.task import Messages, Vote
+from tests.spark.directory_sink import DirectorySink
+from tests.spark.streams import file_stream, run, write_files, writer
+from tests.spark.test_decimals import Echo
+
+TYPES = """
+    select id % 2 = 0 as flag, cast(id % 100 as byte) as tiny, cast(id as short) as small, cast(id as int) as i,
+        id as l,
+        cast(id / 3 as float) as f, id / 3 as d, cast(id as decimal(9, 2)) as short_decimal,
+        cast(id as decimal(38, 10)) as long_decimal,
+        if(id % 3 = 0, null, concat('text ', repeat('é', id % 50))) as text,
+        encode(concat('bytes ', id), 'utf-8') as bytes, cast('abc' as varchar(5)) as sized,
+        date_add(date'1582-10-10', cast(id as int)) as day, timestamp_micros(id * 1000000007) as at,
+        cast(timestamp_micros(id) as timestamp_ntz) as plain, make_dt_interval(id) as took, null as nothing,
+        array(id, null) as numbers, map(concat('k', id), id) as lookup,
+        named_struct('a', id, 'text', concat('x', id), 'inner', named_struct('d', cast(id as decimal(5,1)))) as nested
+    from range(0, 2000, 1, 3)
+"""
+LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+def _plan_rows(frame: Any) -> PlanRows:
+    rows, shape = shaped(frame)
+    return PlanRows(rows, shape, rows._jdf.queryExecution().executedPlan())  # noqa: SLF001 - as a query tells it
+
+
+def _table(votes: list[Vote]) -> pa.Table:
+    return pa.concat_tables([pa.ipc.open_stream(vote.receipt).read_all() for vote in votes])
+
+
+@pytest.fixture(params=["false", "true"], ids=["plain", "large"])
+def session(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    spark.conf.set(LARGE_TYPES, request.param)
+    yield spark
+    spark.conf.unset(LARGE_TYPES)
+
+
+def test_values_of_every_type_arrive_as_by_the_dataframe(session: Any) -> None:
+    rows = _plan_rows(session.sql(TYPES))
+    by_frame = _table(FrameRows(rows.frame, rows.shape).votes(Echo()))
+    by_plan = _table(rows.votes(Echo()))
+    gathered = pa.Table.from_batches(list(rows.gathered()))
+    assert by_plan.num_rows == 2000
+    assert (by_plan.to_pylist(), gathered.to_pylist()) == (by_frame.to_pylist(), by_frame.to_pylist())
+    for found in (by_plan, gathered):
+        found.validate(full=True)
+        assert [_without_zone(kind) for kind in found.schema.types] == [
+            _without_zone(kind) for kind in by_frame.schema.types
+        ]
+
+
+def _without_zone(kind: pa.DataType) -> pa.DataType:
+    """Spark's DataFrames come with the session's zone; the moment is the same."""
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+
+
+@pytest.mark.parametrize("names", [["a.b", "c`d"], ["a", "A"], ["a", "a"]])
+def test_columns_of_any_name_keep_it(spark: Any, names: list[str]) -> None:
+    rows = _plan_rows(spark.sql("select cast(1.5 as decimal(3,1)), 2").toDF(*names))
+    assert _table(rows.votes(Echo())).schema.names == names
+    assert next(rows.gathered()).schema.names == names
+
+
+@pytest.mark.parametrize("query", ["select 1 as id where false", "select id from range(0, 100, 1, 5) where id < 0"])
+def test_tasks_without_rows_vote_too(spark: Any, query: str) -> None:
+    frame = spark.sql(query)
+    assert len(_plan_rows(frame).votes(Counting())) == frame.rdd.getNumPartitions()
+
+
+class Counting:
+    def write(self, _: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        return str(sum(batch.num_rows for batch in batches)).encode()
+
+
+def test_a_vote_is_bytes_that_nobody_unpickles() -> None:
+    vote = Vote(3, 2**40, b"\x80\x04receipt")
+    assert Vote.decoded(vote.encoded()) == vote
+    evil = pickle.dumps(vote)
+    assert Messages().loads(Messages().dumps(evil)) is evil
+
+
+@pytest.fixture
+def votes_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    seen: list[str] = []
+    for kind in (FrameRows, PlanRows):
+
+        def votes(self: Any, writer: Any, kind: Any = kind, votes: Any = kind.votes) -> list[Vote]:
+            seen.append(kind.__name__)
+            found: list[Vote] = votes(self, writer)
+            return found
+
+        monkeypatch.setattr(kind, "votes", votes)
+    return seen
+
+
+def test_a_stream_takes_rows_from_its_own_plan_and_spark_still_counts_them(
+    spark: Any, tmp_path: Path, votes_by: list[str]
+) -> None:
+    write_files(tmp_path / "in", 3)
+    sink = DirectorySink(tmp_path / "sink")
+    query = writer(file_stream(spark, tmp_path / "in"), sink, tmp_path / "ck").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert votes_by == ["PlanRows"] * 3
+    assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == [10, 10, 10]
+    assert sorted(row["id"] for row in sink.rows()) == list(range(30))
+
+
+def test_a_users_own_bound_on_bytes_is_kept_by_the_dataframe(spark: Any, tmp_path: Path, votes_by: list[str]) -> None:
+    write_files(tmp_path / "in", 1)
+    sink = DirectorySink(tmp_path / "sink")
+    spark.conf.set(MAX_BYTES, "65536")
+    try:
+        run(writer(file_stream(spark, tmp_path / "in"), sink, tmp_path / "ck"))
+    finally:
+        spark.conf.unset(MAX_BYTES)
+    assert votes_by == ["FrameRows"]
+    assert len(sink.rows()) == 10
+
+
+def test_where_spark_does_not_tell_the_batchs_plan_the_dataframe_serves(
+    spark: Any, tmp_path: Path, votes_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = RunningQuery.plan
+    monkeypatch.setattr(RunningQuery, "plan", lambda self, batch_id: told(self, batch_id + 1))
+    write_files(tmp_path / "in", 2)
+    sink = DirectorySink(tmp_path / "sink")
+    run(writer(file_stream(spark, tmp_path / "in"), sink, tmp_path / "ck"))
+    assert votes_by == ["FrameRows"] * 2
+    assert len(sink.rows()) == 20
