@@ -7,13 +7,15 @@ speaks of, and those are put back as they were, objects and JSON. What is left o
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import OutputFile
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -33,6 +35,8 @@ from sqlalchemy.orm import Session
 
 _LEAN = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
 """Updates that look at no snapshot but those that they name."""
+
+PIECE_BYTES = 512 * 1024
 
 _NO_SNAPSHOTS = '"snapshots":[]'
 _VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
@@ -75,7 +79,7 @@ class LeanSqlCatalog(SqlCatalog):
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
         location = _next_location(current, metadata)
         spliced = Spliced(metadata, self._listed.get(name, Listed()))
-        ToOutputFile.table_metadata(spliced, current.io.new_output(location))  # type: ignore[arg-type] # asks for its JSON
+        ToOutputFile.table_metadata(spliced, InPieces(current.io.new_output(location)))  # type: ignore[arg-type] # asks for its JSON
         self._swap(name, current.metadata_location, location)
         self._parsed[name], self._listed[name] = (location, metadata), spliced.listed
         return CommitTableResponse(metadata=metadata, metadata_location=location)
@@ -132,7 +136,33 @@ class Spliced:
         """The same text as the metadata's own method gives."""
         self.listed = self.listed.followed_by(self.metadata.snapshots, exclude_none=exclude_none)
         rest = self.metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
-        return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{self.listed.text}]', 1)  # in a string its quotes are escaped
+        before, _, after = rest.partition(_NO_SNAPSHOTS)  # no string has it: there its quotes are escaped
+        return f'{before}"snapshots":[{self.listed.text}]{after}'
+
+
+class InPieces:
+    """An output file that is written a piece at a time.
+
+    One call of two megabytes or more takes Linux 6.18 six times as long, to a file of ext4, as the same in pieces.
+
+    Args:
+        output: The file.
+    """
+
+    def __init__(self, output: OutputFile) -> None:
+        self.location = output.location
+        self._output = output
+
+    @contextmanager
+    def create(self, overwrite: bool = False) -> Iterator["InPieces"]:  # noqa: FBT001, FBT002 - PyIceberg's
+        """See `OutputFile`."""
+        with self._output.create(overwrite=overwrite) as self._stream:
+            yield self
+
+    def write(self, content: bytes) -> None:
+        """All of it."""
+        for start in range(0, len(content), PIECE_BYTES):
+            self._stream.write(content[start : start + PIECE_BYTES])
 
 
 def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:

@@ -1,9 +1,11 @@
 """The lean path gives what PyIceberg's own gives: metadata, files, errors."""
 
 import json
+import random
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -29,7 +33,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.lean_sql import LeanSqlCatalog, Listed, Spliced, updated
+from lakesink_catalog.lean_sql import PIECE_BYTES, InPieces, LeanSqlCatalog, Listed, Spliced, updated
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -37,6 +41,29 @@ ROWS = pa.table({"id": [1, 2]})
 @pytest.fixture
 def lean(tmp_path: Path) -> LeanSqlCatalog:
     return LeanSqlCatalog("lake", **properties(tmp_path))
+
+
+class InMemory(OutputFile):
+    """Keeps the pieces in which it is written."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.pieces: list[bytes] = []
+
+    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002, FBT001, FBT002 - PyIceberg's
+        return nullcontext(self)
+
+    def write(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def exists(self) -> bool:
+        return False
+
+    def to_input_file(self) -> Any:
+        raise NotImplementedError
 
 
 def properties(folder: Path) -> dict[str, str]:
@@ -198,6 +225,24 @@ def test_the_spliced_text_is_the_metadatas_own(commits: list[tuple[TableUpdate, 
         spliced = Spliced(metadata, listed)
         assert spliced.model_dump_json(exclude_none=exclude_none) == metadata.model_dump_json(exclude_none=exclude_none)
         listed = spliced.listed
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, 2 * PIECE_BYTES + 1])
+def test_a_file_in_pieces_is_the_whole_file(size: int) -> None:
+    content, output = random.Random(size).randbytes(size), InMemory("memory:///f")
+    with InPieces(output).create() as stream:
+        stream.write(content)
+    assert b"".join(output.pieces) == content
+    assert max(map(len, output.pieces), default=0) <= PIECE_BYTES
+
+
+def test_a_file_in_pieces_does_not_replace_another(tmp_path: Path) -> None:
+    output = InPieces(PyArrowFileIO().new_output(f"file://{tmp_path}/f"))
+    with output.create() as stream:
+        stream.write(b"first")
+    with pytest.raises(FileExistsError), output.create():
+        pass
+    assert (tmp_path / "f").read_bytes() == b"first"
 
 
 def test_threads_that_share_a_catalog_lose_no_snapshot(lean: LeanSqlCatalog, table: Table) -> None:
