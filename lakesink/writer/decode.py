@@ -146,6 +146,11 @@ def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
             f"Rows to decode have a column {VALUE!r} of {' or '.join(kinds.values())}; these have {shown(str(value))}.",
             action=f"Name the documents {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
+    if not own_columns(schema).fields:
+        raise schema_mismatch(
+            "The table has columns for what Kafka says of a record, and none for what a document holds.",
+            action="Add the documents' columns to the table, or write Kafka's without decode.",
+        )
     missing = [theirs for theirs in _asked_of_kafka(schema).values() if theirs not in incoming.names]
     if missing:
         raise schema_mismatch(

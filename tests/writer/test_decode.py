@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from lakesink.writer.decode import check_documents
 from lakesink.writer.json_values import JsonReader
 from lakesink.writer.plan import OnMalformed, WritePlan
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
@@ -201,6 +202,13 @@ def decoding(folder: Path, on_malformed: OnMalformed = OnMalformed.FAIL) -> Writ
 def test_rows_bear_kafka_s_position_where_the_table_has_a_column_for_it(tmp_path: Path) -> None:
     receipt = write(decoding(tmp_path), [kafka(b'{"id": 1}', b'{"id": 2}')])
     assert rows_of(receipt.files) == [{"id": 1, "_kafka_offset": 100}, {"id": 2, "_kafka_offset": 101}]
+
+
+def test_a_table_that_has_nothing_of_a_document_is_refused_before_any_job() -> None:
+    nothing_of_it = Struct((Field(2, "_kafka_offset", required=False, type=Primitive("long")),))
+    with pytest.raises(WriteError, match="none for what a document holds") as refused:
+        check_documents(kafka(b"{}").schema, nothing_of_it, "json")
+    assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
 
 
 BAD = [None, b"", b"  ", b"{", b"[1]", b"null", b'"text"', b"\xff", b'{"id": 1} {"id": 2}', b'{"id": 1.5}']
