@@ -19,8 +19,12 @@ from pyspark.sql.types import StructType
 from benchmarks import data
 from benchmarks.session import session
 from benchmarks.usage import measured
+from lakesink.spark.batch_rows import PlanRows
 from lakesink.spark.decimals import as_whole_numbers, short_decimals
-from lakesink.spark.hop import MAX_BYTES, NO_BYTE_CHECK
+from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_RECORDS, NO_BYTE_CHECK
+from lakesink.spark.probe import CountingWriter
+from lakesink.spark.query import QUERY_ID, RunningQuery
+from lakesink.spark.shape import Shape
 from lakesink.spark.task import collect_what_is_new, read_archives_once
 
 SPARK_BYTES = str(64 * 1024 * 1024)
@@ -48,7 +52,8 @@ def groups(spark: SparkSession, source: Path) -> Iterator[Cases]:
         "to Python, Spark's defaults": lambda: hop(rows, SPARK_BYTES),
         "without the check of bytes a row": lambda: hop(rows, NO_BYTE_CHECK),
         "and decimals as longs": lambda: hop(whole, NO_BYTE_CHECK),
-        "without the check, within foreachBatch": lambda: streamed(spark, source, rows.schema),
+        "without the check, within foreachBatch": lambda: streamed(spark, source, rows.schema, by_frame),
+        "the same from the query's own plan": lambda: streamed(spark, source, rows.schema, by_plan),
     }
     few = spark.range(100).repartition(2)
     yield {"100 rows": lambda: few.mapInArrow(counted, "rows long").collect()}
@@ -64,10 +69,22 @@ def hop(sent: DataFrame, most_bytes: str) -> None:
     sent.mapInArrow(counted, "rows long").collect()
 
 
-def streamed(spark: SparkSession, source: Path, schema: StructType) -> None:
+def by_frame(batch: DataFrame, _: int) -> None:
+    hop(batch, NO_BYTE_CHECK)
+
+
+def by_plan(batch: DataFrame, batch_id: int) -> None:
+    session = SparkSession.active()
+    batch.sparkSession.conf.set(MAX_RECORDS, str(MOST_RECORDS))
+    plan = RunningQuery(session, session.sparkContext.getLocalProperty(QUERY_ID)).plan(batch_id)
+    assert plan is not None, "this PySpark does not tell it"
+    PlanRows(batch, Shape(), plan).votes(CountingWriter())
+
+
+def streamed(spark: SparkSession, source: Path, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:
     rows = spark.readStream.schema(schema).parquet(str(source))
     with tempfile.TemporaryDirectory() as checkpoint:
-        writer = rows.writeStream.foreachBatch(lambda batch, _: hop(batch, NO_BYTE_CHECK))
+        writer = rows.writeStream.foreachBatch(function)
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
 
