@@ -48,10 +48,9 @@ class RowsJob:
         if len(writers) != 1:
             raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
-        plan = self._plan_for(writer)
-        if plan is not None and driver_may_write(self.most_rows, self.tuning.widest_row_bytes):
-            return {name: [self._write_here(plan, writer)]}
-        votes = self._run(plan or self.frame, writer)
+        if self.plan is not None and driver_may_write(self.most_rows, self.tuning.widest_row_bytes):
+            return {name: [self._write_here(self.plan, writer)]}
+        votes = self._run(self._rows_for(writer), writer)
         self.tuning.seen(max((vote.widest_row_bytes for vote in votes), default=0))
         return {name: [vote.receipt for vote in votes]}
 
@@ -71,10 +70,12 @@ class RowsJob:
                 raise QueryStopped from None
             raise _state_behind(whole_text(error)) from None
 
-    def _plan_for(self, writer: TaskWriter) -> PlanRows | None:
+    def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's own plan knows no shuffle that a writer wants, and no bound on the bytes of an Arrow batch."""
         rows_bound_a_batch = self.tuning.apply()
-        return self.plan if rows_bound_a_batch and not clustered_by(writer) else None
+        if self.plan is None or not rows_bound_a_batch or clustered_by(writer):
+            return self.frame
+        return self.plan
 
     def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
         """One task's work in the driver: the same writer, the same receipt."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakesink.spark.distribution import ClusteredBy
 from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_catalog.errors import BatchRefused, Reason, WriteError
 from lakesink_catalog.identity import Batch
@@ -20,6 +21,7 @@ from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
 class LinesWriter:
     folder: str
     fail_on: int | None = None
+    clustered_by: ClusteredBy = ()
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         rows = [row for batch in batches for row in batch.to_pylist()]
@@ -49,6 +51,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
     def __init__(self, folder: Path, fail_on: int | None = None) -> None:
         self.folder = folder
         self.fail_on = fail_on
+        self.clustered_by: ClusteredBy = ()
         self.begun: list[Batch] = []
         self.processes: list[set[int]] = []
         for part in ("data", "committed", "prepared"):
@@ -68,7 +71,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
             if committed["fingerprint"] != batch.fingerprint:
                 raise _refused(Reason.BATCH_CHANGED, batch)
             return AlreadyCommitted(None)
-        return LinesTransaction(batch, LinesWriter(str(self.folder / "data"), self.fail_on))
+        return LinesTransaction(batch, LinesWriter(str(self.folder / "data"), self.fail_on, self.clustered_by))
 
     def recover(self, transaction: LinesTransaction, payload: Payload) -> LinesPrepared:  # noqa: ARG002 - the seam's
         return LinesPrepared(payload, recovered=True)

@@ -93,20 +93,6 @@ def test_a_vote_is_bytes_that_nobody_unpickles() -> None:
     assert Messages().loads(Messages().dumps(evil)) is evil
 
 
-@pytest.fixture
-def votes_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    seen: list[str] = []
-    for kind in (FrameRows, PlanRows):
-
-        def votes(self: Any, writer: Any, kind: Any = kind, votes: Any = kind.votes) -> list[Vote]:
-            seen.append(kind.__name__)
-            found: list[Vote] = votes(self, writer)
-            return found
-
-        monkeypatch.setattr(kind, "votes", votes)
-    return seen
-
-
 def test_a_stream_takes_rows_from_its_own_plan_and_spark_still_counts_them(
     spark: Any, tmp_path: Path, votes_by: list[str]
 ) -> None:

@@ -78,6 +78,14 @@ def test_small_batches_are_written_by_the_driver_once_the_width_of_rows_is_known
     assert values == list(range(len(values)))
 
 
+def test_small_batches_need_no_shuffle_for_a_partitioned_table(spark: Any, tmp_path: Path, votes_by: list[str]) -> None:
+    sink = DirectorySink(tmp_path / "sink")
+    sink.clustered_by = [(["id"], "identity")]
+    run_batches(writer(counter_stream(spark), sink, tmp_path / "ck"), 2)
+    assert votes_by == ["FrameRows"]
+    assert [os.getpid() in processes for processes in sink.processes[:3]] == [False, True, True]
+
+
 def test_batches_of_files_are_written_by_executors(spark: Any, tmp_path: Path) -> None:
     write_files(tmp_path / "in", 3)
     sink = DirectorySink(tmp_path / "sink")

@@ -1,0 +1,23 @@
+"""What tests of streams look at."""
+
+from typing import Any
+
+import pytest
+
+from lakesink.spark.batch_rows import FrameRows, PlanRows
+from lakesink.spark.task import Vote
+
+
+@pytest.fixture
+def votes_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ways in which jobs have got their rows, one name a job."""
+    seen: list[str] = []
+    for kind in (FrameRows, PlanRows):
+
+        def votes(self: Any, writer: Any, kind: Any = kind, votes: Any = kind.votes) -> list[Vote]:
+            seen.append(kind.__name__)
+            found: list[Vote] = votes(self, writer)
+            return found
+
+        monkeypatch.setattr(kind, "votes", votes)
+    return seen
