@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from pyiceberg.serializers import ToOutputFile
 from pyspark.core.rdd import RDD
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.utils import ForeachBatchFunction
@@ -58,7 +57,7 @@ STEPS: Sequence[Timed] = (
     Timed(Kind.STEP, "the new manifest list", request, "write_list"),
     Timed(Kind.STEP, "the rest of the request", commit, "build_request"),
     Timed(Kind.STEP, "new metadata", lean_sql, "updated"),
-    Timed(Kind.STEP, "the metadata file", ToOutputFile, "table_metadata"),
+    Timed(Kind.STEP, "the metadata file", lean_sql, "write_metadata"),
     Timed(Kind.STEP, "the catalog's row", LeanSqlCatalog, "_swap"),
     Timed(Kind.STEP, "the rest of the catalog's call", LeanSqlCatalog, "commit_table"),
     Timed(Kind.STEP, "the answer", FencedCommit, "_shows"),

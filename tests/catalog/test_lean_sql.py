@@ -1,11 +1,10 @@
 """The lean path gives what PyIceberg's own gives: metadata, files, errors."""
 
 import json
-import random
+import operator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.io import OutputFile
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import SnapshotRefType
@@ -33,7 +31,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.lean_sql import PIECE_BYTES, InPieces, LeanSqlCatalog, Listed, Spliced, updated
+from lakesink_catalog.lean_sql import PIECE_BYTES, LeanSqlCatalog, Listed, Spliced, updated, write_metadata
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -41,29 +39,6 @@ ROWS = pa.table({"id": [1, 2]})
 @pytest.fixture
 def lean(tmp_path: Path) -> LeanSqlCatalog:
     return LeanSqlCatalog("lake", **properties(tmp_path))
-
-
-class InMemory(OutputFile):
-    """Keeps the pieces in which it is written."""
-
-    def __init__(self, location: str) -> None:
-        super().__init__(location)
-        self.pieces: list[bytes] = []
-
-    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002, FBT001, FBT002 - PyIceberg's
-        return nullcontext(self)
-
-    def write(self, piece: bytes) -> None:
-        self.pieces.append(piece)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.pieces))
-
-    def exists(self) -> bool:
-        return False
-
-    def to_input_file(self) -> Any:
-        raise NotImplementedError
 
 
 def properties(folder: Path) -> dict[str, str]:
@@ -223,26 +198,31 @@ def test_the_spliced_text_is_the_metadatas_own(commits: list[tuple[TableUpdate, 
         except (KeyError, ValueError):
             continue
         spliced = Spliced(metadata, listed)
-        assert spliced.model_dump_json(exclude_none=exclude_none) == metadata.model_dump_json(exclude_none=exclude_none)
+        found = b"".join(spliced.json(exclude_none=exclude_none)).decode()
+        assert found == metadata.model_dump_json(exclude_none=exclude_none)
         listed = spliced.listed
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, 2 * PIECE_BYTES + 1])
-def test_a_file_in_pieces_is_the_whole_file(size: int) -> None:
-    content, output = random.Random(size).randbytes(size), InMemory("memory:///f")
-    with InPieces(output).create() as stream:
-        stream.write(content)
-    assert b"".join(output.pieces) == content
-    assert max(map(len, output.pieces), default=0) <= PIECE_BYTES
+def test_pieces_are_shared_from_commit_to_commit_and_none_is_much_larger_than_another() -> None:
+    snapshots = [a_snapshot(number, None).snapshot for number in range(1, 9000)]
+    before = Listed().followed_by(snapshots[:6000], exclude_none=True)
+    after = before.followed_by(snapshots, exclude_none=True)
+    whole = ",".join(one.model_dump_json(exclude_none=True) for one in snapshots).encode()
+    assert b",".join(after.pieces) == whole
+    assert len(after.pieces) > len(before.pieces) > 2
+    assert all(map(operator.is_, before.pieces[:-1], after.pieces))
+    assert max(map(len, after.pieces)) < 2 * PIECE_BYTES
 
 
-def test_a_file_in_pieces_does_not_replace_another(tmp_path: Path) -> None:
-    output = InPieces(PyArrowFileIO().new_output(f"file://{tmp_path}/f"))
-    with output.create() as stream:
-        stream.write(b"first")
-    with pytest.raises(FileExistsError), output.create():
-        pass
-    assert (tmp_path / "f").read_bytes() == b"first"
+@pytest.mark.parametrize("name", ["00001-a.metadata.json", "00001-a.gz.metadata.json"])
+def test_a_metadata_file_is_written_as_pyiceberg_reads_it_and_replaces_no_other(
+    table: Table, tmp_path: Path, name: str
+) -> None:
+    output = table.io.new_output(f"file://{tmp_path}/{name}")
+    write_metadata(Spliced(table.metadata), output)
+    assert FromInputFile.table_metadata(output.to_input_file()) == table.metadata
+    with pytest.raises(FileExistsError):
+        write_metadata(Spliced(table.metadata), output)
 
 
 def test_threads_that_share_a_catalog_lose_no_snapshot(lean: LeanSqlCatalog, table: Table) -> None:
@@ -279,4 +259,6 @@ def test_the_text_of_other_snapshots_is_not_taken() -> None:
     both = Listed().followed_by([first, second], exclude_none=True)
     twin = first.model_copy()
     for other in ([second], [first], [second, first], [twin, second], []):
-        assert both.followed_by(other, exclude_none=True).text == Listed().followed_by(other, exclude_none=True).text
+        assert (
+            both.followed_by(other, exclude_none=True).pieces == Listed().followed_by(other, exclude_none=True).pieces
+        )
