@@ -259,6 +259,5 @@ def test_the_text_of_other_snapshots_is_not_taken() -> None:
     both = Listed().followed_by([first, second], exclude_none=True)
     twin = first.model_copy()
     for other in ([second], [first], [second, first], [twin, second], []):
-        assert (
-            both.followed_by(other, exclude_none=True).pieces == Listed().followed_by(other, exclude_none=True).pieces
-        )
+        found, anew = both.followed_by(other, exclude_none=True), Listed().followed_by(other, exclude_none=True)
+        assert found.pieces == anew.pieces
