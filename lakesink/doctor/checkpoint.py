@@ -8,11 +8,12 @@ from urllib.parse import urlsplit
 from pyiceberg.table import Table
 
 from lakesink.doctor.finding import Finding, Part, Standing, attempt
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
+from lakesink.doctor.opened import opened
+from lakesink.spark.checkpoint import Checkpoint
 from lakesink_catalog.history import sinks
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind, digest
 from lakesink_catalog.locations import is_under
-from lakesink_catalog.redact import describe, redact
+from lakesink_catalog.redact import redact
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.verdict import Commit, Refuse, Skip, decide
@@ -43,11 +44,12 @@ def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
         root: Path or URI.
         table: Where the query writes to; None to look at the checkpoint alone.
     """
-    opened = _opened(root)
-    if isinstance(opened, Finding):
-        yield opened
+    fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
+    checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
+    if isinstance(checkpoint, Finding):
+        yield checkpoint
         return
-    coming = attempt(Part.CHECKPOINT, "readable", lambda: next_batch(opened))
+    coming = attempt(Part.CHECKPOINT, "readable", lambda: next_batch(checkpoint))
     if isinstance(coming, Finding):
         yield coming
         return
@@ -100,15 +102,6 @@ def next_verdict(coming: NextBatch, table: Table) -> Finding:
         return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
     fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
     return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, f"{found} and every sink id would be refused", fix)
-
-
-def _opened(root: str) -> Checkpoint | Finding:
-    try:
-        return Checkpoint(FsspecFiles(root))
-    except (ImportError, ValueError) as error:
-        found = f"{redact(root)} cannot be read from here: {describe(error)}"
-        fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
-        return Finding(Part.CHECKPOINT, "readable", Standing.SKIPPED, found, fix)
 
 
 def _newest(checkpoint: Checkpoint, folder: str) -> int | None:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from lakesink.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.doctor.opened import opened
 from lakesink.doctor.unnoted import check_unnoted
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
+from lakesink.spark.checkpoint import Checkpoint
 from lakesink.spark.notes import MOST_BYTES, NOTES, QueryNotes, parse_notes
 from lakesink.spark.sources import Replay, guarantee
-from lakesink_catalog.redact import describe, redact
+from lakesink_catalog.redact import redact
 
 _STANDINGS = {
     Replay.YES: Standing.OK,
@@ -29,7 +30,8 @@ def check_query(root: str) -> Iterator[Finding]:
     Args:
         root: Path or URI of its checkpoint.
     """
-    checkpoint = _opened(root)
+    fix = "Install fsspec's package for that scheme, or look at the line lakesink.query.started in the query's log."
+    checkpoint = opened(root, Part.QUERY, "notes", Standing.FAILED, fix)
     if isinstance(checkpoint, Finding):
         yield checkpoint
         return
@@ -54,15 +56,6 @@ def _of_notes(root: str, notes: QueryNotes) -> Iterator[Finding]:
     yield _output_mode(notes)
     yield _speculation(notes)
     yield _checkpoint(notes)
-
-
-def _opened(root: str) -> Checkpoint | Finding:
-    try:
-        return Checkpoint(FsspecFiles(root))
-    except (ImportError, ValueError) as error:
-        found = f"{redact(root)} cannot be read from here: {describe(error)}"
-        fix = "Install fsspec's package for that scheme, or look at the line lakesink.query.started in the query's log."
-        return Finding(Part.QUERY, "notes", Standing.FAILED, found, fix)
 
 
 def _read(query_id: str, checkpoint: Checkpoint) -> QueryNotes | Finding | None:
