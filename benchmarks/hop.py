@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from benchmarks import data
 from benchmarks.session import session
 from benchmarks.usage import measured
-from lakesink.spark.batch_rows import PlanRows
+from lakesink.spark.batch_rows import PlanRows, arriving_schema
 from lakesink.spark.decimals import as_whole_numbers, short_decimals
 from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_RECORDS, NO_BYTE_CHECK
 from lakesink.spark.probe import CountingWriter
@@ -78,7 +78,7 @@ def by_plan(batch: DataFrame, batch_id: int) -> None:
     batch.sparkSession.conf.set(MAX_RECORDS, str(MOST_RECORDS))
     plan = RunningQuery(session, session.sparkContext.getLocalProperty(QUERY_ID)).plan(batch_id)
     assert plan is not None, "this PySpark does not tell it"
-    PlanRows(batch, Shape(), plan).votes(CountingWriter())
+    PlanRows(batch, Shape(), plan, arriving_schema(batch)).votes(CountingWriter())
 
 
 def streamed(spark: SparkSession, source: Path, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:

@@ -69,33 +69,39 @@ class PlanRows:
         frame: What `foreachBatch` was given: the same rows.
         shape: What was changed for their way.
         plan: The plan, in the JVM.
+        schema: Of the Arrow batches, see `arriving_schema`.
     """
 
     frame: DataFrame
     shape: Shape
     plan: Any
+    schema: pa.Schema
 
     def votes(self, writer: TaskWriter) -> list[Vote]:
         """See `BatchRows`."""
         messages = self._messages()
-        written: PipelinedRDD[Any, Any] = PipelinedRDD(
-            messages, WriteMessages(_task(writer, self.shape), self._schema())
-        )
+        written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, WriteMessages(_task(writer, self.shape), self.schema))
         written._jrdd_deserializer = Messages()  # noqa: SLF001 - or votes would be pickles, which nobody should open
         return complete([Vote.decoded(vote) for vote in written.collect()], messages.getNumPartitions())
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
         """All rows, in this process, as they were before their way."""
-        return self.shape.restored(read_messages(self._messages().collect(), self._schema()))
+        return self.shape.restored(read_messages(self._messages().collect(), self.schema))
 
     def _messages(self) -> "RDD[bytes]":
         """Arrow batches as Spark writes them between processes, without their schema."""
         batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # noqa: SLF001 - what PySpark's own toArrow calls
         return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, Messages())
 
-    def _schema(self) -> pa.Schema:
-        large = str(self.frame.sparkSession.conf.get(_LARGE_TYPES)).lower() == "true"
-        return arrow_schema(self.frame.schema, large=large)
+
+def arriving_schema(rows: DataFrame) -> pa.Schema:
+    """Schema of the Arrow batches that Spark makes of a micro-batch: the same for all of one run.
+
+    Raises:
+        WriteError: A column has a type that Spark does not hand to Arrow.
+    """
+    large = str(rows.sparkSession.conf.get(_LARGE_TYPES)).lower() == "true"
+    return arrow_schema(rows.schema, large=large)
 
 
 def clustered_by(writer: TaskWriter) -> ClusteredBy:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakesink.sinks.planning import SessionFacts
-from lakesink.spark.batch_rows import FrameRows, PlanRows
+from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.checkpoint import Checkpoint, Offsets, source_folders
 from lakesink.spark.failures import (
     JAVA_ERRORS,
@@ -80,6 +80,7 @@ class StreamRun:
         sink: The participant.
         tuning: Settings of the run's own session.
         shape: What was changed about the rows for their way to Python.
+        schema: Of the rows as they arrive there.
         counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next.
         write_seconds: Duration of the newest batch's job.
@@ -92,6 +93,7 @@ class StreamRun:
     sink: TwoPhaseCommitSink[Any, Any]
     tuning: HopTuning
     shape: Shape
+    schema: pa.Schema
     counted: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
@@ -110,7 +112,7 @@ class StreamRun:
         batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
         bound = None if self.counted is None else most_rows(self.counted, previous, end)
         plan = self.query.plan(batch_id)
-        found = None if plan is None else PlanRows(rows, self.shape, plan)
+        found = None if plan is None else PlanRows(rows, self.shape, plan, self.schema)
         job = RowsJob(FrameRows(rows, self.shape), self.tuning, self.was_stopped, found, bound)
         outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
         if not self.wrote and self.checkpoint.has_state():
@@ -183,7 +185,8 @@ class BatchFunction:
         sink = self._target.make_sink(arrow_schema(self._target.schema), session_facts(rows.sparkSession))
         tuning = HopTuning(rows.sparkSession.conf, schema_json(rows))
         counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
-        return StreamRun(run_id, query, checkpoint, sink, tuning, self._target.shape, counted)
+        shape, schema = self._target.shape, arriving_schema(rows)
+        return StreamRun(run_id, query, checkpoint, sink, tuning, shape, schema, counted)
 
     def _presentable(self, error: Exception) -> Exception:
         """The error as it may leave: no secret and nothing of the JVM in it, and silent if a stop was wanted."""

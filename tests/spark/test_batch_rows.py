@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.spark.batch_rows import FrameRows, PlanRows
+from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.hop import MAX_BYTES
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.shape import shaped
@@ -35,7 +35,8 @@ LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 def _plan_rows(frame: Any) -> PlanRows:
     rows, shape = shaped(frame)
-    return PlanRows(rows, shape, rows._jdf.queryExecution().executedPlan())  # noqa: SLF001 - as a query tells it
+    plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 - as a query tells it
+    return PlanRows(rows, shape, plan, arriving_schema(rows))
 
 
 def _table(votes: list[Vote]) -> pa.Table:
