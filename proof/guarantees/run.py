@@ -15,6 +15,7 @@ import lakesink
 from proof.drivers import session
 from proof.guarantees.cells import KINDS, Blow, CellResult, Source
 from proof.guarantees.play import KillMissed, Plan, play
+from proof.provenance import commit
 
 Progress = Callable[[str], None]
 
@@ -111,6 +112,7 @@ def versions() -> dict[str, str]:
         "pyspark": version("pyspark"),
         "pyiceberg": version("pyiceberg"),
         "python": platform.python_version(),
+        "commit": commit("lakesink", "catalog", "examples", "proof"),
     }
 
 
