@@ -1,6 +1,8 @@
 """Other libraries' failures at the catalog, told as one `CatalogError` each: what failed, and no secret in it."""
 
+import zlib
 from collections.abc import Callable, Mapping
+from gzip import BadGzipFile
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -16,6 +18,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     UnauthorizedError,
 )
+from pyiceberg.exceptions import ValidationError as MetadataError
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
 from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no types
@@ -27,6 +30,8 @@ from lakesink_catalog.storage_errors import storage_trouble
 NOTHING_CHANGED = "Nothing was written."
 NOT_IN_TABLE = "Nothing of this batch is in the table."
 
+METADATA_UNREADABLE = (MetadataError, UnicodeDecodeError, EOFError, BadGzipFile, zlib.error)
+"""What PyIceberg raises of a metadata file that is torn, or of a version that it does not know."""
 
 _FOR_THE_CALLER = (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, NamespaceAlreadyExistsError)
 T = TypeVar("T")
@@ -96,6 +101,11 @@ _UNWRITABLE: _Words = (
     "cannot read or write its folder or bucket",
     "Check that the warehouse and the file that is named exist, that this user may write there, and free space.",
 )
+_METADATA: _Words = (
+    "TABLE_METADATA_UNREADABLE",
+    "names a metadata file for the table that cannot be read",
+    "Restore that file, or have the catalog name an earlier one of the same folder that holds what you need.",
+)
 _ANSWERED: _Words = (
     "CATALOG_UNREACHABLE",
     "answered with an error",
@@ -114,6 +124,7 @@ _FAILED: _Words = (
 
 _BY_TYPE: tuple[tuple[tuple[type[BaseException], ...], _Words], ...] = (
     ((ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED),
+    (METADATA_UNREADABLE, _METADATA),
     ((UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED),
     ((MissingSchema, InvalidSchema, InvalidURL, ArgumentError, NoSuchModuleError, YAMLError), _MISCONFIGURED),
     ((RESTError, ValidationError), _ANSWERED),

@@ -7,6 +7,7 @@ is refused as `LedgerLost`, as long as one of them is in the branch.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
@@ -33,6 +34,7 @@ from lakesink_catalog.request import branch_at, snapshot_time_ms
 from lakesink_catalog.retry import RetryPolicy, attempts
 from lakesink_catalog.summary import carried_totals
 from lakesink_catalog.tags import audit_tags
+from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION
 from lakesink_catalog.view import view_refs, view_table
 
 logger = logging.getLogger("lakesink")
@@ -81,18 +83,17 @@ class Forgetting:
         """The table as it is, if it knows the sink.
 
         Raises:
-            SettingsError: It knows no such sink, or has forgotten it.
+            SettingsError: It knows no such sink, has forgotten it, or has a format version that lakesink cannot write.
         """
         table = self.load()
-        if not self._is_known(table):
-            raise _unknown(table, self.key)
+        self._check(table)
         return table
 
     def run(self) -> Forgotten:
-        """Forget the sink; what became of each attempt is seen by the next one's look.
+        """Forget the sink; what became of each attempt is seen by the next one's look, and of the last by one more.
 
         Raises:
-            SettingsError: The table knows no such sink.
+            SettingsError: See `find`.
             CommitUnresolved: Attempts ran out; nothing was deleted, and it can be run again.
         """
         first = self.find()
@@ -102,7 +103,7 @@ class Forgetting:
         for attempt in attempts(self.retry, self.surroundings):
             try:
                 table = self.load()
-                if table.metadata.snapshot_by_id(snapshot_id) is not None and not self._is_known(table):
+                if self._is_done(table, snapshot_id):
                     return self._forgotten(table, snapshot_id, tags)
                 tags = self._tags(table)
                 requirements, updates = self._request(table, snapshot_id, tags)
@@ -114,7 +115,20 @@ class Forgetting:
             except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
                 trouble = describe(error, first.catalog.properties)
                 logger.warning("lakesink.forget.unknown attempt=%d %s", attempt, trouble)
+        with suppress(Exception):  # a look that fails proves nothing
+            table = self.load()
+            if self._is_done(table, snapshot_id):
+                return self._forgotten(table, snapshot_id, tags)
         raise _unresolved(self.key, trouble)
+
+    def _check(self, table: Table) -> None:
+        if not self._is_known(table):
+            raise _unknown(table, self.key)
+        if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
+            raise _unsupported(table, self.key)
+
+    def _is_done(self, table: Table, snapshot_id: int) -> bool:
+        return table.metadata.snapshot_by_id(snapshot_id) is not None and not self._is_known(table)
 
     def _is_known(self, table: Table) -> bool:
         return self.key.ledger_property in table.properties or bool(self._tags(table))
@@ -138,8 +152,7 @@ class Forgetting:
     def _request(
         self, table: Table, snapshot_id: int, tags: Mapping[str, int]
     ) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
-        if not self._is_known(table):
-            raise _unknown(table, self.key)
+        self._check(table)
         branch, refs = self._branch(table), table.metadata.refs
         head = refs[branch].snapshot_id if branch in refs else None
         requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=branch, snapshot_id=head)]
@@ -186,6 +199,17 @@ def _unknown(table: Table, key: SinkKey) -> SettingsError:
         f"The table has no ledger entry of {key.name!r} for branch {key.branch!r}.",
         data="Nothing was changed.",
         action=" ".join([*filter(None, [did_you_mean(key.name, known)]), _HOW_TO_NAME]),
+    )
+
+
+def _unsupported(table: Table, key: SinkKey) -> SettingsError:
+    return SettingsError(
+        "UNSUPPORTED",
+        f"The table has format version {table.metadata.format_version}; lakesink writes version "
+        f"{SUPPORTED_FORMAT_VERSION}.",
+        data="Nothing was changed.",
+        action=f"No stream of lakesink can write this table, so {key.name!r} may stay in it. If its tag keeps a"
+        f" snapshot from expiry, drop the tag {key.ledger_tag} with the engine that writes this version.",
     )
 
 

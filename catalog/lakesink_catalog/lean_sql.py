@@ -2,7 +2,8 @@
 
 A metadata file never changes, so what was parsed of one holds for as long as the table's row names it. And PyIceberg
 copies every snapshot deeply to add one: here its own rules are applied to metadata without the snapshots that no update
-speaks of, and those are put back as they were, objects and JSON. What is left of history is one file written.
+speaks of, and those are put back as they were, objects and JSON. What is left of history is one file written. Tables
+of other versions than lakesink writes go PyIceberg's own way.
 """
 
 import operator
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import ValidationError as MetadataError
 from pyiceberg.io import OutputFile
 from pyiceberg.serializers import NOOP_COMPRESSOR, Compressor
 from pyiceberg.table import CommitTableResponse, Table
@@ -33,6 +35,9 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
 from sqlalchemy import select, update
 
+from lakesink_catalog.catalog_errors import METADATA_UNREADABLE
+from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION
+
 _LEAN = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
 """Updates that look at no snapshot but those that they name."""
 
@@ -40,6 +45,7 @@ PIECE_BYTES = 256 * 1024
 
 _NO_SNAPSHOTS = '"snapshots":[]'
 _VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
+_WITH_UUID = re.compile(r"/\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\.metadata\.json$")
 
 
 class LeanSqlCatalog(SqlCatalog):
@@ -47,19 +53,20 @@ class LeanSqlCatalog(SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._parsed: dict[Identifier, tuple[str, TableMetadata]] = {}
-        self._listed: dict[Identifier, Listed] = {}
+        self._known: dict[Identifier, Known] = {}
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The table; its metadata file is read only if it is another than at the last time."""
         name = Catalog.identifier_to_tuple(identifier)
-        location, known = self._location(name), self._parsed.get(name)
-        if known is None or known[0] != location:
-            table = super().load_table(identifier)
-            self._parsed[name] = table.metadata_location, table.metadata
-            return table
-        metadata = known[1]
-        return Table(name, metadata, known[0], self._load_file_io(metadata.properties, known[0]), self)
+        location, known = self._location(name), self._known.get(name)
+        if known is None or known.location != location:
+            self._known.pop(name, None)
+            table = self._load(identifier, location)
+            known = Known(table.metadata_location, table.metadata)
+            if is_never_used_again(known.location):
+                self._known[name] = known
+        io = self._load_file_io(known.metadata.properties, known.location)
+        return Table(name, known.for_a_caller(), known.location, io, self)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -72,17 +79,27 @@ class LeanSqlCatalog(SqlCatalog):
             current = self.load_table(name)
         except NoSuchTableError:  # what that means for the requirements is PyIceberg's word
             return super().commit_table(table, requirements, updates)
+        if current.metadata.format_version != SUPPORTED_FORMAT_VERSION:
+            return super().commit_table(table, requirements, updates)
         for requirement in requirements:
             requirement.validate(current.metadata)
         metadata = updated(current.metadata, updates, current.metadata_location)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
         location = _next_location(current, metadata)
-        spliced = Spliced(metadata, self._listed.get(name, Listed()))
+        known = self._known.get(name)
+        spliced = Spliced(metadata, known.listed if known is not None else Listed())
         write_metadata(spliced, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
-        self._parsed[name], self._listed[name] = (location, metadata), spliced.listed
+        self._known[name] = Known(location, metadata, spliced.listed)
         return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    def _load(self, identifier: str | Identifier, location: str | None) -> Table:
+        """PyIceberg does not say which metadata file it cannot read."""
+        try:
+            return super().load_table(identifier)
+        except METADATA_UNREADABLE as error:
+            raise MetadataError(f"{str(location).rpartition('/')[2]}: {error}") from error
 
     def _location(self, name: Identifier) -> str | None:
         with self.engine.connect() as connection:
@@ -125,6 +142,26 @@ class Listed:
         return Listed(snapshots, tuple(_in_pieces(known, texts)))
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A metadata file that was read or written here.
+
+    Attributes:
+        location: Its URI.
+        metadata: What it holds.
+        listed: The JSON of its snapshots, as far as it was made.
+    """
+
+    location: str
+    metadata: TableMetadata
+    listed: Listed = Listed()
+
+    def for_a_caller(self) -> TableMetadata:
+        """The metadata with properties and refs of its own, which others may change; the rest is shared."""
+        own = {"properties": dict(self.metadata.properties), "refs": dict(self.metadata.refs)}
+        return self.metadata.model_copy(update=own)
+
+
 @dataclass(slots=True)
 class Spliced:
     """Metadata whose snapshots were mostly made into JSON before.
@@ -141,7 +178,7 @@ class Spliced:
         """The same text as the metadata's own `model_dump_json` gives, piece by piece."""
         self.listed = self.listed.followed_by(self.metadata.snapshots, exclude_none=exclude_none)
         rest = self.metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
-        before, _, after = rest.partition(_NO_SNAPSHOTS)  # no string has it: there its quotes are escaped
+        before, after = rest.split(_NO_SNAPSHOTS, 1)  # no string has it: there its quotes are escaped
         yield f'{before}"snapshots":['.encode()
         for number, piece in enumerate(self.listed.pieces):
             if number:
@@ -212,6 +249,14 @@ def _share_fields_sets(models: Sequence[BaseModel | None]) -> None:
 
 
 _FIELDS_SETS: dict[frozenset[str], set[str]] = {}
+
+
+def is_never_used_again(location: str) -> bool:
+    """True if a metadata file bears a UUID in its name: another file of that name will never be.
+
+    A Hadoop table's ``v2.metadata.json`` may be dropped, made anew and registered again.
+    """
+    return _WITH_UUID.search(location) is not None
 
 
 def _next_location(current: Table, metadata: TableMetadata) -> str:

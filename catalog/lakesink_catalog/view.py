@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.serializers import FromInputFile
@@ -10,6 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
+from lakesink_catalog.catalog_errors import METADATA_UNREADABLE
 from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
 from lakesink_catalog.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
@@ -116,8 +116,8 @@ def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_
         except (
             FileNotFoundError,
             ValueError,
-            ValidationError,
-        ):  # gone, or no metadata any more: whatever it showed is not shown now
+            *METADATA_UNREADABLE,
+        ):  # gone, or no metadata any more: what it showed is not shown now
             return False
 
 

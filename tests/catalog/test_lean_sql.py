@@ -2,6 +2,7 @@
 
 import json
 import operator
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +32,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
+from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.lean_sql import PIECE_BYTES, LeanSqlCatalog, Listed, Spliced, updated, write_metadata
+from lakesink_catalog.tables import load_table
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -153,6 +156,48 @@ def test_a_commit_on_what_others_changed_is_refused(lean: LeanSqlCatalog, table:
     stays = (AssertRefSnapshotId(ref="main", snapshot_id=head),)
     with pytest.raises(CommitFailedException, match="branch main has changed"):
         lean.commit_table(table, stays, (SetPropertiesUpdate(updates={"x": "1"}),))
+
+
+def test_a_table_of_version_1_stays_one_as_it_is_written(lean: LeanSqlCatalog) -> None:
+    """Its snapshots have no sequence numbers."""
+    lean.create_namespace("a")
+    lean.create_table("a.b", ROWS.schema, properties={"format-version": "1"}).append(ROWS)
+    table = lean.load_table("a.b")
+    answer = lean.commit_table(table, (), (SetPropertiesUpdate(updates={"x": "1"}),))
+    written = json.loads(Path(answer.metadata_location.removeprefix("file://")).read_text())
+    assert written["properties"]["x"] == "1"
+    assert [snapshot.get("sequence-number") for snapshot in written["snapshots"]] == [None]
+
+
+def test_what_a_caller_does_to_a_table_is_in_no_other(lean: LeanSqlCatalog, table: Table) -> None:
+    table.metadata.properties["x"] = "1"
+    table.metadata.refs.clear()
+    found = lean.load_table("a.b").metadata
+    assert "x" not in found.properties
+    assert list(found.refs) == ["main"]
+
+
+def test_a_metadata_file_without_a_uuid_may_be_another_next_time(
+    lean: LeanSqlCatalog, table: Table, tmp_path: Path
+) -> None:
+    """As of a Hadoop table that was dropped, made anew and registered again."""
+    place = tmp_path / "v2.metadata.json"
+    shutil.copy(table.metadata_location.removeprefix("file://"), place)
+    lean.drop_table("a.b")
+    lean.register_table("a.b", f"file://{place}")
+    assert len(lean.load_table("a.b").metadata.snapshots) == 2
+    write_metadata(Spliced(empty_metadata()), table.io.new_output(f"file://{tmp_path}/v3.metadata.json"))
+    (tmp_path / "v3.metadata.json").rename(place)
+    assert not lean.load_table("a.b").metadata.snapshots
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b"\xff\xfe"])
+def test_a_torn_metadata_file_is_named(lean: LeanSqlCatalog, table: Table, tmp_path: Path, torn: bytes) -> None:
+    Path(table.metadata_location.removeprefix("file://")).write_bytes(torn)
+    lean = LeanSqlCatalog("lake", **properties(tmp_path))
+    with pytest.raises(CatalogError, match="LAKESINK_TABLE_METADATA_UNREADABLE") as refused:
+        load_table(lean, "a.b")
+    assert Path(table.metadata_location).name in str(refused.value)
 
 
 def test_of_two_commits_at_the_same_moment_one_is_refused(

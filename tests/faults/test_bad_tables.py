@@ -42,7 +42,7 @@ def place(lake: Lake) -> Path:
         (upgrade, "LAKESINK_UNSUPPORTED", "format version 3"),
         (becomes_a_view, "LAKESINK_TABLE_IS_VIEW", "is a view"),
         (loses_its_metadata, "LAKESINK_WAREHOUSE_UNWRITABLE", "Failed to open local file"),
-        (is_torn, "LAKESINK_CATALOG_FAILED", "validation error for TableMetadata"),
+        (is_torn, "LAKESINK_TABLE_METADATA_UNREADABLE", "validation error for TableMetadata"),
         (has_no_folder_for_data, "LAKESINK_STORAGE_WRITE", "Cannot create directory"),
     ],
 )

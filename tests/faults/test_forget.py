@@ -16,7 +16,15 @@ from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.outcome import Committed
 from lakesink_catalog.retry import RetryPolicy
 from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, remove_ref, roll_back
+from tests.faults.maintenance import (
+    append_foreign,
+    branch_off,
+    expire,
+    expire_like_java,
+    remove_ref,
+    roll_back,
+    upgrade,
+)
 
 
 @pytest.fixture
@@ -132,6 +140,30 @@ def test_a_catalog_that_never_answers_ends_by_name(lake: Lake) -> None:
     with pytest.raises(CommitUnresolved):
         forgetting(stream, retry=RetryPolicy(num_retries=2)).run()
     assert stream.key.ledger_property in lake.table().properties
+
+
+def test_a_commit_that_lands_in_the_last_attempt_is_seen(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+
+    def land_in_silence(apply: Apply) -> Any:
+        apply()
+        raise TimeoutError("no answer")
+
+    lake.catalog.faults = [land_in_silence]
+    done = forgetting(stream, retry=RetryPolicy(num_retries=0)).run()
+    assert lake.head().snapshot_id == done.snapshot_id
+    assert stream.key.ledger_property not in lake.table().properties
+
+
+def test_a_table_of_another_version_is_left_as_it_is(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    upgrade(lake)
+    before = sorted(lake.folder.rglob("*"))
+    with pytest.raises(SettingsError, match=r"LAKESINK_UNSUPPORTED.*format version 3"):
+        forgetting(stream).run()
+    assert sorted(lake.folder.rglob("*")) == before
 
 
 def tags_of(stream: Stream) -> set[str]:
