@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.core.rdd import RDD, PipelinedRDD
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
+from pyspark.util import _load_from_socket
 
 from lakesink import __version__
 from lakesink.spark.distribution import ClusteredBy, distributed
@@ -82,11 +84,11 @@ class PlanRows:
         messages = self._messages()
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, WriteMessages(_task(writer, self.shape), self.schema))
         written._jrdd_deserializer = Messages()  # noqa: SLF001 - or votes would be pickles, which nobody should open
-        return complete([Vote.decoded(vote) for vote in written.collect()], messages.getNumPartitions())
+        return complete([Vote.decoded(vote) for vote in _collected(written)], messages.getNumPartitions())
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
         """All rows, in this process, as they were before their way."""
-        return self.shape.restored(read_messages(self._messages().collect(), self.schema))
+        return self.shape.restored(read_messages(_collected(self._messages()), self.schema))
 
     def _messages(self) -> "RDD[bytes]":
         """Arrow batches as Spark writes them between processes, without their schema."""
@@ -126,6 +128,35 @@ def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
             action="Start the query again; if it happens again, report it with the driver's log.",
         )
     return ordered
+
+
+def _collected(encoded: "RDD[bytes]") -> list[bytes]:
+    """All elements, or an error: `RDD.collect` takes a connection that breaks for the end of what there is.
+
+    Raises:
+        Py4JJavaError: The job failed, or not all was sent.
+        WriteError: The JVM is gone.
+    """
+    assert encoded.ctx._jvm is not None  # noqa: SLF001 - as below
+    server = encoded.ctx._jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - what RDD.collect calls
+    try:
+        found = list(_load_from_socket(server, encoded._jrdd_deserializer))  # noqa: SLF001 - as above
+        server[2].getResult()  # waits until all was sent, and raises if it was not
+    except Py4JJavaError:
+        raise
+    except (ConnectionError, Py4JError):  # no exception of Java's: nobody has answered
+        raise _spark_gone() from None
+    return found
+
+
+def _spark_gone() -> WriteError:
+    return WriteError(
+        "SPARK_GONE",
+        "The driver's JVM ended while it ran the batch.",
+        data=NOT_IN_TABLE,
+        action="Start the driver again: the batch is written then. If the system killed it for its memory, give it "
+        "more, or less to do at once.",
+    )
 
 
 def _task(writer: TaskWriter, shape: Shape) -> WriteTask:

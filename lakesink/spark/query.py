@@ -72,7 +72,7 @@ class RunningQuery:
         """True once somebody asked the query to stop; its jobs then fail on purpose."""
         try:
             return not self._execution.isActive()
-        except Py4JError:  # the JVM is gone: nobody can tell any more
+        except (Py4JError, ConnectionError):  # the JVM is gone: nobody can tell any more
             return False
 
     def check(self, checkpoint: str, stored: Checkpoint) -> None:
