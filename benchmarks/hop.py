@@ -21,9 +21,10 @@ from benchmarks.session import session
 from benchmarks.usage import measured
 from lakesink.spark.batch_rows import PlanRows, arriving_schema
 from lakesink.spark.decimals import as_whole_numbers, short_decimals
-from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_RECORDS, NO_BYTE_CHECK
+from lakesink.spark.hop import MAX_BYTES, NO_BYTE_CHECK, HopTuning
 from lakesink.spark.probe import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
+from lakesink.spark.schema import schema_json
 from lakesink.spark.shape import Shape
 from lakesink.spark.task import collect_what_is_new, read_archives_once
 
@@ -31,6 +32,10 @@ SPARK_BYTES = str(64 * 1024 * 1024)
 
 
 Cases = dict[str, Callable[[], object]]
+
+
+ROW_BYTES = 128
+"""Of the rows here, as a batch before would have measured them."""
 
 
 def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -75,10 +80,11 @@ def by_frame(batch: DataFrame, _: int) -> None:
 
 def by_plan(batch: DataFrame, batch_id: int) -> None:
     session = SparkSession.active()
-    batch.sparkSession.conf.set(MAX_RECORDS, str(MOST_RECORDS))
     plan = RunningQuery(session, session.sparkContext.getLocalProperty(QUERY_ID)).plan(batch_id)
     assert plan is not None, "this PySpark does not tell it"
-    PlanRows(batch, Shape(), plan, arriving_schema(batch)).votes(CountingWriter())
+    tuning = HopTuning(batch.sparkSession.conf, schema_json(batch))
+    tuning.seen(ROW_BYTES)
+    PlanRows(batch, Shape(), plan, arriving_schema(batch), tuning).votes(CountingWriter())
 
 
 def streamed(spark: SparkSession, source: Path, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:

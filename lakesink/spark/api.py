@@ -18,7 +18,7 @@ from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.batch_rows import FrameRows
 from lakesink.spark.failures import is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
-from lakesink.spark.functions import functions_of
+from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
@@ -119,7 +119,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     sink = IcebergSink(table, key, catalog, settings, arrow_schema(df.schema), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
-    tuning = HopTuning(session.conf, schema_json(df))
+    tuning = HopTuning(session.conf, schema_json(df), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))
     return _run(transaction_batch(version), sink, job, Reporter(table, name))
 
@@ -162,7 +162,15 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
     place = absolute_checkpoint(df.sparkSession, checkpoint)
     rows, shape = shaped(df)
     target = StreamTarget(
-        reporter, place, tuple(sources_of(df)), df.schema, shape, functions_of(df), only_drops_rows(df), make_sink
+        reporter=reporter,
+        checkpoint=place,
+        sources=tuple(sources_of(df)),
+        schema=df.schema,
+        shape=shape,
+        functions=functions_of(df),
+        runs_python=runs_python(df),
+        only_drops_rows=only_drops_rows(df),
+        make_sink=make_sink,
     )
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", place)
     return writer.foreachBatch(BatchFunction(df.sparkSession, target))

@@ -20,6 +20,7 @@ from pyspark.util import _load_from_socket
 from lakesink import __version__
 from lakesink.spark.distribution import ClusteredBy, distributed
 from lakesink.spark.failures import NOT_IN_TABLE
+from lakesink.spark.hop import HopTuning
 from lakesink.spark.schema import arrow_schema
 from lakesink.spark.shape import Shape
 from lakesink.spark.task import Messages, Vote, WriteMessages, WriteTask, read_messages
@@ -72,12 +73,14 @@ class PlanRows:
         shape: What was changed for their way.
         plan: The plan, in the JVM.
         schema: Of the Arrow batches, see `arriving_schema`.
+        tuning: Bounds the number of their rows.
     """
 
     frame: DataFrame
     shape: Shape
     plan: Any
     schema: pa.Schema
+    tuning: HopTuning
 
     def votes(self, writer: TaskWriter) -> list[Vote]:
         """See `BatchRows`."""
@@ -92,7 +95,9 @@ class PlanRows:
 
     def _messages(self) -> "RDD[bytes]":
         """Arrow batches as Spark writes them between processes, without their schema."""
-        batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # noqa: SLF001 - what PySpark's own toArrow calls
+        self.plan.execute()  # starts no job; functions of the stream's own take the user's settings here
+        with self.tuning.records_bounded():
+            batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # noqa: SLF001 - what PySpark's own toArrow calls
         return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, Messages())
 
 

@@ -40,6 +40,7 @@ from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.outcome import Outcome
 
+_PYTHON = "spark.sql.execution.pyspark.python"
 MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
 """Builds the sink of a run from the schema of the rows and the facts of the session."""
 
@@ -55,6 +56,7 @@ class StreamTarget:
         schema: Schema of its rows.
         shape: What was changed about them for their way to Python.
         functions: What it computes with.
+        runs_python: True if Python functions are among that.
         only_drops_rows: True if no row of the sources can become more than one.
         make_sink: Builds the sink of a run; opens nothing by itself.
     """
@@ -65,6 +67,7 @@ class StreamTarget:
     schema: StructType
     shape: Shape
     functions: Functions
+    runs_python: bool
     only_drops_rows: bool
     make_sink: MakeSink = field(repr=False)
 
@@ -81,6 +84,7 @@ class StreamRun:
         tuning: Settings of the run's own session.
         shape: What was changed about the rows for their way to Python.
         schema: Of the rows as they arrive there.
+        by_plan: True if a task out of a plan would run the Python that the session's tasks run.
         counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next.
         write_seconds: Duration of the newest batch's job.
@@ -94,6 +98,7 @@ class StreamRun:
     tuning: HopTuning
     shape: Shape
     schema: pa.Schema
+    by_plan: bool
     counted: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
@@ -111,8 +116,8 @@ class StreamRun:
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
         batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
         bound = None if self.counted is None else most_rows(self.counted, previous, end)
-        plan = self.query.plan(batch_id)
-        found = None if plan is None else PlanRows(rows, self.shape, plan, self.schema)
+        plan = self.query.plan(batch_id) if self.by_plan else None
+        found = None if plan is None else PlanRows(rows, self.shape, plan, self.schema, self.tuning)
         job = RowsJob(FrameRows(rows, self.shape), self.tuning, self.was_stopped, found, bound)
         outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
         if not self.wrote and self.checkpoint.has_state():
@@ -183,10 +188,12 @@ class BatchFunction:
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
         sink = self._target.make_sink(arrow_schema(self._target.schema), session_facts(rows.sparkSession))
-        tuning = HopTuning(rows.sparkSession.conf, schema_json(rows))
+        conf = rows.sparkSession.conf
+        tuning = HopTuning(conf, schema_json(rows), with_functions=self._target.runs_python)
+        by_plan = conf.get(_PYTHON, None) in {None, self._session.sparkContext.pythonExec}
         counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
         shape, schema = self._target.shape, arriving_schema(rows)
-        return StreamRun(run_id, query, checkpoint, sink, tuning, shape, schema, counted)
+        return StreamRun(run_id, query, checkpoint, sink, tuning, shape, schema, by_plan, counted)
 
     def _presentable(self, error: Exception) -> Exception:
         """The error as it may leave: no secret and nothing of the JVM in it, and silent if a stop was wanted."""

@@ -25,11 +25,14 @@ def functions_of(rows: DataFrame) -> Functions:
         return Functions(unstable=("a plan that cannot be read",))
 
 
+def runs_python(rows: DataFrame) -> bool:
+    """True if Python functions compute the rows of a DataFrame, streaming or not."""
+    return bool(_plan_of(rows).containsPattern(_python_pattern(rows)))
+
+
 def _read(rows: DataFrame) -> Functions:
-    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark has no view of a plan
-    assert jvm is not None
-    python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+    python = _python_pattern(rows)
+    plan = _plan_of(rows)
 
     def matters(node: Any) -> bool:
         return not node.deterministic() or bool(node.containsPattern(python))
@@ -43,6 +46,16 @@ def _read(rows: DataFrame) -> Functions:
         elif _kind(expression) in _PYTHON:
             trusted[_name(expression)] = None
     return Functions(tuple(unstable)[:MOST_NAMES], tuple(trusted)[:MOST_NAMES])
+
+
+def _plan_of(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no view of a plan
+
+
+def _python_pattern(rows: DataFrame) -> Any:
+    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - as above
+    assert jvm is not None
+    return jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
 
 
 def _expressions(plan: Any, matters: Callable[[Any], bool]) -> Iterator[Any]:

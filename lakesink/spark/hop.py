@@ -3,9 +3,13 @@
 Spark asks for an Arrow batch's size after every row to keep it below `MAX_BYTES`; on narrow rows that is near half of
 the whole way. Its one value that skips the check leaves the number of rows as the only bound, so that number is set
 from the width of the rows: measured where rows have been seen, guarded where they have not.
+
+The same settings bound what Spark hands to Python functions of the user's own, whose rows may be far wider than those
+that come out: they must never meet these values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -17,10 +21,13 @@ BATCH_BYTES = 64 * 1024 * 1024
 """What an Arrow batch should stay below: Spark's own default."""
 
 MOST_RECORDS = 32_768
-"""By `mapInArrow` no more than Spark's own 10,000 are needed; out of a plan these are a tenth faster."""
+"""For rows of bounded width: by `mapInArrow` Spark's own 10,000 would do, out of a plan these are faster."""
 
-UNSEEN_RECORDS = 4096
-"""For rows of unbounded width that nobody has seen yet: rows of 16 KiB still make a batch of `BATCH_BYTES`."""
+MOST_UNBOUNDED_RECORDS = 2048
+"""For rows of unbounded width: whatever was seen, rows of 32 KiB still make a batch of `BATCH_BYTES`."""
+
+UNSEEN_RECORDS = 512
+"""And while none was seen: rows of 128 KiB do. What a first batch is made of nobody knows, and a heap may be small."""
 
 HEADROOM = 16
 """Rows may become this many times as wide as the widest batch seen before a batch outgrows `BATCH_BYTES`."""
@@ -50,12 +57,10 @@ def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
         widest_row_bytes: Largest mean row of an Arrow batch seen so far; 0 if none was seen.
     """
     if row_bytes is not None:
-        fitting = BATCH_BYTES // max(row_bytes, 1)
-    elif widest_row_bytes == 0:
-        fitting = UNSEEN_RECORDS
-    else:
-        fitting = BATCH_BYTES // (widest_row_bytes * HEADROOM)
-    return max(1, min(fitting, MOST_RECORDS))
+        return max(1, min(BATCH_BYTES // max(row_bytes, 1), MOST_RECORDS))
+    if widest_row_bytes == 0:
+        return UNSEEN_RECORDS
+    return max(1, min(BATCH_BYTES // (widest_row_bytes * HEADROOM), MOST_UNBOUNDED_RECORDS))
 
 
 def hop_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
@@ -80,10 +85,12 @@ class HopTuning:
     Args:
         conf: The session's runtime configuration.
         schema: Schema of the rows as JSON, parsed.
+        with_functions: True if Python functions compute the rows: they would be run by the settings of `apply`.
     """
 
-    def __init__(self, conf: Any, schema: Mapping[str, Any]) -> None:
+    def __init__(self, conf: Any, schema: Mapping[str, Any], *, with_functions: bool = False) -> None:
         self._conf = conf
+        self._with_functions = with_functions
         self._row_bytes = bounded_row_bytes(schema)
         self._user = {key: conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)}
         self._set: dict[str, str] = {}
@@ -94,15 +101,33 @@ class HopTuning:
         """Largest mean row of an Arrow batch seen so far; 0 if none was seen."""
         return self._widest
 
-    def apply(self) -> bool:
-        """Set what the next job needs; True if the number of rows alone then bounds a batch."""
-        records = records_per_batch(self._row_bytes, self._widest)
-        wanted = hop_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
-        for key, value in wanted.items():
+    @property
+    def rows_may_bound(self) -> bool:
+        """True if the user lets the number of rows alone bound an Arrow batch."""
+        return bool(self._wanted())
+
+    def apply(self) -> None:
+        """Set what the next job over a DataFrame needs."""
+        if self._with_functions:
+            return
+        for key, value in self._wanted().items():
             if self._set.get(key) != value:
                 self._conf.set(key, value)
                 self._set[key] = value
-        return bool(wanted)
+
+    @contextmanager
+    def records_bounded(self) -> Iterator[None]:
+        """Set the number of rows, all that bounds an Arrow batch out of a plan, for as long as Spark reads it."""
+        records = self._wanted().get(MAX_RECORDS)
+        before = self._conf.get(MAX_RECORDS, None)
+        if records is None or records == before:
+            yield
+            return
+        self._conf.set(MAX_RECORDS, records)
+        try:
+            yield
+        finally:
+            self._put_back(MAX_RECORDS, before)
 
     def seen(self, widest_row_bytes: int) -> None:
         """Take in the largest mean row of an Arrow batch that a job saw."""
@@ -111,9 +136,15 @@ class HopTuning:
     def restore(self) -> None:
         """Put back what the user had."""
         for key in self._set:
-            before = self._user[key]
-            self._conf.unset(key) if before is None else self._conf.set(key, before)
+            self._put_back(key, self._user[key])
         self._set = {}
+
+    def _wanted(self) -> dict[str, str]:
+        records = records_per_batch(self._row_bytes, self._widest)
+        return hop_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
+
+    def _put_back(self, key: str, value: str | None) -> None:
+        self._conf.unset(key) if value is None else self._conf.set(key, value)
 
 
 def _bounded_bytes(kind: Any) -> int | None:

@@ -72,10 +72,10 @@ class RowsJob:
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's own plan knows no shuffle that a writer wants, and no bound on the bytes of an Arrow batch."""
-        rows_bound_a_batch = self.tuning.apply()
-        if self.plan is None or not rows_bound_a_batch or clustered_by(writer):
-            return self.frame
-        return self.plan
+        if self.plan is not None and self.tuning.rows_may_bound and not clustered_by(writer):
+            return self.plan
+        self.tuning.apply()
+        return self.frame
 
     def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
         """One task's work in the driver: the same writer, the same receipt."""

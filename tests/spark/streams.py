@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
-from lakesink.spark.functions import functions_of
+from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.shape import shaped
@@ -72,6 +72,7 @@ def writer(
         rows.schema,
         shape,
         functions,
+        runs_python(rows),
         only_drops_rows(rows),
         lambda _schema, _session: sink,
     )

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
-from lakesink.spark.hop import MAX_BYTES
+from lakesink.spark.hop import MAX_BYTES, HopTuning
 from lakesink.spark.query import RunningQuery
+from lakesink.spark.schema import schema_json
 from lakesink.spark.shape import shaped
 from lakesink.spark.task import Messages, Vote
 from tests.spark.directory_sink import DirectorySink
@@ -36,7 +37,7 @@ LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 def _plan_rows(frame: Any) -> PlanRows:
     rows, shape = shaped(frame)
     plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 - as a query tells it
-    return PlanRows(rows, shape, plan, arriving_schema(rows))
+    return PlanRows(rows, shape, plan, arriving_schema(rows), HopTuning(rows.sparkSession.conf, schema_json(rows)))
 
 
 def _table(votes: list[Vote]) -> pa.Table:

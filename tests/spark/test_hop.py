@@ -8,6 +8,7 @@ from lakesink.spark.hop import (
     MAX_BYTES,
     MAX_RECORDS,
     MOST_RECORDS,
+    MOST_UNBOUNDED_RECORDS,
     NO_BYTE_CHECK,
     UNSEEN_RECORDS,
     HopTuning,
@@ -50,7 +51,7 @@ def test_rows_have_a_widest_size_only_if_every_column_has(schema: dict[str, Any]
         (16 * 1000, 0, BATCH_BYTES // 16_000),
         (2 * BATCH_BYTES, 0, 1),
         (None, 0, UNSEEN_RECORDS),
-        (None, 100, MOST_RECORDS),
+        (None, 100, MOST_UNBOUNDED_RECORDS),
         (None, 10_000, BATCH_BYTES // (10_000 * HEADROOM)),
         (None, BATCH_BYTES, 1),
     ],
@@ -106,7 +107,7 @@ def test_settings_are_changed_only_when_the_rows_have_changed() -> None:
     for widest in (100, 120, 90):
         tuning.apply()
         tuning.seen(widest)
-    assert conf.values == {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(MOST_RECORDS)}
+    assert conf.values == {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(MOST_UNBOUNDED_RECORDS)}
     assert conf.changes == 3  # both at first, then the records once the width was known
 
 
@@ -117,3 +118,21 @@ def test_restoring_leaves_the_session_as_it_was() -> None:
     assert conf.values == {MAX_RECORDS: "10", MAX_BYTES: NO_BYTE_CHECK}
     tuning.restore()
     assert conf.values == {MAX_RECORDS: "10"}
+
+
+def test_functions_of_the_streams_own_keep_the_users_settings() -> None:
+    conf = Conf()
+    tuning = HopTuning(conf, NARROW, with_functions=True)
+    tuning.apply()
+    assert conf.changes == 0
+
+
+def test_only_the_number_of_rows_is_bounded_for_a_plan_and_only_meanwhile() -> None:
+    conf = Conf(**{MAX_RECORDS: "100000"})
+    tuning = HopTuning(conf, TEXT)
+    assert not tuning.rows_may_bound  # the user wants more rows than are safe: Spark is to look at the bytes
+    conf = Conf()
+    tuning = HopTuning(conf, TEXT)
+    with tuning.records_bounded():
+        assert conf.values == {MAX_RECORDS: str(UNSEEN_RECORDS)}
+    assert conf.values == {}
