@@ -23,11 +23,11 @@ BATCH_BYTES = 64 * 1024 * 1024
 MOST_RECORDS = 32_768
 """For rows of bounded width: by `mapInArrow` Spark's own 10,000 would do, out of a plan these are faster."""
 
-MOST_UNBOUNDED_RECORDS = 2048
-"""For rows of unbounded width: whatever was seen, rows of 32 KiB still make a batch of `BATCH_BYTES`."""
+MOST_UNBOUNDED_RECORDS = 8192
+"""For rows of unbounded width: whatever was seen, rows of 8 KiB still make a batch of `BATCH_BYTES`."""
 
-UNSEEN_RECORDS = 512
-"""And while none was seen: rows of 128 KiB do. What a first batch is made of nobody knows, and a heap may be small."""
+UNSEEN_RECORDS = 1024
+"""And while none was seen, rows of 64 KiB: what a first batch is made of nobody knows, and a heap may be small."""
 
 HEADROOM = 16
 """Rows may become this many times as wide as the widest batch seen before a batch outgrows `BATCH_BYTES`."""
