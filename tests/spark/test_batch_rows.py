@@ -1,12 +1,15 @@
 """Rows out of a query's own plan are the rows of its DataFrame, whatever they are."""
 
 import pickle
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as pyspark_functions
 
 from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.hop import MAX_BYTES, HopTuning
@@ -31,6 +34,8 @@ TYPES = """
         named_struct('a', id, 'text', concat('x', id), 'inner', named_struct('d', cast(id as decimal(5,1)))) as nested
     from range(0, 2000, 1, 3)
 """
+ROWS_IN_A_FILE = 15_000
+functions: Any = pyspark_functions  # whose types leave functions for Arrow out
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -83,6 +88,10 @@ def test_tasks_without_rows_vote_too(spark: Any, query: str) -> None:
     assert len(_plan_rows(frame).votes(Counting())) == frame.rdd.getNumPartitions()
 
 
+def rows_at_once(ids: pa.Array) -> pa.Array:
+    return pa.array([len(ids)] * len(ids))
+
+
 class Counting:
     def write(self, _: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         return str(sum(batch.num_rows for batch in batches)).encode()
@@ -129,3 +138,36 @@ def test_where_spark_does_not_tell_the_batchs_plan_the_dataframe_serves(
     run(writer(file_stream(spark, tmp_path / "in"), sink, tmp_path / "ck"))
     assert votes_by == ["FrameRows"] * 2
     assert len(sink.rows()) == 20
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["by plan", "by frame"])
+def test_functions_of_the_streams_own_get_as_many_rows_as_without_lakesink(
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,  # noqa: FBT001 - a case
+) -> None:
+    if not told:
+        monkeypatch.setattr(RunningQuery, "plan", lambda _self, _batch_id: None)
+
+    for _ in range(3):
+        spark.range(ROWS_IN_A_FILE).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
+    sink = DirectorySink(tmp_path / "sink")
+    stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    rows = stream.select(functions.arrow_udf(rows_at_once, "long")("id").alias("id"))
+    run(writer(rows, sink, tmp_path / "ck"))
+    found = Counter(row["id"] for row in sink.rows())
+    assert found == {10_000: 3 * 10_000, ROWS_IN_A_FILE - 10_000: 3 * (ROWS_IN_A_FILE - 10_000)}
+
+
+def test_a_sessions_own_python_is_kept_by_the_dataframe(spark: Any, tmp_path: Path, votes_by: list[str]) -> None:
+    write_files(tmp_path / "in", 1)
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    spark.conf.set("spark.sql.execution.pyspark.python", str(other))
+    try:
+        run(writer(file_stream(spark, tmp_path / "in"), DirectorySink(tmp_path / "sink"), tmp_path / "ck"))
+    finally:
+        spark.conf.unset("spark.sql.execution.pyspark.python")
+    assert votes_by == ["FrameRows"]
