@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.core.rdd import RDD, PipelinedRDD
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
-from pyspark.util import _load_from_socket
+from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
 from lakesink.spark.distribution import ClusteredBy, distributed
@@ -143,10 +143,13 @@ def _collected(encoded: "RDD[bytes]") -> list[bytes]:
         WriteError: The JVM is gone.
     """
     assert encoded.ctx._jvm is not None  # noqa: SLF001 - as below
-    server = encoded.ctx._jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - what RDD.collect calls
     try:
-        found = list(_load_from_socket(server, encoded._jrdd_deserializer))  # noqa: SLF001 - as above
-        server[2].getResult()  # waits until all was sent, and raises if it was not
+        sender = encoded.ctx._jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - what RDD.collect calls
+        stream, connection = local_connect_and_auth(sender[0], sender[1])
+        with connection, stream:
+            connection.settimeout(None)  # the job may take its time
+            found = list(Messages().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
+            sender[2].getResult()  # waits until all was sent, and raises if it was not
     except Py4JJavaError:
         raise
     except (ConnectionError, Py4JError):  # no exception of Java's: nobody has answered
