@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as pyspark_functions
 
 from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.hop import MAX_BYTES, HopTuning
@@ -35,7 +34,6 @@ TYPES = """
     from range(0, 2000, 1, 3)
 """
 ROWS_IN_A_FILE = 15_000
-functions: Any = pyspark_functions  # whose types leave functions for Arrow out
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -88,8 +86,9 @@ def test_tasks_without_rows_vote_too(spark: Any, query: str) -> None:
     assert len(_plan_rows(frame).votes(Counting())) == frame.rdd.getNumPartitions()
 
 
-def rows_at_once(ids: pa.Array) -> pa.Array:
-    return pa.array([len(ids)] * len(ids))
+def rows_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"id": [batch.num_rows] * batch.num_rows})
 
 
 class Counting:
@@ -154,7 +153,7 @@ def test_functions_of_the_streams_own_get_as_many_rows_as_without_lakesink(
         spark.range(ROWS_IN_A_FILE).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
     sink = DirectorySink(tmp_path / "sink")
     stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    rows = stream.select(functions.arrow_udf(rows_at_once, "long")("id").alias("id"))
+    rows = stream.mapInArrow(rows_at_once, "id long")
     run(writer(rows, sink, tmp_path / "ck"))
     found = Counter(row["id"] for row in sink.rows())
     assert found == {10_000: 3 * 10_000, ROWS_IN_A_FILE - 10_000: 3 * (ROWS_IN_A_FILE - 10_000)}
