@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_RECORDS, NO_BYTE_CHECK, UNSEEN_RECORDS
+from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_UNBOUNDED_RECORDS, NO_BYTE_CHECK, UNSEEN_RECORDS
+from lakesink.spark.query import RunningQuery
 from lakesink_catalog.identity import Batch
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
@@ -162,9 +163,25 @@ def test_empty_batches_are_committed_too(
     assert _events(caplog)[1:] == ["lakesink.batch.empty", "lakesink.batch.committed", "lakesink.batch.empty"]
 
 
-def test_the_users_session_is_untouched_and_the_streams_own_is_tuned(
-    spark: Any, source: Path, sink: DirectorySink, checkpoint: Path
+TUNED = [NO_BYTE_CHECK, str(MOST_UNBOUNDED_RECORDS)]
+
+
+@pytest.mark.parametrize(
+    ("told", "after"),
+    [(True, [[None, None]] * 3), (False, [[NO_BYTE_CHECK, str(UNSEEN_RECORDS)], TUNED, TUNED])],
+    ids=["by plan", "by frame"],
+)
+def test_the_users_session_is_untouched_and_the_streams_own_is_tuned_where_a_dataframe_serves(
+    spark: Any,
+    source: Path,
+    sink: DirectorySink,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,  # noqa: FBT001 - a case
+    after: list[list[str | None]],
 ) -> None:
+    if not told:
+        monkeypatch.setattr(RunningQuery, "plan", lambda _self, _batch_id: None)
     seen = {}
 
     def wrap(function: Any) -> Any:
@@ -175,8 +192,7 @@ def test_the_users_session_is_untouched_and_the_streams_own_is_tuned(
         return spying
 
     run(writer(file_stream(spark, source), sink, checkpoint, wrap=wrap))
-    tuned = [NO_BYTE_CHECK, str(MOST_RECORDS)]
-    assert seen == {0: [NO_BYTE_CHECK, str(UNSEEN_RECORDS)], 1: tuned, 2: tuned}
+    assert seen == dict(enumerate(after))
     assert [spark.conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)] == [None, None]
 
 
