@@ -143,8 +143,7 @@ def _spark_run(spark: SparkSession, sink: Sink, broker: str, rows: int, place: P
 
 
 def _stream(spark: SparkSession, broker: str, rows: int, sink: Sink) -> DataFrame:
+    half = rows // 2 + PARTITIONS  # or what is rounded off would be a third batch, of two records
     options = {"kafka.bootstrap.servers": broker, "subscribe": TOPIC, "startingOffsets": "earliest"}
-    records = (
-        spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=str(rows // 2 + PARTITIONS)).load()
-    )
+    records = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=str(half)).load()
     return records if sink.decodes else parsed_by_spark(records, _SCHEMA)

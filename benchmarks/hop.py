@@ -29,13 +29,11 @@ from lakesink.spark.shape import Shape
 from lakesink.spark.task import collect_what_is_new, read_archives_once
 
 SPARK_BYTES = str(64 * 1024 * 1024)
+ROW_BYTES = 128
+"""Of the rows here, as a batch before would have measured them."""
 
 
 Cases = dict[str, Callable[[], object]]
-
-
-ROW_BYTES = 128
-"""Of the rows here, as a batch before would have measured them."""
 
 
 def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -119,7 +119,7 @@ class HopTuning:
     def records_bounded(self) -> Iterator[None]:
         """Set the number of rows, all that bounds an Arrow batch out of a plan, for as long as Spark reads it."""
         records = self._wanted().get(MAX_RECORDS)
-        before = self._conf.get(MAX_RECORDS, None)
+        before = self._set.get(MAX_RECORDS, self._user[MAX_RECORDS])
         if records is None or records == before:
             yield
             return
