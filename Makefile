@@ -8,9 +8,12 @@ PYTHON ?=
 export PYTHON
 # Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
 ARGS ?=
+# SHORT=1 leaves out of `make interop` and `make soak` what only `make nightly` runs.
+SHORT ?=
+UNLESS_SHORT = $(if $(SHORT), and not nightly)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo test interop matrix prove guarantees soak bench bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo test interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -24,9 +27,9 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" -n 2 --dist worksteal $(ARGS)
 
-interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches; needs Maven, Java 25, Go, cargo and gcc too.
+interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1: a slice); needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch
-	$(PYTHON_IN_VENV) -m pytest -m interop tests/interop -n 2 --no-loadscope-reorder $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "interop$(UNLESS_SHORT)" tests/interop -n 2 --no-loadscope-reorder $(ARGS)
 
 matrix: $(INSTALLED) ## The main tests on every version of PySpark that lakesink is for, or on VERSIONS="4.2 4.3".
 	$(PYTHON_IN_VENV) -m servers.matrix $(VERSIONS)
@@ -37,8 +40,11 @@ prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or 
 guarantees: $(INSTALLED) ## What six kinds of sink make of a SIGKILL at every bad moment, counted: 3 to 5 minutes.
 	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
 
-soak: $(INSTALLED) ## The long tests: random kills, memory. Two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m soak -n 2 --dist worksteal $(ARGS)
+soak: $(INSTALLED) ## The long tests: random kills, memory (SHORT=1: a slice). Two at a time.
+	$(PYTHON_IN_VENV) -m pytest -m "soak$(UNLESS_SHORT)" -n 2 --dist worksteal $(ARGS)
+
+nightly: ## Everything whole, long kills and all engines included: about four hours on two cores.
+	@bash scripts/nightly.sh
 
 bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in one run; needs Maven. ARGS="--only W1" is shorter.
 	$(PYTHON_IN_VENV) -m benchmarks $(ARGS)

@@ -18,6 +18,7 @@ def test_histories_are_counted() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_each_row_is_there_once_after_any_of_many_histories() -> None:
     check(examples=150, steps=40)

@@ -63,13 +63,14 @@ EVERY_POINT = (
     Kill("before-call", 2, "recovered"),
     Kill("after-call", 3, "committed"),
 )
+LONG = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(900)]
 WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "committed"))
 
 
 @pytest.mark.parametrize(
     ("format_name", "kills", "empty"),
     [
-        pytest.param("parquet", EVERY_POINT, (), id="every-point", marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
+        pytest.param("parquet", EVERY_POINT, (), id="every-point", marks=LONG),
         pytest.param("jsonl", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches-of-lines"),
     ],
 )

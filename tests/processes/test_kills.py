@@ -20,7 +20,7 @@ from tests.processes.harness import (
 )
 
 ADAPTERS = ["stream", "format"]
-LONG = [pytest.mark.soak, pytest.mark.timeout(900)]
+LONG = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(900)]
 """Several drivers, each with a planner and a committer to start: minutes."""
 
 

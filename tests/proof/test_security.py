@@ -75,6 +75,7 @@ def test_planted_secrets_are_seen_nowhere() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.nightly
 def test_planted_secrets_are_seen_nowhere_in_spark_either() -> None:
     figures = plant_and_look(SEED, spark=True)
     assert figures.leaks == ()

@@ -28,7 +28,7 @@ CONFLICTS = (
 )
 """What an engine says of an operation that another one made impossible."""
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(PATIENCE_SECONDS + 300)]
+pytestmark = [pytest.mark.interop, pytest.mark.nightly, pytest.mark.timeout(PATIENCE_SECONDS + 300)]
 
 
 def test_every_row_is_there_once_while_others_maintain_the_table(lake: Lake, request: pytest.FixtureRequest) -> None:

@@ -1,6 +1,9 @@
 """Every engine reads every row as the stream was given it: of every type, under every partitioning, at every batch."""
 
+from collections.abc import Iterable
+
 import pytest
+from _pytest.mark import ParameterSet
 from pyiceberg.schema import Schema
 
 from tests.interop.readers.conftest import ENGINES
@@ -16,11 +19,18 @@ TABLES = ("kinds", "times", "evolved", *BY_ITSELF, *(f"by_{name.partition('[')[0
 SLOW = {"flink": ("kinds", "evolved")}
 """Where a query takes seconds, these stand for all tables."""
 
+AT_ONCE = "kinds"
+"""The table of every type is read before every landing; the whole matrix is for the night."""
+
 REFUSALS = sorted(REFUSED)
 READ = [(engine, table) for engine in ENGINES for table in TABLES if (engine, table) not in REFUSED]
 
 
-@pytest.mark.parametrize(("engine", "table"), READ, indirect=["engine"])
+def in_the_night(pairs: Iterable[tuple[str, str]]) -> list[ParameterSet]:
+    return [pytest.param(*pair, marks=() if pair[1] == AT_ONCE else pytest.mark.nightly) for pair in pairs]
+
+
+@pytest.mark.parametrize(("engine", "table"), in_the_night(READ), indirect=["engine"])
 def test_the_table_is_read_row_by_row(engine: Engine, table: str, tables: dict[str, Told]) -> None:
     told = tables[table]
     check(engine, table, engine.read(told.load(), told.head.schema), told.head, told.head.schema)
@@ -28,7 +38,7 @@ def test_the_table_is_read_row_by_row(engine: Engine, table: str, tables: dict[s
 
 @pytest.mark.parametrize(
     ("engine", "table"),
-    [(engine, table) for engine, table in READ if table in SLOW.get(engine, TABLES)],
+    in_the_night((engine, table) for engine, table in READ if table in SLOW.get(engine, TABLES)),
     indirect=["engine"],
 )
 def test_every_batch_is_read_by_its_snapshot_and_by_its_tag(
@@ -50,6 +60,7 @@ def check(engine: Engine, table: str, found: Rows, batch: Batch, schema: Schema,
     assert canonical_rows(found, schema) == canonical_rows(as_read(engine.name, table, wanted, schema), schema)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("engine", "table"), REFUSALS, indirect=["engine"])
 def test_what_an_engine_is_known_to_refuse_it_still_does(engine: Engine, table: str, tables: dict[str, Told]) -> None:
     told = tables[table]

@@ -11,10 +11,12 @@ from proof.mutants.scenarios import SCENARIOS, play, scenario_named
 AT_ONCE = {"no dedupe", "conflict taken as rejected"}
 """Seen by every run of the tests: one over SQLite, one over REST."""
 
+LONG = [pytest.mark.soak, pytest.mark.nightly]
+
 
 @pytest.mark.parametrize(
     "mutant",
-    [pytest.param(one, id=one.name, marks=() if one.name in AT_ONCE else pytest.mark.soak) for one in MUTANTS],
+    [pytest.param(one, id=one.name, marks=() if one.name in AT_ONCE else LONG) for one in MUTANTS],
 )
 def test_real_processes_show_the_mutant_and_nothing_without_it(mutant: Mutant, tmp_path: Path) -> None:
     scenario = scenario_named(mutant.scenario)
