@@ -139,7 +139,9 @@ def _decode(value: Any) -> str:
 def _schema_registry(value: Any) -> str:
     text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
     if bears_secret("schema_registry", text):
-        raise ValueError("expected no name and password in it: they belong into the environment, see docs/decode.md")
+        raise ValueError(
+            "expected no name and password in it: set LAKESINK_REGISTRY_USER and LAKESINK_REGISTRY_PASSWORD"
+        )
     if "://" in text and ("?" in text or "#" in text):
         raise ValueError("expected an address without query and fragment")
     return text

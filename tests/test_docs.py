@@ -10,12 +10,20 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from lakesink.explanations import errors_table_markdown, explanations
 from lakesink.options import options_table_markdown
 from lakesink.table_settings import PROPERTIES
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 
 ROOT = Path(__file__).parents[1]
+NO_CODES = {
+    *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
+    *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
+    *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),  # LAKESINK_...
+    *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words
+}
+"""What the product spells like a code and is none."""
 ERRORS = {"LakesinkError", "SettingsError", "CatalogError", "QueryError", "WriteError", "CommitUnresolved"}
 
 
@@ -47,10 +55,38 @@ def test_options_page_names_every_table_property_that_is_honoured() -> None:
     assert re.findall(r"^\| `([^`]+)` \|", shown, re.MULTILINE) == [known.name for known in PROPERTIES]
 
 
-def test_operations_page_explains_every_error_code() -> None:
-    explained = set(re.findall(r"`LAKESINK_([A-Z_]+)`", document("docs/operations.md")))
+def test_every_code_that_can_be_raised_is_explained_in_errors_toml_and_no_other() -> None:
     raised = {code for path in sources() for code in codes_in(ast.parse(path.read_text()))}
-    assert raised | {reason.name for reason in Reason} | {"PARTIAL_BATCH"} <= explained
+    explained = {code.removeprefix("LAKESINK_") for code in explanations()}
+    assert raised | {reason.name for reason in Reason} == explained
+
+
+def test_operations_page_lists_the_errors_as_errors_toml_has_them() -> None:
+    assert errors_table_markdown() in document("docs/operations.md"), (
+        "edit lakesink/errors.toml and put what errors_table_markdown() prints into docs/operations.md"
+    )
+
+
+def test_no_page_of_an_error_sends_its_reader_to_a_document_that_is_not_installed() -> None:
+    assert [one.code for one in explanations().values() if re.search(r"docs/|\.md\b|\]\(", one.page())] == []
+
+
+def test_no_message_sends_its_reader_to_a_document_that_is_not_installed() -> None:
+    paths = [path for path in sources() if path.name != "promises.py"]  # its page is named to who writes a sink
+    texts = [(path.name, text) for path in paths for text in texts_in(ast.parse(path.read_text()))]
+    assert [found for found in texts if re.search(r"docs/[a-z-]+\.md", found[1])] == []
+
+
+def test_no_page_installs_lakesink_from_an_index_that_does_not_have_it() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md"), *sources()]
+    assert [page.name for page in pages if re.search(r"pip install '?lakesink\b", page.read_text())] == []
+
+
+def texts_in(tree: ast.Module) -> list[str]:
+    """Constants that are no docstrings."""
+    statements = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in statements]
+    return [node.value for node in texts if isinstance(node.value, str)]
 
 
 def sources() -> list[Path]:
@@ -58,10 +94,13 @@ def sources() -> list[Path]:
 
 
 def codes_in(tree: ast.Module) -> set[str]:
-    """First arguments of constructed errors."""
+    """First arguments of constructed errors, and whatever else is written like a code of several words."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
     named = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id in ERRORS)
-    return {str(argument.value) for argument in named if isinstance(argument, ast.Constant)}
+    raised = {str(argument.value) for argument in named if isinstance(argument, ast.Constant)}
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    like_codes = {text.removeprefix("LAKESINK_") for text in texts if re.fullmatch(r"[A-Z]{2,}(_[A-Z]+)+", text)}
+    return raised | (like_codes - NO_CODES)
 
 
 def test_the_readme_example_runs_as_it_is_printed(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ _Words = tuple[str, str, str]
 _NOT_INSTALLED: _Words = (
     "CATALOG_NOT_INSTALLED",
     "needs a Python package that is not installed",
-    "Install lakesink[postgres], pyiceberg[hive] or pyiceberg[glue]; for object stores lakesink[s3], [gcs] or [adls].",
+    "Install what it is: psycopg2-binary, pyiceberg[hive] or pyiceberg[glue]; for object stores s3fs, gcsfs or adlfs.",
 )
 _REJECTED: _Words = (
     "CATALOG_REJECTED",

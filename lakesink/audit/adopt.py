@@ -199,7 +199,7 @@ def check_fit(epoch: int | None, progress: Progress) -> None:
     if epoch is None:
         raise _refused(
             f"No snapshot of the branch says that Iceberg's own sink wrote for query {progress.query_id}.",
-            "Check table, branch and checkpoint. If expiry took those snapshots, see docs/moving.md.",
+            "Check table, branch and checkpoint; lakesink explain LAKESINK_ADOPT_REFUSED tells what if they expired.",
         )
     if epoch < progress.done:
         raise _refused(

@@ -40,6 +40,7 @@ COMMANDS = {
     "diff": LazyCommand("lakesink.cli.diff", "diff", "Rows that came after one batch, up to another."),
     "engines": LazyCommand("lakesink.cli.engines", "engines", "Configuration and first queries for another engine."),
     "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
+    "explain": LazyCommand("lakesink.cli.explain", "explain", "What an error means, and what to do about it."),
     "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
     "pack": LazyCommand("lakesink.cli.pack", "pack", "What the executors of a cluster need, as one archive."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),

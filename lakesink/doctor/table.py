@@ -133,7 +133,7 @@ def _sink(identifier: str, state: SinkState) -> Finding:
     if state.trouble is not None:
         found = f"{found}; its next batch would be refused: {state.trouble.value}"
         log = f"lakesink log {identifier} --sink {state.sink}"
-        fix = f"See LAKESINK_{state.trouble.name} in docs/operations.md, and: {log}"
+        fix = f"lakesink explain LAKESINK_{state.trouble.name}, and: {log}"
         return Finding(Part.TABLE, "sinks", Standing.FAILED, found, fix)
     if state.unproven:
         found = f"{found}; expiry removed the proof that it is in the branch, so it is trusted"

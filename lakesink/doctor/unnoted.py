@@ -29,7 +29,7 @@ def check_unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[
     scheme = urlsplit(root).scheme or "file"
     if not is_atomic(scheme):
         told = f"{scheme} is not known to create a file in one step, unless Spark was given a file manager for that."
-        advice = "docs/operations.md says what it costs and what to set."
+        advice = "Keep it on HDFS, ABFS or a file system, or set Spark's AbortableStreamBasedCheckpointFileManager."
         yield Finding(Part.QUERY, "atomic create", Standing.WARNING, told, advice)
 
 

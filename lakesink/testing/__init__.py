@@ -1,6 +1,6 @@
 """For whoever writes a two-phase sink: failpoints, and the suite that shows whether it keeps its promises.
 
-`reached` and `FAILPOINTS` need nothing, so that a sink may use them. The suite needs pytest: ``lakesink[testing]``.
+`reached` and `FAILPOINTS` need nothing, so that a sink may use them. The suite needs pytest.
 """
 
 from importlib import import_module
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pytest":
             raise
-        raise ImportError(f"lakesink.testing.{name} needs pytest: pip install 'lakesink[testing]'") from error
+        raise ImportError(f"lakesink.testing.{name} needs pytest: pip install pytest") from error
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakesink.writer.json_scalars import Parsed, either, without
 from lakesink.writer.json_values import JsonReader
-from lakesink.writer.plan import AVRO, JSON, OnMalformed, WritePlan
+from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, malformed_value, schema_mismatch, shown
 from lakesink.writer.schema import Struct
 
@@ -105,7 +105,7 @@ def _reader_for(plan: WritePlan) -> DocumentReader:
         from lakesink.writer.avro.messages import MessageReader  # noqa: PLC0415 - an extra: only who decodes Avro needs it
         from lakesink.writer.avro.registry import schemas_of  # noqa: PLC0415 - with it
     except ModuleNotFoundError:
-        raise decoder_missing("numpy", AVRO) from None
+        raise decoder_missing("numpy") from None
     return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
 
 

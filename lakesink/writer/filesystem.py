@@ -42,6 +42,7 @@ SHAREABLE = frozenset(
 )
 _S3_SECRETS = ("access-key-id", "secret-access-key", "session-token")
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_PACKAGES = {"s3": "s3fs", "gcs": "gcsfs", "adls": "adlfs"}
 _EXTRAS: Mapping[str, str] = {
     "s3": "s3",
     "s3a": "s3",
@@ -185,7 +186,7 @@ def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -
     try:
         return url_to_fs(location, use_listings_cache=False, skip_instance_cache=True, **options)[0]
     except (ImportError, ValueError) as error:
-        package = f"Run `pip install lakesink[{extra}]`" if extra else f"Install fsspec's package for {scheme}://"
+        package = f"Run `pip install {_PACKAGES[extra]}`" if extra else f"Install fsspec's package for {scheme}://"
         raise unsupported_storage(
             location,
             describe(error),

@@ -34,7 +34,7 @@ class JsonReader:
         try:
             import duckdb  # noqa: PLC0415 - an extra: only who decodes JSON needs it
         except ModuleNotFoundError:
-            raise decoder_missing("duckdb", "json") from None
+            raise decoder_missing("duckdb") from None
         self._duckdb = duckdb
         self._connection = duckdb.connect(config=_SETTINGS)
 

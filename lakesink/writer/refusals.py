@@ -63,13 +63,13 @@ def unwritable_value(format_name: str, error: Exception) -> WriteError:
     )
 
 
-def decoder_missing(library: str, extra: str) -> WriteError:
+def decoder_missing(library: str) -> WriteError:
     """What decodes values is not installed where it is needed."""
     return WriteError(
         "DECODER_MISSING",
         f"Decoding needs {library}, which this Python does not have.",
         data=NOT_COMMITTED,
-        action=f"pip install 'lakesink[{extra}]' in the Python of the driver and of every executor, and start again.",
+        action=f"pip install {library} in the Python of the driver and of every executor, and start again.",
     )
 
 
@@ -79,8 +79,8 @@ def malformed_value(place: str) -> WriteError:
         "VALUE_MALFORMED",
         f"A value cannot be decoded exactly into the table's columns: {place}.",
         data=NOT_COMMITTED,
-        action="Look at it in the source; docs/decode.md says which values fit which type. on_malformed='null-row'"
-        " writes a row of NULLs in its place; a filter in the query leaves such values out.",
+        action="Look at it in the source; lakesink explain LAKESINK_VALUE_MALFORMED says which values fit."
+        " on_malformed='null-row' writes a row of NULLs in its place; a filter in the query leaves such values out.",
     )
 
 
@@ -100,7 +100,7 @@ def registry_refused(registry: str, why: str) -> WriteError:
         "REGISTRY_REFUSED",
         f"The schema registry is of no use: {why[:DESCRIBED]}",
         data=NOT_COMMITTED,
-        action=f"Look at the option schema_registry, {registry!r}, and at docs/decode.md; then start again.",
+        action=f"Correct the option schema_registry, {registry!r}: lakesink explain LAKESINK_REGISTRY_REFUSED.",
     )
 
 

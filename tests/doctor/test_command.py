@@ -82,7 +82,7 @@ def test_a_sink_that_would_be_refused_ends_with_1(run: Run, writer: Writer) -> N
     found = checks(run("demo.events", "--output", "json"), 1)
     assert found["table", "sinks"]["standing"] == "failed"
     result = run("demo.events")
-    assert "do: See LAKESINK_LEDGER_LOST in docs/operations.md" in result.stdout
+    assert "do: lakesink explain LAKESINK_LEDGER_LOST" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("Next: mend what failed")
 
 

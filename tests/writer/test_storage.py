@@ -177,8 +177,8 @@ def test_only_properties_without_secrets_are_shared() -> None:
 @pytest.mark.parametrize(
     ("location", "told"),
     [
-        ("gs://lake/data", "lakesink[gcs]"),
-        ("abfss://c@a.dfs.core.windows.net/data", "lakesink[adls]"),
+        ("gs://lake/data", "pip install gcsfs"),
+        ("abfss://c@a.dfs.core.windows.net/data", "pip install adlfs"),
         ("gopher://x/y", "gopher"),
     ],
 )

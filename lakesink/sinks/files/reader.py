@@ -80,5 +80,5 @@ def _wrong(name: str, why: str) -> SettingsError:
         "OPTION_INVALID",
         f"The argument {name}: {why}"[:180],
         data=READ_ONLY,
-        action="docs/files.md shows how committed files are read.",
+        action="help(lakesink.committed_files) shows how committed files are read.",
     )

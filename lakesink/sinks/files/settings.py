@@ -98,5 +98,5 @@ def _wrong(name: str, why: str) -> SettingsError:
         "OPTION_INVALID",
         f"The option {name}: {why.rstrip('.')}." if not why.endswith("?") else f"The option {name}: {why}",
         data="Nothing was written.",
-        action=f"Correct {name}; docs/files.md lists the options of files.",
+        action=f"Correct {name}; help(lakesink.stream_files) lists the options of files.",
     )

@@ -1,0 +1,42 @@
+"""`lakesink explain`: the page of an error, offline."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from lakesink.cli.main import main
+from lakesink.explanations import explanations
+
+
+def explain(*arguments: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["explain", *arguments], catch_exceptions=False)
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("spelled", ["LAKESINK_ROLLED_BACK", "rolled_back", "[LAKESINK_ROLLED_BACK]", "rolled-back"])
+def test_a_code_is_explained_however_it_is_spelled(spelled: str) -> None:
+    page = explain(spelled)
+    assert page.startswith("LAKESINK_ROLLED_BACK: the table was rolled back.")
+    assert "Nothing of this batch is in the table" in page
+    assert "lakesink rewind CHECKPOINT --to-batch M" in page
+    assert "`" not in page
+
+
+def test_without_a_code_every_code_is_listed() -> None:
+    assert set(explanations()) <= set(explain().split())
+
+
+def test_of_an_unknown_code_the_nearest_is_named() -> None:
+    said = explain("ROLED_BACK", exit_code=2)
+    assert said.startswith("[LAKESINK_CODE_UNKNOWN] There is no error 'ROLED_BACK'.")
+    assert "Did you mean LAKESINK_ROLLED_BACK?" in said
+    assert "Did you mean" not in explain("qqqqq", exit_code=2)
+
+
+def test_an_explanation_can_be_had_as_json() -> None:
+    document = json.loads(explain("gap", "--output", "json"))
+    assert document["code"] == "LAKESINK_GAP"
+    assert document["do"] == "replay from the batch named"
+    assert len(json.loads(explain("--output", "json"))["errors"]) == len(explanations())
