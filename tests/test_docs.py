@@ -21,6 +21,7 @@ NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
     *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
     *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),  # LAKESINK_...
+    "TIMESTAMP_NTZ",  # Spark's type
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words
 }
 """What the product spells like a code and is none."""

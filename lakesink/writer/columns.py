@@ -21,7 +21,7 @@ from lakesink.writer.nested import (
     without_validity,
 )
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import lossy_value, null_in_required, schema_mismatch, shown
+from lakesink.writer.refusals import how_to_cast, lossy_value, null_in_required, schema_mismatch, shown
 from lakesink.writer.schema import (
     Field,
     ListOf,
@@ -31,10 +31,11 @@ from lakesink.writer.schema import (
     arrow_schema,
     arrow_type,
     parse_schema,
-    type_text,
+    sql_type_of,
 )
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.spark_types import sql_type
 
 Path = tuple[str, ...]
 Source = Callable[[Sequence[pa.Array], int], pa.Array]
@@ -114,12 +115,13 @@ def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_s
 
 def _missing(field: Field, path: Path) -> Source:
     if field.required:
+        kind = shown(sql_type_of(field.type))
         raise schema_mismatch(
-            f"Required column {_named((*path, field.name))} ({shown(type_text(field.type))}) is missing from the rows.",
+            f"Required column {_named((*path, field.name))} ({kind}) is missing from the rows.",
             action="Select it in the query, or make the column optional in the table.",
         )
-    kind = arrow_type(field.type)
-    return lambda _, rows: all_null(rows, kind)
+    absent = arrow_type(field.type)
+    return lambda _, rows: all_null(rows, absent)
 
 
 def _picked(position: int, convert: Cast) -> Source:
@@ -153,7 +155,7 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
 def _unknown(field: pa.Field, schema: Struct, path: Path) -> WriteError:
     hint = did_you_mean(field.name, [known.name for known in schema.fields])
     return schema_mismatch(
-        f"Column {_named((*path, field.name))} ({shown(str(field.type))}) of the rows is not in the table.",
+        f"Column {_named((*path, field.name))} ({shown(sql_type(field.type))}) of the rows is not in the table.",
         action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
     )
 
@@ -186,8 +188,8 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
     def convert(array: pa.Array) -> pa.Array:
         try:
             return cast(array)
-        except pa.ArrowInvalid as error:
-            raise lossy_value(_dotted(path), str(incoming), target.name, error) from None
+        except pa.ArrowInvalid:
+            raise lossy_value(path, sql_type(incoming), sql_type_of(target)) from None
 
     return convert
 
@@ -233,10 +235,10 @@ def _is_list(incoming: pa.DataType) -> bool:
 
 
 def _unfit(incoming: pa.DataType, target: Primitive | Struct | ListOf | MapOf, path: Path) -> WriteError:
+    arrives, wanted = sql_type(incoming), sql_type_of(target)
     return schema_mismatch(
-        f"Column {_named(path)} arrives as {shown(str(incoming))}, the table has {shown(type_text(target))}: "
-        "not a lossless cast.",
-        action=f"Cast {_dotted(path)!r} in the query from {incoming} to {type_text(target)}, in the way you want.",
+        f"Column {_named(path)} arrives as {shown(arrives)}, the table has {shown(wanted)}: not a lossless cast.",
+        action=how_to_cast(path, arrives, wanted),
     )
 
 

@@ -16,6 +16,7 @@ from lakesink.writer.json_values import JsonReader
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, malformed_value, schema_mismatch, shown
 from lakesink.writer.schema import Struct
+from lakesink_catalog.spark_types import sql_type
 
 VALUE = "value"
 KAFKA_COLUMNS: Mapping[str, str] = {
@@ -140,10 +141,11 @@ def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
         WriteError: `SCHEMA_MISMATCH`.
     """
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
-    kinds = {pa.binary(): "binary", pa.string(): "text"} if decode == JSON else {pa.binary(): "binary"}
+    kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if decode == JSON else {pa.binary(): "BINARY"}
     if value not in kinds:
+        found = "none" if value is None else shown(sql_type(value))
         raise schema_mismatch(
-            f"Rows to decode have a column {VALUE!r} of {' or '.join(kinds.values())}; these have {shown(str(value))}.",
+            f"Rows to decode have a column {VALUE!r} of {' or '.join(kinds.values())}; these have {found}.",
             action=f"Name the documents {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
     if not own_columns(schema).fields:

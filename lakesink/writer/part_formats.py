@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakesink.writer.refusals import NOT_COMMITTED, shown
 from lakesink_catalog.errors import WriteError
+from lakesink_catalog.spark_types import sql_type
 
 PARQUET = "parquet"
 JSON_LINES = "jsonl"
@@ -81,7 +82,7 @@ def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
         for path, kind, why in _unsuitable(field.name, field.type, part_format):
             raise WriteError(
                 "TYPE_UNSUPPORTED",
-                f"Column {shown(path)!r} is a {shown(str(kind))}: {why}.",
+                f"Column {shown(path)!r} is a {shown(sql_type(kind))}: {why}.",
                 data=NOT_COMMITTED,
                 action=f"Cast {path!r} in the query to a type that {part_format.name} files hold, or leave it out.",
             )

@@ -1,10 +1,11 @@
 """Every `WriteError` of a task, built in one place: a short first line, text from elsewhere through the redactor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.redact import describe, redact
+from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.storage_errors import StorageTrouble, storage_trouble
 
 NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage are referenced by nothing."
@@ -42,15 +43,31 @@ def null_in_required(column: str, count: int) -> WriteError:
     )
 
 
-def lossy_value(column: str, incoming: str, target: str, error: Exception) -> WriteError:
-    """A value of an accepted type does not fit exactly."""
+def lossy_value(path: Sequence[str], incoming: str, target: str) -> WriteError:
+    """A value of an accepted type does not fit exactly. Arrow's own words would show it."""
     return WriteError(
         "LOSSY_VALUE",
-        f"A value in column {shown(column)!r} ({shown(incoming)}) is not exactly a {target}.",
+        f"A value in column {shown('.'.join(path))!r} ({shown(incoming)}) is not exactly a {shown(target)}.",
         data=NOT_COMMITTED,
-        action=f"Cast {column!r} in the query in the way you want, so that every value is a {target}. Arrow says: "
-        f"{describe(error)}",
+        action=f"{how_to_cast(path, incoming, target)} Every value must then be exactly a {target}.",
     )
+
+
+def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
+    """What to write into the query, in Spark's SQL where an expression can say it.
+
+    Args:
+        path: Names from the top.
+        incoming: Type of the rows' column, as Spark spells it.
+        target: Type of the table's.
+    """
+    column = ".".join(path)
+    if len(path) > 1 or "<" in incoming or "<" in target:
+        return f"Convert {column!r} in the query from {incoming} to {target}, in the way you want."
+    plain = target.partition(" ")[0]
+    if plain == incoming:
+        return f"Correct {column!r} in the query, or filter the rows."
+    return f"Cast it in the query, in the way you want, for example CAST({sql_name(column)} AS {plain})."
 
 
 def unwritable_value(format_name: str, error: Exception) -> WriteError:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.writer.refusals import schema_mismatch, shown
+from lakesink_catalog.spark_types import sql_type
 
 FIELD_ID_KEY = "PARQUET:field_id"
 UUID_BYTES = 16
@@ -168,17 +169,11 @@ def leaves(schema: Struct) -> tuple[Leaf, ...]:
     return tuple(_leaves(schema, (), (), (), repeated=False))
 
 
-def type_text(kind: Type) -> str:
-    """A type for messages, as Iceberg spells it."""
-    match kind:
-        case Primitive(name):
-            return name
-        case Struct(fields):
-            return f"struct<{', '.join(f'{field.name}: {type_text(field.type)}' for field in fields)}>"
-        case ListOf(element):
-            return f"list<{type_text(element.type)}>"
-        case MapOf(key, value):
-            return f"map<{type_text(key.type)}, {type_text(value.type)}>"
+def sql_type_of(kind: Type) -> str:
+    """A type for messages, as Spark spells it; with Iceberg's own name where Spark has none for it."""
+    text = sql_type(arrow_type(kind, annotated=True))
+    own = isinstance(kind, Primitive) and (kind.name == "uuid" or kind.fixed_bytes is not None)
+    return f"{text} ({kind.name})" if own and isinstance(kind, Primitive) else text
 
 
 @cache

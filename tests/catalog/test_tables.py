@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import FixedType, NestedField
 
-from lakesink_catalog.arrow_schema import iceberg_schema
+from lakesink_catalog.arrow_schema import RESERVED_NAMES, iceberg_schema
 from lakesink_catalog.connect import connect
 from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError, WriteError
 from lakesink_catalog.locations import (
@@ -163,13 +163,31 @@ def test_field_ids_are_unique_at_every_level(catalog: Catalog) -> None:
         (pa.schema([("v", pa.time32("s"))]), "v"),
         (pa.schema([("v", pa.month_day_nano_interval())]), "v"),
         (pa.schema([("s", pa.struct([("l", pa.list_(pa.null()))]))]), "s.l.element"),
+        (pa.schema([("v", pa.struct([]))]), "v"),
+        (pa.schema([("m", pa.map_(pa.string(), pa.struct([])))]), "m.value"),
+    ],
+)
+def test_a_column_that_no_table_can_hold_is_named(catalog: Catalog, arrow: pa.Schema, column: str) -> None:
+    with pytest.raises(WriteError, match=f"LAKESINK_TYPE_UNSUPPORTED.*Column '{column}'"):
+        create_table(catalog, "demo.events", arrow)
+    assert catalog.list_namespaces() == []
+
+
+@pytest.mark.parametrize(
+    ("arrow", "column"),
+    [
         (pa.schema([("a", pa.int32()), ("A", pa.int32())]), "A"),
         (pa.schema([("a", pa.int32()), ("a", pa.int32())]), "a"),
         (pa.schema([("s", pa.struct([("x", pa.int32()), ("X", pa.int32())]))]), "X"),
         (pa.schema([]), "no columns"),
+        (pa.schema([("a.b", pa.int32()), ("a", pa.struct([("b", pa.int32())]))]), "a.b"),
+        *((pa.schema([(name, pa.int32())]), f"reserves the column name '{name}'") for name in sorted(RESERVED_NAMES)),
+        (pa.schema([("_FILE", pa.int32())]), "_FILE"),
     ],
 )
-def test_a_column_that_no_table_can_hold_is_named(catalog: Catalog, arrow: pa.Schema, column: str) -> None:
+def test_columns_that_readers_could_not_tell_apart_make_no_table(
+    catalog: Catalog, arrow: pa.Schema, column: str
+) -> None:
     with pytest.raises(WriteError, match=f"LAKESINK_SCHEMA_UNSUPPORTED.*{column}"):
         create_table(catalog, "demo.events", arrow)
     assert catalog.list_namespaces() == []
