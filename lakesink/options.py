@@ -12,10 +12,10 @@ from typing import Any
 from lakesink.table_settings import codec, distribution_mode
 from lakesink.values import duration, size_bytes, switch, whole_number
 from lakesink.writer.plan import AVRO, JSON, OnMalformed
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.identity import NAME_PATTERN
 from lakesink_catalog.redact import bears_secret
 from lakesink_catalog.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
-from lakesink_catalog.verdict import Accept
 
 _OWN_SUMMARY = re.compile(
     r"(lakesink[.-]|(added|deleted|removed|replaced|total)-|partitions?[.-]|manifests-|wap\.|published-wap-|iceberg-).*"
@@ -231,7 +231,8 @@ OPTIONS = (
         "text",
         _accept,
         "none",
-        "Overrules one refusal of one batch: `<Verdict>:<batch id>:commit` or `:skip`, as the refusal spells it.",
+        "Overrules one refusal of one batch, once: `<Verdict>:<batch id>@<ledger>:commit` or `:skip`, as the refusal"
+        " prints it.",
     ),
     Option(
         "prepared_max_age",

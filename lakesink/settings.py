@@ -12,12 +12,12 @@ from typing import Any
 from lakesink.options import OPTIONS, Option
 from lakesink.table_settings import Effective, level_of
 from lakesink.writer.plan import AVRO, OnMalformed
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.redact import MASK, bears_secret, redact
 from lakesink_catalog.tags import EveryBatches, EveryPeriod, TagEvery
-from lakesink_catalog.verdict import Accept
 
 PREPARED_MAX_AGE = timedelta(hours=20)
 """Below the 24 hours that other tools' orphan cleaners leave files alone."""

@@ -29,7 +29,7 @@ from lakesink_catalog.ledger import mark_of
 from lakesink_catalog.outcome import AlreadyCommitted
 from lakesink_catalog.prepared import PreparedBatch
 from proof.oracle import batches_contiguous, facts_of, files_whole, rows_once
-from tests.builders import Fault, Lake, Stream, counted, expected, parquet_files
+from tests.builders import Fault, Lake, Stream, counted, expected, offered, parquet_files
 from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with, says_yes_and_shows_what_was, sent_twice
 from tests.faults.maintenance import append_foreign, expire, expire_like_java, roll_back, unreachable
 
@@ -250,9 +250,10 @@ class AnyHistory(RuleBasedStateMachine):
         self.next_batch = len(self.batches())
         options: dict[str, Any] = {}
         if self.rolled_back:
-            with suppress(BatchRefused):
+            try:
                 self.stream.run(self.next_batch)
-            options = {"accept": f"RolledBack:{self.next_batch}:commit"}
+            except BatchRefused as refused:
+                options = {"accept": offered(refused)["commit"]}
         for batch_id in range(self.next_batch, self.next_batch + 2):
             self.stream.run(batch_id, **options)
             self.note()

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from lakesink.sinks.planning import SessionFacts
 from lakesink.two_phase import TaskWriter, Write, run_batch
 from lakesink_catalog.commit import Surroundings
 from lakesink_catalog.connect import FoundCatalog
+from lakesink_catalog.errors import BatchRefused
 from lakesink_catalog.history import FORGOTTEN
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_catalog.ledger import Mark, mark_of
@@ -184,12 +186,17 @@ class Stream:
     lake: Lake
     sink_id: str = "events"
     branch: str = MAIN_BRANCH
-    query: str = "query-1"
+    query: str = ""
     kind: SinkKind = SinkKind.STREAM
     options: dict[str, Any] = field(default_factory=dict)
     catalog: FaultyCatalog | None = None
     chance: Chance = field(default_factory=Chance)
     writes: int = 0
+
+    def __post_init__(self) -> None:
+        """No two streams are of one query."""
+        usual = (self.sink_id, self.branch) == ("events", MAIN_BRANCH)
+        self.query = self.query or ("query-1" if usual else f"query-of-{self.sink_id}-{self.branch}")
 
     @property
     def key(self) -> SinkKey:
@@ -223,6 +230,14 @@ class Stream:
     def run(self, batch: Batch | int, rows: int = 3, **options: Any) -> Outcome:
         """One batch, by a driver that has just started."""
         return self.run_with(self.sink(**options), batch, rows)
+
+    def overrule(self, batch: Batch | int, does: str = "commit", **options: Any) -> Outcome:
+        """A batch that is refused, and the choice that the refusal offers."""
+        try:
+            self.run(batch, **options)
+        except BatchRefused as refused:
+            return self.run(batch, accept=offered(refused)[does], **options)
+        raise AssertionError("it was not refused")
 
     def run_with(self, sink: IcebergSink, batch: Batch | int, rows: int = 3, job: Write | None = None) -> Outcome:
         batch = self.batch(batch) if isinstance(batch, int) else batch
@@ -263,6 +278,12 @@ class Stream:
     def snapshot_of(self, batch_id: int) -> int:
         [found] = [snapshot.snapshot_id for mark, snapshot in self.own_snapshots() if mark.batch_id == batch_id]
         return found
+
+
+def offered(refused: BatchRefused) -> dict[str, str]:
+    """The words that a refusal prints, by ``commit`` and ``skip``."""
+    words = re.findall(r'accept="([^"]*)"', refused.action)
+    return {word.rpartition(":")[2]: word for word in words}
 
 
 def counted(lake: Lake, branch: str = MAIN_BRANCH) -> Counter[tuple[int, int]]:

@@ -17,10 +17,10 @@ from lakesink.options import OPTIONS, options_table_markdown
 from lakesink.settings import Settings
 from lakesink.table_settings import PROPERTIES, Effective, Origin
 from lakesink.values import duration, size_bytes, switch, whole_number
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.arrow_schema import iceberg_schema
 from lakesink_catalog.errors import Reason, SettingsError
 from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.verdict import Accept
 
 CANARY = "c4n4ry-Sw0rdfish"
 NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
@@ -76,7 +76,7 @@ def test_defaults_are_those_of_the_docs() -> None:
         ("compression_level", "7", 7),
         ("distribution_mode", "HASH", "hash"),
         ("snapshot_properties", {"run": 42, "team": "lake"}, {"run": "42", "team": "lake"}),
-        ("accept", "RolledBack:17:commit", Accept(Reason.ROLLED_BACK, 17, adds_rows=True)),
+        ("accept", "RolledBack:17@4-0a1b2c:commit", Accept(Reason.ROLLED_BACK, 17, adds_rows=True, against="4-0a1b2c")),
         ("accept", Accept(Reason.GAP, 3, adds_rows=False), Accept(Reason.GAP, 3, adds_rows=False)),
         ("prepared_max_age", "2h 30m", timedelta(hours=2, minutes=30)),
         ("ledger_tag_max_age", timedelta(days=7), timedelta(days=7)),
@@ -123,6 +123,7 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("catalog_properties", {1: "x"}, "expected a mapping"),
         ("accept", "RolledBack", "expected <Verdict>"),
         ("accept", "RolledBack:x:commit", "expected <Verdict>"),
+        ("accept", "RolledBack:1@:commit", "expected <Verdict>"),
         ("accept", "RolledBack:1:keep", "expected <Verdict>"),
         ("accept", "TableReplaced:1:commit", "not one of"),
         ("accept", "Unsupported:1:skip", "not one of"),

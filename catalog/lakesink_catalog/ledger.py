@@ -130,6 +130,11 @@ class Mark:
     ledger_batch_id: int
     offsets: str = ""
 
+    @property
+    def adds_rows(self) -> bool:
+        """False if an operator had the batch skipped: it has a place in the ledger and no rows."""
+        return not self.accepted.endswith(":skip")
+
     def to_summary(self) -> dict[str, str]:
         """Summary properties, strings under ``lakesink.``; what is usual is left out, for a table keeps them all."""
         fields = {

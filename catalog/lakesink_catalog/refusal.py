@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
+from lakesink_catalog.accept import NEVER_OVERRULED, accept_of
+from lakesink_catalog.choices import choices, reads_files, what_landed
 from lakesink_catalog.errors import BatchRefused, Reason
+from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
 from lakesink_catalog.ledger import LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
 from lakesink_catalog.redact import shown
 from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import NEVER_OVERRULED
 
 MAX_SHOWN = 60
 
@@ -23,18 +25,29 @@ def refusal(reason: Reason, situation: Situation, own_words: Words | None = None
         situation: The facts.
         own_words: Where a target that is no table has words of its own.
     """
-    words = {**_WORDS, **_words_for(situation), **(own_words or {})}[reason]
-    facts = _facts(situation)
-    action = words[1].format(**facts)
-    if reason not in NEVER_OVERRULED and not _is_to_be_adopted(reason, situation):
-        word = f"{reason.value}:{facts['n']}"
-        action += f' To overrule this for this one batch: accept="{word}:commit" or accept="{word}:skip".'
+    words = {**_WORDS, **_words_for(reason, situation), **(own_words or {}), **_urgent_words(situation)}[reason]
+    facts = _facts(situation) | _facts_of(reason, situation)
     return BatchRefused(
         reason,
         words[0].format(**facts),
         data=f"Nothing of batch {facts['n']} was committed; no file was deleted.",
-        action=action,
+        action=f"{words[1].format(**facts)}{_offer(reason, situation)}",
     )
+
+
+def _offer(reason: Reason, situation: Situation) -> str:
+    """The words that overrule the refusal, each with what it does to the rows."""
+    if reason in NEVER_OVERRULED or _is_to_be_adopted(reason, situation):
+        return ""
+    offered = [
+        f'accept="{accept_of(reason, situation, adds_rows=choice.adds_rows)}" {choice.does}'
+        for choice in choices(reason, situation)
+    ]
+    if offered:
+        return f" To overrule this for this one batch, once: {'; '.join(offered)}."
+    if situation.later_landed is not None:
+        return f" There is nothing to accept: batches up to {situation.later_landed} of this query are there already."
+    return " There is nothing to accept."
 
 
 _WORDS: Words = {
@@ -44,11 +57,19 @@ _WORDS: Words = {
     ),
     Reason.BRANCH_MISSING: (
         "The branch {branch!r} is not in the table.",
-        "Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the option branch.",
+        (
+            "Correct the option branch, or create it (Spark SQL: ALTER TABLE ... CREATE BRANCH ... AS OF VERSION"
+            " {entry_snapshot}). Created there, it has every row up to batch {last} of this sink; created elsewhere, it"
+            " lacks them, and the next batch is refused as rolled back."
+        ),
     ),
     Reason.TABLE_REPLACED: (
         "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
-        "If the table was dropped, made anew or cloned on purpose, start a new checkpoint and a new sink id.",
+        (
+            "This table has no batch of sink {sink}. If it was dropped and made again on purpose, take a new sink id"
+            " and a new checkpoint: they read the source from its beginning, and what the source no longer has is"
+            " lost. Else restore the old table."
+        ),
     ),
     Reason.LEDGER_DAMAGED: (
         "The ledger entry of sink {sink} cannot be trusted: {damage}.",
@@ -58,46 +79,55 @@ _WORDS: Words = {
         ),
     ),
     Reason.LEDGER_LOST: (
-        "The table bears batches of sink {sink}, but its ledger entry is gone.",
+        "The table has batches of sink {sink}, but its ledger entry is not there.",
         (
             "If `lakesink forget` retired this sink, take another sink id. If somebody removed the table property"
-            " {property}, set it back: the newest batch in the table is {newest}, which ended at {newest_end}, and its"
-            " snapshot's summary has the rest. Or accept."
+            " {property}, run `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest batch"
+            " in the table, {newest}, and changes no row."
         ),
     ),
     Reason.UNKNOWN_HISTORY: (
         "Batch {n} of sink {sink} comes to a table or branch that knows none of the batches before it.",
         (
-            "Check table, branch and sink id. If earlier batches went elsewhere on purpose, accept, or start a new"
-            " checkpoint."
+            "Check table, branch and sink id. If earlier batches went elsewhere on purpose, choose below, or start a"
+            " new checkpoint, which reads the source from its beginning."
         ),
     ),
     Reason.ROLLED_BACK: (
         "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
         (
             "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {newest_id}` (it deletes from commits/ and"
-            " offsets/ every file above {newest_id}), and start it again: the batches after it are replayed. The table"
-            " ends at {newest_end}."
+            " offsets/ every file above {newest_id}), and start it again: the batches after it are replayed, and no row"
+            " comes twice. The table ends at {newest_end}."
         ),
     ),
     Reason.NEW_CHECKPOINT: (
         "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
-        "Restore the old checkpoint, or start the new one exactly where the sink ended: {end}.",
+        (
+            "Restore the old checkpoint, or start the new one exactly where the sink ended: {end}. Then no row is lost"
+            " and none comes twice."
+        ),
     ),
     Reason.BATCH_CHANGED: (
         "Batch {changed} of sink {sink} came back with other data than the table holds.",
         (
             "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
-            " checkpoint that belongs to the table."
+            " checkpoint that belongs to the table: then no row is lost and none comes twice."
         ),
     ),
     Reason.REWOUND: (
-        "Batch {n} of sink {sink} is older than the ledger's batch {last}, and the table no longer shows it.",
-        "The checkpoint is older than the table. Restore the newest one; the ledger ended at {end}.",
+        "Batch {n} of sink {sink} is older than the ledger's batch {last}, and {why_rewound}.",
+        (
+            "The checkpoint is older than the table. Restore the newest one; the ledger ended at {end}. Nothing was"
+            " rolled back, and the ledger stays at batch {last} whatever is accepted."
+        ),
     ),
     Reason.GAP: (
         "Batch {n} of sink {sink} does not follow the ledger's batch {last}: batches are missing.",
-        "The checkpoint is newer than the table, or two queries share this sink id. Replay from batch {next}.",
+        (
+            "The checkpoint is newer than the table, or two queries share this sink id. Stop the stream, run `lakesink"
+            " rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed."
+        ),
     ),
 }
 
@@ -114,6 +144,20 @@ _NEWEST_UNKNOWN: Words = {
 """Rewinding to the beginning would bring twice what is there."""
 
 
+_ROLLBACK_UNPROVEN: Words = {
+    Reason.ROLLED_BACK: (
+        "The table no longer shows that batch {last} of sink {sink} is in it: rolled back, or rewritten and expired.",
+        (
+            "Look whether the rows of batch {last} are in the table. If they are not, the table was rolled back:"
+            " stop the stream, find out by the rows which batch is the newest, and run `lakesink rewind <checkpoint>"
+            " --to-batch <that batch>`. If they are there, nothing was rolled back: accept as below if batch {n} is"
+            " not among them."
+        ),
+    ),
+}
+"""Decision 0001: where others rewrote every file and expiry cut the history, both look the same."""
+
+
 _TO_BE_ADOPTED: Words = {
     Reason.UNKNOWN_HISTORY: (
         "Iceberg's own sink has written batches up to {others_epoch} of this checkpoint, unknown to sink {sink}.",
@@ -126,14 +170,95 @@ _TO_BE_ADOPTED: Words = {
 """To accept the batch as it comes would bring twice what is there, or leave a hole."""
 
 
+_CLONE: Words = {
+    Reason.TABLE_REPLACED: (
+        "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
+        (
+            "This table is a copy: it has the batches of sink {sink} up to {newest}. To go on in the copy, take a"
+            " new sink id and a new checkpoint that starts where these end: {newest_end}. A checkpoint that starts"
+            " anywhere before brings their rows twice; file sources start at the beginning. Else restore the old"
+            " table."
+        ),
+    ),
+}
+
+_LANDED: Words = {
+    Reason.UNKNOWN_HISTORY: (
+        "Batch {n} of sink {sink} is in this branch already, under another sink id or branch.",
+        (
+            "{landed}. To go on here, give the query the checkpoint that ends with batch {newest_of_stream}, the newest"
+            " of its batches in this branch."
+        ),
+    ),
+}
+
+_CONTINUED: Words = {
+    Reason.UNKNOWN_HISTORY: (
+        "Batch {n} of sink {sink} comes to a branch that has batches of its query under another sink id or branch.",
+        (
+            "The newest of them is batch {newest_of_stream}. If the query goes on here on purpose, let batch"
+            " {after_stream} come next (`lakesink rewind <checkpoint> --to-batch {newest_of_stream}`), and accept that"
+            " one. Else check table, branch and sink id."
+        ),
+    ),
+}
+
+_FILES: Words = {
+    Reason.NEW_CHECKPOINT: (
+        "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
+        (
+            "Restore the old checkpoint: then no row is lost and none comes twice. If it is lost, move every file"
+            " that the sink has read out of the source's directory (a file source cannot start in the middle), start"
+            " again with another new checkpoint, and accept its first batch."
+        ),
+    ),
+}
+
+_TRANSACTIONS: Words = {
+    Reason.LEDGER_LOST: _WORDS[Reason.LEDGER_LOST],
+    Reason.UNKNOWN_HISTORY: (
+        "Version {n} of application {sink} is in this branch already, written to another branch.",
+        "{landed}. For other rows take a higher version.",
+    ),
+    Reason.ROLLED_BACK: (
+        "The table was rolled back behind version {last} of application {sink}; the newest in it is {newest}.",
+        "Append the versions after {newest} again, in their order, before version {n}.",
+    ),
+    Reason.REWOUND: (
+        "Version {n} of application {sink} is older than its last version {last}, and {why_rewound}.",
+        (
+            "Versions of one application only grow. Give a load of older data an application id of its own, such as"
+            ' txn=("load-2026-01-01", 1): it is then exactly once by itself.'
+        ),
+    ),
+}
+
+
 def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
     return reason is Reason.UNKNOWN_HISTORY and bool(situation.others_epochs)
 
 
-def _words_for(situation: Situation) -> Words:
-    if situation.others_epochs:
-        return _TO_BE_ADOPTED
-    return {} if situation.newest_mark is not None or situation.walk_complete else _NEWEST_UNKNOWN
+def _words_for(reason: Reason, situation: Situation) -> Words:
+    """Words that fit the facts better than the general ones."""
+    if situation.key.kind is SinkKind.TXN:
+        return {**_TRANSACTIONS, **(_CLONE if situation.newest_mark is not None else {})}
+    hidden = situation.newest_mark is None and not situation.walk_complete
+    found = dict(_NEWEST_UNKNOWN) if hidden else {}
+    if situation.newest_mark is not None:
+        found |= _CLONE
+    if reason is Reason.UNKNOWN_HISTORY and situation.newest_of_stream is not None:
+        found |= _LANDED if situation.landed is not None or situation.later_landed is not None else _CONTINUED
+    if reads_files(situation):
+        found |= _FILES
+    return found
+
+
+def _urgent_words(situation: Situation) -> Words:
+    """Words that hold for whatever target."""
+    found = dict(_TO_BE_ADOPTED) if situation.others_epochs else {}
+    if situation.gone and not situation.rollback_is_proven:
+        found |= _ROLLBACK_UNPROVEN
+    return found
 
 
 def _facts(situation: Situation) -> dict[str, str]:
@@ -154,11 +279,43 @@ def _facts(situation: Situation) -> dict[str, str]:
         "last": str(last) if entry else "none",
         "next": str(last + 1),
         "changed": str(min(n, last)),
+        "options": _restore_options(situation),
+        "entry_snapshot": str(entry.snapshot_id) if entry else "<snapshot>",
         "newest": str(mark.batch_id) if mark else "none that is retained",
         "newest_id": str(mark.batch_id) if mark else "-1",
         "newest_end": _end(mark),
         "end": _end(entry),
     }
+
+
+def _facts_of(reason: Reason, situation: Situation) -> dict[str, str]:
+    """Facts that one reason alone asks for: they are sought in the whole history."""
+    if reason is Reason.REWOUND:
+        return {"why_rewound": _why_rewound(situation)}
+    if reason is not Reason.UNKNOWN_HISTORY or situation.newest_of_stream is None:
+        return {}
+    newest = situation.newest_of_stream.batch_id
+    return {"landed": _landed(situation), "newest_of_stream": str(newest), "after_stream": str(newest + 1)}
+
+
+def _restore_options(situation: Situation) -> str:
+    key = situation.key
+    branch = "" if key.branch == MAIN_BRANCH else f" --branch {key.branch[:MAX_SHOWN]}"
+    return f"{branch}{' --txn' if key.kind is SinkKind.TXN else ''}"
+
+
+def _why_rewound(situation: Situation) -> str:
+    if situation.marked_with_other_data:
+        return "it is there with other data"
+    if situation.shows_the_batch_before:
+        return "it was never committed"
+    return "expiry hides whether it is there"
+
+
+def _landed(situation: Situation) -> str:
+    if situation.landed is not None:
+        return f"Batch {situation.batch.batch_id}: {what_landed(situation)}"
+    return f"Later batches of the query are there, up to {situation.later_landed}"
 
 
 def _known_uuid(situation: Situation) -> str:
@@ -178,4 +335,6 @@ def _other_damage(situation: Situation) -> str:
 def _end(written: LedgerEntry | Mark | None) -> str:
     if written is None:
         return "unknown"
+    if not written.end:
+        return "no offsets"
     return shown(written.offsets, MAX_MARK_OFFSETS_BYTES) or f"digest {shown(written.end, MAX_SHOWN)}"

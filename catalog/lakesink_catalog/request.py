@@ -17,6 +17,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.ledger import LedgerEntry, Mark, next_entry, next_mark
 from lakesink_catalog.manifests import manifests_under, write_list
@@ -26,7 +27,7 @@ from lakesink_catalog.retry import RetryPolicy
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.summary import append_summary
 from lakesink_catalog.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
-from lakesink_catalog.verdict import Accept, Commit
+from lakesink_catalog.verdict import Commit
 from lakesink_catalog.view import view_refs
 
 logger = logging.getLogger("lakesink")

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from lakesink_catalog.epochs import epochs
-from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of, unread_version
 
 PICKED_FROM = "source-snapshot-id"
@@ -51,9 +51,16 @@ class Situation:
         return self.entry is not None and not self.entry_on_walk and not self.gone
 
     @cached_property
+    def rollback_is_proven(self) -> bool:
+        """The walk shows that the ledger's snapshot is not under the head; else expiry hides what became of it."""
+        return self.gone and (
+            self.view.head is None or self._walk_passes(self._entry.sequence_number) or self.walk_complete
+        )
+
+    @cached_property
     def marked(self) -> bool:
-        """Some own mark is on the walk, be it of an old batch that a human let in."""
-        return any(True for _ in self._own_marks())
+        """Some own mark is present, also of an old batch that an operator accepted."""
+        return any(True for _ in self._own_marks()) or bool(self._kept)
 
     @cached_property
     def newest_mark(self) -> Mark | None:
@@ -62,15 +69,58 @@ class Situation:
 
     @cached_property
     def marked_snapshot(self) -> int | None:
-        """Snapshot on the walk that bears this very batch: same id, query and fingerprint."""
-        batch = self.batch
-        wanted = (batch.batch_id, batch.query_id, batch.fingerprint)
-        found = (
-            snapshot.snapshot_id
-            for mark, snapshot in self._own_marks()
-            if (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
+        """Snapshot that has this very batch: same id, query and fingerprint.
+
+        On the walk, or kept by the ledger entry or its tag where expiry cut the path to it.
+        """
+        on_walk = (snapshot.snapshot_id for mark, snapshot in self._own_marks() if self._is_this_batch(mark))
+        found = next(on_walk, None)
+        if found is not None:
+            return found
+        return next((snapshot.snapshot_id for mark, snapshot in self._kept if self._is_this_batch(mark)), None)
+
+    @cached_property
+    def newest_own_snapshot(self) -> int | None:
+        """The newest snapshot with an own mark, see `marked`."""
+        found = next((snapshot for _, snapshot in self._own_marks()), None)
+        kept = found or max((snapshot for _, snapshot in self._kept), key=_sequence_number, default=None)
+        return None if kept is None else kept.snapshot_id
+
+    @cached_property
+    def landed(self) -> tuple[Mark, int] | None:
+        """Mark and snapshot of this very batch, under whatever sink id or branch it was committed."""
+        same = ((mark, snapshot.snapshot_id) for mark, snapshot in self._marks_of_stream if self._is_this_batch(mark))
+        return next(same, None)
+
+    @cached_property
+    def newest_of_stream(self) -> Mark | None:
+        """The newest batch of the same query (or application) that moved a ledger, under whatever sink id or branch."""
+        return next((mark for mark, _ in self._marks_of_stream if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
+    def later_landed(self) -> int | None:
+        """A later batch of the same query (or application): it would be committed again after this one."""
+        later = (mark.batch_id for mark, _ in self._marks_of_stream if mark.batch_id > self.batch.batch_id)
+        return max(later, default=None)
+
+    @cached_property
+    def marked_with_other_data(self) -> bool:
+        """The same query committed a batch of this id with other offsets."""
+        return any(
+            mark.batch_id == self.batch.batch_id and not self._is_this_batch(mark) for mark, _ in self._marks_of_stream
         )
-        return next(found, None)
+
+    @cached_property
+    def shows_the_batch_before(self) -> bool:
+        """The walk goes back beyond this batch's place: if it is not shown, it was never committed there."""
+        blind = any(
+            picked_from(snapshot.summary) is not None
+            and mark_of(snapshot.summary) is None
+            and not self._picked(snapshot)
+            for snapshot in self.view.walk()
+        )
+        older = any(mark.batch_id < self.batch.batch_id for mark, _ in self._marks_of_stream)
+        return not blind and (self.walk_complete or older)
 
     @cached_property
     def walk_complete(self) -> bool:
@@ -150,17 +200,69 @@ class Situation:
         mark = mark_of(snapshot.summary)
         return mark is not None and mark.key == self.key
 
+    def _is_this_batch(self, mark: Mark) -> bool:
+        wanted = (self.batch.batch_id, self.batch.query_id, self.batch.fingerprint)
+        return (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
+
     def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        return ((mark, snapshot) for mark, snapshot in self._marks() if mark.key == self.key)
+
+    @cached_property
+    def _marks_of_stream(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Marks of the same query, under any key; an application has no query, so its name stands for it."""
+        if self.key.kind is SinkKind.TXN:
+            return tuple(
+                found for found in self._all_marks if replace(found[0].key, branch=self.key.branch) == self.key
+            )
+        return tuple(
+            (mark, snapshot)
+            for mark, snapshot in self._all_marks
+            if mark.key.kind is SinkKind.STREAM and mark.query_id == self.batch.query_id
+        )
+
+    @cached_property
+    def _all_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        return (*self._marks(), *self._kept)
+
+    def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        """Marks on the walk, newest first, of whatever sink."""
         for snapshot in self.view.walk():
-            mark = mark_of(snapshot.summary) or mark_of(self._picked_from(snapshot))
-            if mark is not None and mark.key == self.key:
+            mark = mark_of(snapshot.summary) or mark_of(self._picked(snapshot))
+            if mark is not None:
                 yield mark, snapshot
 
-    def _picked_from(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
+    @cached_property
+    def _kept(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Own marks that the ledger entry or its tag keeps, off a walk that expiry cut, and that were not rolled back.
+
+        Without them a batch that was accepted late would be committed again, as soon as expiry cuts the walk above it.
+        """
+        ids = {self.view.tag_snapshot_id} | ({self.entry.snapshot_id} if self.entry is not None else set())
+        found = []
+        for snapshot_id in ids - {snapshot.snapshot_id for snapshot in self.view.walk()} - {None}:
+            snapshot = self.view.snapshots.get(snapshot_id or 0)
+            mark = None if snapshot is None else mark_of(snapshot.summary)
+            if snapshot is not None and mark is not None and mark.key == self.key and not self._left(snapshot):
+                found.append((mark, snapshot))
+        return tuple(found)
+
+    def _left(self, snapshot: SnapshotLike) -> bool:
+        """A retained snapshot that is not on the walk was rolled back."""
+        if self.entry is not None and snapshot.snapshot_id == self.entry.snapshot_id:
+            return self.gone
+        if self.view.head is None or self._walk_passes(snapshot.sequence_number or 0):
+            return True
+        return not self.view.branch_contains(snapshot.snapshot_id)
+
+    def _picked(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
         """Summary of the snapshot whose files a cherry-pick brought back: they are in the table again."""
         source_id = picked_from(snapshot.summary)
         source = None if source_id is None else self.view.snapshots.get(source_id)
         return None if source is None else source.summary
+
+
+def _sequence_number(snapshot: SnapshotLike) -> int:
+    return snapshot.sequence_number or 0
 
 
 def picked_from(summary: Mapping[str, Any] | None) -> int | None:

@@ -1,19 +1,22 @@
 """The verdict on a batch: a table of rules over what the ledger shows; the first that applies decides. Pure.
 
-Batch ids grow by one and each batch starts where the one before ended. Anything else is a story that a human must hear,
-and may overrule for one batch with `Accept`.
+Batch ids grow by one and each batch starts where the one before ended. Anything else is reported to an operator, who
+may overrule it for one batch with `Accept`, by one of the choices that the refusal offers.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lakesink_catalog.accept import Accept, ledger_state
+from lakesink_catalog.choices import choices
 from lakesink_catalog.errors import Reason
-from lakesink_catalog.identity import Batch, SinkKind
+from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.ledger import Mark
 from lakesink_catalog.situation import Situation
 
 SUPPORTED_FORMAT_VERSION = 2
-NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.TABLE_REPLACED, Reason.LEDGER_DAMAGED})
+logger = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,8 @@ class Commit:
 
     Attributes:
         rule: Number of the rule that decided.
-        adds_rows: False if a human had the batch skipped: its place in the ledger is taken, no row is written.
-        moves_ledger: False if a human replays a batch below the ledger's: the ledger keeps its batch.
+        adds_rows: False if an operator had the batch skipped: its place in the ledger is taken, no row is written.
+        moves_ledger: False if an operator replays a batch below the ledger's: the ledger keeps its batch.
         accepted: The overruled refusal as the user spelled it; empty if none.
         unproven: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
     """
@@ -52,7 +55,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The batch must not be committed without a human.
+    """The batch must not be committed without an operator.
 
     Attributes:
         rule: Number of the rule that decided.
@@ -64,40 +67,6 @@ class Refuse:
 
 
 Verdict = Commit | Skip | Refuse
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """A human's word on one refusal of one batch.
-
-    Attributes:
-        reason: The refusal that is overruled; any other still holds.
-        batch_id: The only batch that this speaks of.
-        adds_rows: True to commit the batch, False to skip it.
-    """
-
-    reason: Reason
-    batch_id: int
-    adds_rows: bool
-
-    @classmethod
-    def parse(cls, text: str) -> "Accept":
-        """From ``<Verdict>:<batch id>:commit`` or ``:skip``, for example ``RolledBack:17:commit``.
-
-        Raises:
-            ValueError: Not of this form, or a refusal that nobody may overrule.
-        """
-        word, _, rest = text.partition(":")
-        number, _, action = rest.partition(":")
-        overrulable = {reason.value: reason for reason in Reason if reason not in NEVER_OVERRULED}
-        if word not in overrulable:
-            raise ValueError(f"{word!r} is not one of {', '.join(overrulable)}")
-        if not (number.isascii() and number.isdecimal()) or action not in ("commit", "skip"):
-            raise ValueError("expected <Verdict>:<batch id>:commit or <Verdict>:<batch id>:skip")
-        return cls(overrulable[word], int(number), adds_rows=action == "commit")
-
-    def __str__(self) -> str:
-        return f"{self.reason.value}:{self.batch_id}:{'commit' if self.adds_rows else 'skip'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +133,7 @@ _TABLE_RULES = (
     ),
     Rule(
         4,
-        "no entry, but an own mark on the walk",
+        "no entry, but an own mark on the walk, or at the ledger tag's snapshot",
         Reason.LEDGER_LOST,
         lambda s: s.entry is None and s.marked,
     ),
@@ -180,14 +149,14 @@ STREAM_RULES = (
     ),
     Rule(
         5,
-        "no entry, and N > 0 or this sink is marked under another branch on the walk",
+        "no entry, and N > 0, or the walk has this sink under another branch, or N under another sink",
         Reason.UNKNOWN_HISTORY,
-        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere),
+        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or s.landed is not None),
     ),
     Rule(6, "no entry, N = 0", "commit", lambda s: s.entry is None),
     Rule(
         7,
-        "gone; N's own mark on the walk, same query and fingerprint",
+        "gone; N's own mark is present, same query and fingerprint",
         "skip",
         lambda s: s.gone and s.marked_snapshot is not None,
     ),
@@ -240,7 +209,7 @@ STREAM_RULES = (
     Rule(17, "N = L+1, starting elsewhere", Reason.BATCH_CHANGED, lambda s: _ahead(s) == 1),
     Rule(
         18,
-        "N < L; N's own mark on the walk, same query and fingerprint",
+        "N < L; N's own mark is present, same query and fingerprint",
         "skip",
         lambda s: _ahead(s) < 0 and s.marked_snapshot is not None,
     ),
@@ -250,8 +219,14 @@ STREAM_RULES = (
 
 TRANSACTION_RULES = (
     *_TABLE_RULES,
+    Rule(
+        5,
+        "no entry, but the version is on the walk under another branch",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: s.entry is None and s.landed is not None,
+    ),
     Rule(6, "no entry", "commit", lambda s: s.entry is None),
-    Rule(7, "gone; own mark of the version on the walk", "skip", lambda s: s.gone and s.marked_snapshot is not None),
+    Rule(7, "gone; the version's own mark is present", "skip", lambda s: s.gone and s.marked_snapshot is not None),
     Rule(
         8,
         "gone; version above M and not above the entry's: the replay after a rollback",
@@ -267,7 +242,7 @@ TRANSACTION_RULES = (
     Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
     Rule(14, "version equal to the entry's", "skip", lambda s: _ahead(s) == 0),
     Rule(16, "version above the entry's", "commit", lambda s: _ahead(s) > 0),
-    Rule(18, "lower version, its own mark on the walk", "skip", lambda s: s.marked_snapshot is not None),
+    Rule(18, "lower version, its own mark is present", "skip", lambda s: s.marked_snapshot is not None),
     Rule(19, "lower version", Reason.REWOUND, lambda s: _ahead(s) < 0),
 )
 
@@ -277,7 +252,8 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
 
     Args:
         situation: The batch and the view.
-        accept: A human's word; it counts only for the batch and the refusal that it names.
+        accept: An operator's word; it counts only for the batch, the refusal and the state of the ledger that it
+            names, and only if the refusal offers it.
     """
     rules = STREAM_RULES if situation.key.kind is SinkKind.STREAM else TRANSACTION_RULES
     rule = next(rule for rule in rules if rule.applies(situation))
@@ -286,7 +262,7 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
     if rule.then == "skip":
         return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
     assert isinstance(rule.then, Reason)
-    if accept and rule.then not in NEVER_OVERRULED and _speaks_of(accept, rule.then, situation.batch):
+    if accept and _is_offered(accept, rule.then, situation):
         return Commit(
             rule.number,
             adds_rows=accept.adds_rows,
@@ -297,8 +273,36 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
     return Refuse(rule.number, rule.then)
 
 
-def _speaks_of(accept: Accept, reason: Reason, batch: Batch) -> bool:
-    return (accept.reason, accept.batch_id) == (reason, batch.batch_id)
+@dataclass(slots=True)
+class AcceptInUse:
+    """Reports an `Accept` that overrules nothing, once a run: left in the code it misleads whoever reads it.
+
+    Attributes:
+        accept: The word that was given, if any.
+    """
+
+    accept: Accept | None
+    _settled: bool = False
+
+    def decided(self, verdict: Verdict, where: str) -> None:
+        """Take note of a verdict.
+
+        Args:
+            verdict: What was decided, with this word in hand.
+            where: Table, sink and batch, for the log.
+        """
+        if self.accept is None or self._settled:
+            return
+        self._settled = True
+        if not isinstance(verdict, Commit) or not verdict.accepted:
+            logger.warning("lakesink.accept.unused %s accept=%s: it did not apply; remove it", where, self.accept)
+
+
+def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:
+    if (accept.reason, accept.batch_id) != (reason, situation.batch.batch_id):
+        return False
+    offered = any(choice.adds_rows == accept.adds_rows for choice in choices(reason, situation))
+    return offered and accept.against == ledger_state(situation)
 
 
 def _snapshot_of_batch(situation: Situation) -> int | None:

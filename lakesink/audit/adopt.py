@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from lakesink.audit.checkpoint import opened
 from lakesink.settings import Settings
 from lakesink.spark.checkpoint import Checkpoint
+from lakesink_catalog.accept import accept_of
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings
 from lakesink_catalog.connect import connect
 from lakesink_catalog.epochs import epochs
@@ -23,8 +24,9 @@ from lakesink_catalog.redact import redact
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.retry import RetryPolicy
+from lakesink_catalog.situation import Situation
 from lakesink_catalog.tables import load_table
-from lakesink_catalog.verdict import Accept, Refuse, Skip
+from lakesink_catalog.verdict import Refuse, Skip
 from lakesink_catalog.view import view_table
 
 NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in the table."
@@ -159,10 +161,11 @@ class Takeover:
         return next(epochs(view_table(table, self._key).walk(), query_id), None)
 
     def _fence(self, batch: Batch) -> FencedCommit:
-        options = CommitOptions(
-            accept=Accept(Reason.UNKNOWN_HISTORY, batch.batch_id, adds_rows=False), retry=RetryPolicy(num_retries=5)
-        )
-        start_uuid = str(self.load().metadata.table_uuid)
+        table = self.load()
+        start_uuid = str(table.metadata.table_uuid)
+        situation = Situation(view_table(table, self._key), self._key, batch, start_uuid)
+        accept = accept_of(Reason.UNKNOWN_HISTORY, situation, adds_rows=False)
+        options = CommitOptions(accept=accept, retry=RetryPolicy(num_retries=5))
         return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.surroundings)
 
     def _load_if_still(self, batch: Batch) -> Callable[[], Table]:

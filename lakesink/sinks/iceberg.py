@@ -32,7 +32,7 @@ from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Event, Trace
-from lakesink_catalog.verdict import Commit, Refuse, Skip
+from lakesink_catalog.verdict import AcceptInUse, Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
 
@@ -85,8 +85,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     _start_uuid: str | None = None
     _records: PreparedFiles | None = None
     _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
+    _accept: AcceptInUse = field(init=False)
 
     durability = Durability.PREPARED_SURVIVES
+
+    def __post_init__(self) -> None:
+        self._accept = AcceptInUse(self.settings.accept)
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
@@ -104,6 +108,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         fence = self._fence(table)
         look = fence.decide_on(table, batch)
         self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
+        self._accept.decided(look.verdict, f"table={self.table} sink={self.key.name} batch={batch.batch_id}")
         match look.verdict:
             case Skip(snapshot_id=snapshot_id):
                 self._say_if_unproven(look, unproven=look.verdict.unproven)

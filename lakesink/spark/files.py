@@ -12,7 +12,7 @@ from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
 from lakesink.spark.schema import arrow_schema
 from lakesink.writer.part_formats import check_part_schema
-from lakesink_catalog.verdict import Accept
+from lakesink_catalog.accept import Accept
 
 
 def stream_files(  # noqa: PLR0913 - the options, each by its name
@@ -41,7 +41,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         compression_codec: Of Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
             ``uncompressed``; of JSON lines ``uncompressed`` (the default) or ``gzip``.
         target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
-        accept: Overrules one refusal of one batch: ``<Verdict>:<batch id>:commit`` or ``:skip``.
+        accept: Overrules one refusal of one batch, once, as the refusal prints it.
         prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
 
     Raises:

@@ -118,7 +118,7 @@ def test_a_sink_of_two_branches_is_past_a_batch_when_both_are(lake: Lake, stream
     branch_off(lake, "checks", next(iter(lake.table().metadata.snapshots)).snapshot_id)
     stream.run(stream.batch(4))
     other = Stream(lake, branch="checks", query="query-2")
-    other.run(other.batch(0), accept="UnknownHistory:0:commit")
+    other.overrule(0)
     leave(lake, own(0), 10)
     leave(lake, own(2), 200)
     assert audit(lake.table()).leftovers == Leftovers(files=1, bytes=10, pending_files=1, pending_bytes=200)

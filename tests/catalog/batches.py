@@ -6,13 +6,16 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.commit import FencedCommit, Surroundings
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.request import CommitOptions
+from lakesink_catalog.situation import Situation
 from lakesink_catalog.tables import load_table
-from lakesink_catalog.verdict import Accept, Skip
+from lakesink_catalog.verdict import Skip
+from lakesink_catalog.view import view_table
 
 START_MS = 1_900_000_000_000
 
@@ -40,6 +43,10 @@ class Writer:
         if self.kind is SinkKind.TXN:
             return transaction_batch(batch_id)
         return stream_batch(batch_id, self.query, start=[{"at": batch_id}], end=[{"at": batch_id + 1}])
+
+    def situation(self, batch_id: int) -> Situation:
+        table = self.load()
+        return Situation(view_table(table, self.key), self.key, self.batch(batch_id), str(table.metadata.table_uuid))
 
     def commit(
         self, batch_id: int, rows: int = 10, *, accept: str = "", recovered: bool = False

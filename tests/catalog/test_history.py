@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotsUpdate, SetPropertiesUpdate, TableUpdate
 
+from lakesink_catalog.accept import accept_of
 from lakesink_catalog.connect import connect
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.history import history, sinks
@@ -77,8 +78,8 @@ def test_foreign_snapshots_are_no_records(catalog: Catalog, writer: Writer) -> N
 def test_records_of_one_sink_or_branch_can_be_had_alone(catalog: Catalog, writer: Writer) -> None:
     writer.commit(0)
     load(catalog).manage_snapshots().create_branch(load(catalog).metadata.current_snapshot_id or 0, "audit").commit()
-    Writer(catalog, sink="other", branch="audit", clock=writer.clock).commit(0)
-    Writer(catalog, sink="nightly", kind=SinkKind.TXN, clock=writer.clock).commit(42)
+    Writer(catalog, sink="other", query="other", branch="audit", clock=writer.clock).commit(0)
+    Writer(catalog, sink="nightly", query="nightly", kind=SinkKind.TXN, clock=writer.clock).commit(42)
     assert [(record.sink, record.kind) for record in history(load(catalog))] == [
         ("events", "stream"),
         ("other", "stream"),
@@ -164,7 +165,7 @@ def test_a_forged_entry_is_trouble(catalog: Catalog, writer: Writer) -> None:
 def test_a_dropped_branch_is_trouble(catalog: Catalog, writer: Writer) -> None:
     writer.commit(0)
     load(catalog).manage_snapshots().create_branch(load(catalog).metadata.current_snapshot_id or 0, "audit").commit()
-    Writer(catalog, sink="other", branch="audit", clock=writer.clock).commit(0)
+    Writer(catalog, sink="other", query="other", branch="audit", clock=writer.clock).commit(0)
     load(catalog).manage_snapshots().remove_branch("audit").commit()
     troubles = {state.sink: state.trouble for state in sinks(load(catalog))}
     assert troubles == {"events": None, "other": Reason.BRANCH_MISSING}
@@ -173,9 +174,10 @@ def test_a_dropped_branch_is_trouble(catalog: Catalog, writer: Writer) -> None:
 
 def test_an_accepted_batch_says_what_was_overruled(catalog: Catalog, writer: Writer) -> None:
     writer.commit(0)
-    writer.commit(5, accept="Gap:5:commit")
+    word = str(accept_of(Reason.GAP, writer.situation(5), adds_rows=True))
+    writer.commit(5, accept=word)
     last = history(load(catalog))[-1]
-    assert (last.batch_id, last.outcome, last.accepted) == (5, "accepted", "Gap:5:commit")
+    assert (last.batch_id, last.outcome, last.accepted) == (5, "accepted", word)
 
 
 @pytest.mark.parametrize(

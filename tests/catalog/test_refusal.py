@@ -1,15 +1,18 @@
 """What a refusal says: what happened in one short line, what is in the table, what to do, and how to overrule it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
+from lakesink_catalog.accept import Accept
+from lakesink_catalog.choices import choices
 from lakesink_catalog.errors import CatalogError, Reason
 from lakesink_catalog.identity import SinkKey
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Refuse
+from lakesink_catalog.verdict import Commit, Refuse, decide
 from tests.catalog.verdict_cases import CASES
 from tests.catalog.views import KEY, Snap
 
@@ -25,9 +28,12 @@ def test_a_refusal_says_what_happened_what_is_in_the_table_and_what_to_do(name: 
     assert first_line.startswith(f"[LAKESINK_{case.verdict.reason.name}] ")
     assert len(first_line) < 200
     assert "Nothing of batch" in error.data
-    overrule = f'accept="{case.verdict.reason.value}:{case.batch.batch_id}:commit"'
     adopts = bool(case.situation.others_epochs)
-    assert (overrule in error.action) == (case.verdict.rule > 3 and not adopts)
+    words = re.findall(r'accept="([^"]*)" (\w+)', error.action)
+    allowed = () if adopts or case.verdict.rule <= 3 else choices(case.verdict.reason, case.situation)
+    assert [word.rpartition(":")[2] == "commit" for word, _ in words] == [choice.adds_rows for choice in allowed]
+    assert all(isinstance(decide(case.situation, Accept.parse(word)), Commit) for word, _ in words)
+    assert {does for _, does in words} <= {"adds", "keeps", "leaves"}
     assert ("lakesink adopt <table> --sink events" in error.action) == adopts
 
 

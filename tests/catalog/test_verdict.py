@@ -1,17 +1,20 @@
 """The verdict table decides as the protocol writes it; who may overrule it; what holds whatever a table shows."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakesink_catalog.accept import Accept, accept_of
+from lakesink_catalog.choices import choices
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind, transaction_batch
-from lakesink_catalog.ledger import TableView
+from lakesink_catalog.ledger import TableView, mark_of
 from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Accept, Commit, Refuse, Skip, Verdict, decide
-from tests.catalog.verdict_cases import CASES, CUT
+from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict, decide
+from tests.catalog.verdict_cases import CASES, CUT, L2, UNDER_FOREIGN
 from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, batch, chain, entry, mark, view
 
 
@@ -25,23 +28,47 @@ def test_every_row_of_the_table_has_a_case() -> None:
     assert {case.verdict.rule for case in CASES.values()} == set(range(1, 21))
 
 
+LOAD = SinkKey("nightly", kind=SinkKind.TXN)
 OVERRULABLE = {name: case for name, case in CASES.items() if isinstance(case.verdict, Refuse) and case.verdict.rule > 3}
 
 
 @pytest.mark.parametrize("adds_rows", [True, False], ids=["commit", "skip"])
 @pytest.mark.parametrize("name", OVERRULABLE)
-def test_a_human_overrules_one_refusal_of_one_batch(name: str, adds_rows: bool) -> None:  # noqa: FBT001 - a case
+def test_an_operator_overrules_one_refusal_of_one_batch_by_what_is_offered(name: str, adds_rows: bool) -> None:  # noqa: FBT001 - a case
     case = OVERRULABLE[name]
     assert isinstance(case.verdict, Refuse)
     n, reason = case.batch.batch_id, case.verdict.reason
-    accepted = decide(case.situation, Accept(reason, n, adds_rows))
+    word = accept_of(reason, case.situation, adds_rows=adds_rows)
+    accepted = decide(case.situation, word)
+    if adds_rows not in {choice.adds_rows for choice in choices(reason, case.situation)}:
+        assert accepted == case.verdict
+        return
     assert isinstance(accepted, Commit)
     assert (accepted.rule, accepted.adds_rows) == (case.verdict.rule, adds_rows)
-    assert accepted.accepted == f"{reason.value}:{n}:{'commit' if adds_rows else 'skip'}"
+    assert accepted.accepted == f"{reason.value}:{n}@{word.against}:{'commit' if adds_rows else 'skip'}"
     assert accepted.moves_ledger == (reason is not Reason.REWOUND)
-    assert decide(case.situation, Accept(reason, n + 1, adds_rows)) == case.verdict
-    other = next(word for word in Reason if word is not reason)
-    assert decide(case.situation, Accept(other, n, adds_rows)) == case.verdict
+    other = next(other for other in Reason if other is not reason)
+    changed: list[dict[str, Any]] = [
+        {"batch_id": n + 1},
+        {"reason": other},
+        {"against": ""},
+        {"against": "none-000000"},
+    ]
+    for change in changed:
+        assert decide(case.situation, replace(word, **change)) == case.verdict
+
+
+@pytest.mark.parametrize("name", OVERRULABLE)
+def test_no_choice_adds_rows_that_are_there_or_leads_to_a_batch_that_comes_twice(name: str) -> None:
+    case = OVERRULABLE[name]
+    assert isinstance(case.verdict, Refuse)
+    there = [mark for snap in case.view.walk() if (mark := mark_of(snap.summary)) is not None]
+    same = [mark for mark in there if mark.query_id == case.batch.query_id]
+    offers = choices(case.verdict.reason, case.situation)
+    if any(mark.fingerprint == case.batch.fingerprint for mark in same):
+        assert not any(choice.adds_rows for choice in offers)
+    if any(mark.batch_id > case.batch.batch_id for mark in same) and case.verdict.reason is not Reason.REWOUND:
+        assert offers == ()
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.verdict.rule <= 3])
@@ -50,19 +77,23 @@ def test_nobody_overrules_what_the_table_itself_forbids(name: str) -> None:
     assert isinstance(case.verdict, Refuse)
     n, reason = case.batch.batch_id, case.verdict.reason
     with pytest.raises(ValueError, match="is not one of"):
-        Accept.parse(f"{reason.value}:{n}:commit")
-    assert decide(case.situation, Accept(reason, n, adds_rows=True)) == case.verdict
+        Accept.parse(f"{reason.value}:{n}@none:commit")
+    assert decide(case.situation, accept_of(reason, case.situation, adds_rows=True)) == case.verdict
 
 
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not isinstance(case.verdict, Refuse)])
 def test_accepting_a_refusal_changes_no_other_verdict(name: str, reason: Reason) -> None:
     case = CASES[name]
-    assert decide(case.situation, Accept(reason, case.batch.batch_id, adds_rows=True)) == case.verdict
+    assert decide(case.situation, accept_of(reason, case.situation, adds_rows=True)) == case.verdict
 
 
 @pytest.mark.parametrize(
-    "text", ["Gap:4:commit", "RolledBack:0:skip", "NewCheckpoint:12345678901:commit", "Rewound:7:skip"]
+    "text",
+    [
+        *("Gap:4@2-0a1b2c:commit", "RolledBack:0@7-ffffff:skip", "NewCheckpoint:12345678901@1-000000:commit"),
+        *("UnknownHistory:7@none:skip", "LedgerLost:7@none-0a1b2c:commit", "Rewound:7:skip"),
+    ],
 )
 def test_an_acceptance_is_spelled_as_it_is_read(text: str) -> None:
     assert str(Accept.parse(text)) == text
@@ -73,6 +104,7 @@ def test_an_acceptance_is_spelled_as_it_is_read(text: str) -> None:
     [
         *("", "Gap", "Gap:4", "Gap:4:", "Gap:4:both", "gap:4:commit", "Gap:4:commit:4", "*:4:commit", "Gap:*:commit"),
         *("Gap:-1:commit", "Gap:+4:commit", "Gap: 4:commit", "Gap:\u0664:commit", "Gap:4.0:commit"),
+        *("Gap:4@:commit", "Gap:4@1@2:commit", "Gap:4@*:commit", "Gap:4@1-0a:both", "Gap@1-0a1b2c:4:commit"),
     ],
 )
 def test_an_acceptance_that_is_not_exact_is_none(text: str) -> None:
@@ -80,7 +112,70 @@ def test_an_acceptance_that_is_not_exact_is_none(text: str) -> None:
         Accept.parse(text)
 
 
-LOAD = SinkKey("nightly", kind=SinkKind.TXN)
+def test_a_word_works_once_for_every_commit_of_the_sink_changes_the_state_that_it_names() -> None:
+    lost = CASES["new checkpoint from the beginning"]
+    word = accept_of(Reason.NEW_CHECKPOINT, lost.situation, adds_rows=True)
+    assert isinstance(decide(lost.situation, word), Commit)
+    after = view(chain(batch(0), batch(1), batch(2), batch(0, "q2")), entry(batch(0, "q2"), 4))
+    again = view(chain(batch(0, "q2"), batch(1, "q2"), batch(2, "q2"), first=4), entry(batch(2, "q2"), 6))
+    for seen in (after, again):
+        lost_again = Situation(seen, KEY, batch(0, "q3"), UUID)
+        assert decide(lost_again, word) == Refuse(13, Reason.NEW_CHECKPOINT)
+    others = view(UNDER_FOREIGN, L2)
+    assert isinstance(decide(Situation(others, KEY, lost.batch, UUID), word), Commit), "others' commits change nothing"
+
+
+ACCEPTED_LATE = chain(mark(batch(1), ledger=4), first=6)
+"""Batch 1, accepted after batch 4; expiry has cut what came after it."""
+KEPT = view(CUT, entry(batch(4), 6), elsewhere=ACCEPTED_LATE, contained=True)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(KEPT, id="by the entry"),
+        pytest.param(replace(KEPT, entry=entry(batch(4), 7), tag_snapshot_id=106), id="by the tag"),
+    ],
+)
+def test_a_batch_that_only_the_ledger_keeps_is_not_committed_again(seen: TableView) -> None:
+    situation = Situation(seen, KEY, batch(1), UUID)
+    assert decide(situation) == Skip(18, 106, unproven=True)
+    assert isinstance(decide(Situation(seen, KEY, batch(2), UUID)), Refuse)
+
+
+def test_a_batch_at_a_kept_snapshot_that_was_rolled_back_is_not_there() -> None:
+    rolled_back = replace(KEPT, branch_contains=lambda _: False)
+    assert isinstance(decide(Situation(rolled_back, KEY, batch(1), UUID)), Refuse)
+
+
+def test_a_version_that_only_the_ledger_keeps_is_not_appended_again() -> None:
+    late = mark(transaction_batch(1), LOAD, ledger=4)
+    seen = view(CUT, entry(transaction_batch(4), 6), elsewhere=chain(late, first=6), contained=True)
+    assert decide(Situation(seen, LOAD, transaction_batch(1), UUID)) == Skip(18, 106, unproven=True)
+
+
+def test_a_ledger_tag_without_an_entry_is_a_lost_ledger_though_expiry_cut_the_walk() -> None:
+    seen = view(CUT, None, elsewhere=chain(batch(2), first=3), contained=True, tag_snapshot_id=103)
+    assert decide(Situation(seen, KEY, batch(0), UUID)) == Refuse(4, Reason.LEDGER_LOST)
+
+
+def test_a_version_that_came_with_a_fork_is_not_appended_to_the_branch_again() -> None:
+    forked = view(chain(FOREIGN, mark(transaction_batch(3), LOAD)))
+    there = SinkKey("nightly", "audit", SinkKind.TXN)
+    assert decide(Situation(forked, there, transaction_batch(3), UUID)) == Refuse(5, Reason.UNKNOWN_HISTORY)
+    assert isinstance(decide(Situation(forked, there, transaction_batch(4), UUID)), Commit)
+    other = SinkKey("weekly", "audit", SinkKind.TXN)
+    assert isinstance(decide(Situation(forked, other, transaction_batch(3), UUID)), Commit)
+
+
+def test_a_first_batch_that_another_sink_id_committed_is_not_committed_again() -> None:
+    seen = view(chain(mark(batch(0), SinkKey("before"))))
+    situation = Situation(seen, KEY, batch(0), UUID)
+    assert decide(situation) == Refuse(5, Reason.UNKNOWN_HISTORY)
+    assert [choice.adds_rows for choice in choices(Reason.UNKNOWN_HISTORY, situation)] == [False]
+    assert isinstance(decide(Situation(seen, KEY, batch(0, "q2"), UUID)), Commit), "another query's batch is another"
+
+
 LOADED = view(
     chain(FOREIGN, mark(transaction_batch(3), LOAD), mark(transaction_batch(8), LOAD)), entry(transaction_batch(8), 3)
 )

@@ -130,7 +130,7 @@ CASES: dict[str, Case] = {
     "first batch of an empty table": Case(view(), batch(0), Commit(6)),
     "first batch, start unknown": Case(view(), batch(0, start=None), Commit(6)),
     "first batch over foreign commits": Case(view(UNDER_FOREIGN[3:]), batch(0), Commit(6)),
-    "first batch beside another sink": Case(view(chain(mark(batch(0), SinkKey("clicks")))), batch(0), Commit(6)),
+    "first batch beside another sink": Case(view(chain(mark(batch(0, "q2"), SinkKey("clicks")))), batch(0), Commit(6)),
     "first batch after history expired": Case(view(CUT), batch(0), Commit(6)),
     # 7
     "rolled back, newest batch left": Case(ROLLED_BACK, batch(2), Skip(7, 103)),

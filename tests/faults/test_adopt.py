@@ -103,7 +103,7 @@ def test_the_stream_goes_on_after_the_last_epoch(moving: Moving, last: int, logg
     assert (adopted.batch_id, adopted.already, adopted.comes_again) == (last, False, not logged)
     assert counted(moving.lake) == files
     [mark] = moving.stream.marks()
-    assert (mark.batch_id, mark.outcome, mark.accepted) == (last, "accepted", f"UnknownHistory:{last}:skip")
+    assert (mark.batch_id, mark.outcome, mark.accepted) == (last, "accepted", f"UnknownHistory:{last}@none:skip")
     again = moving.adopt()
     assert (again.already, again.snapshot_id) == (True, adopted.snapshot_id)
 
@@ -131,7 +131,7 @@ def test_where_expiry_took_the_epochs_a_human_says_it_once(moving: Moving) -> No
     expire(moving.lake)
     rows = counted(moving.lake)
     assert "No snapshot of the branch says" in moving.refused()
-    word = "UnknownHistory:2:commit"
+    word = "UnknownHistory:2@none:commit"
     assert f'accept="{word}"' in refusal_of(moving, 2).action
     moving.planned(2)
     moving.stream.run(2, accept=word)

@@ -259,7 +259,7 @@ def test_an_old_batch_that_a_human_let_in_again_leaves_the_tag_of_the_first(lake
     run_all(stream, range(3))
     old = tags(stream)
     batch = stream.batch(1, end=9)
-    stream.run(batch, accept="Rewound:1:commit")
+    stream.overrule(batch)
     assert tags(stream) == old | {f"1-{batch.fingerprint[:8]}": lake.head().snapshot_id}
 
 

@@ -14,7 +14,7 @@ from lakesink_catalog.identity import MAIN_BRANCH, Batch
 from lakesink_catalog.ledger import parse_entry
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.request import CommitOptions
-from tests.builders import Lake, Stream, counted, expected
+from tests.builders import Lake, Stream, counted, expected, offered
 from tests.faults.maintenance import (
     FOREIGN_BATCH,
     append_foreign,
@@ -242,19 +242,28 @@ OVERRULABLE = {name: row for name, row in ROWS.items() if isinstance(row.verdict
 
 @pytest.mark.parametrize("does", ["commit", "skip"])
 @pytest.mark.parametrize("name", OVERRULABLE)
-def test_a_human_overrules_one_batch_and_the_stream_goes_on_from_there(lake: Lake, name: str, does: str) -> None:
+def test_an_operator_overrules_one_batch_by_what_is_offered_and_the_stream_goes_on(
+    lake: Lake, name: str, does: str
+) -> None:
     row = OVERRULABLE[name]
     assert isinstance(row.verdict, Reason)
     stream = stream_of(lake, row)
     batch = row.reach(lake, stream)
-    accept = f"{row.verdict.value}:{batch.batch_id}:{does}"
     rows_before = counted(lake, stream.branch) if lake.table().snapshot_by_name(stream.branch) else expected()
+    with pytest.raises(BatchRefused) as refused:
+        stream.run(batch)
+    accept = offered(refused.value).get(does)
+    if accept is None:
+        assert does == "commit" or "nothing to accept" in refused.value.action
+        return
     outcome = stream.run(batch, accept=accept)
     assert isinstance(outcome, Committed)
     assert outcome.accepted == accept
     assert stream.marks()[-1].accepted == accept
     added = expected(stream.tells(batch)) if does == "commit" else expected()
     assert counted(lake, stream.branch) == rows_before + added
+    if max(counted(lake, stream.branch).values(), default=1) > 1:
+        assert "twice" in refused.value.action, "no row comes twice without a word of it"
     entry = parse_entry(lake.table().properties[stream.key.ledger_property])
     assert entry.batch_id == (row.left[-1] if row.verdict is Reason.REWOUND else batch.batch_id)
     assert isinstance(stream.run(batch, accept=accept), AlreadyCommitted)
@@ -269,7 +278,7 @@ def test_what_is_not_overrulable_is_refused_whatever_was_accepted(lake: Lake) ->
     stream = Stream(lake)
     batch = after(2, asks(2), ledger("{"))(lake, stream)
     with pytest.raises(BatchRefused) as refused:
-        stream.run(batch, accept="LedgerLost:2:commit")
+        stream.run(batch, accept="LedgerLost:2@none:commit")
     assert refused.value.reason is Reason.LEDGER_DAMAGED
 
 

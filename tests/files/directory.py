@@ -17,9 +17,10 @@ import lakesink
 from lakesink.sinks.files.sink import FileSink
 from lakesink.sinks.storage import LocalStorage
 from lakesink.two_phase import TaskWriter, Write, run_batch
+from lakesink_catalog.errors import BatchRefused
 from lakesink_catalog.identity import Batch, stream_batch
 from lakesink_catalog.outcome import Outcome
-from tests.builders import ROWS, Chance
+from tests.builders import ROWS, Chance, offered
 
 Apply = Callable[[], None]
 Fault = Callable[[Apply], None]
@@ -103,6 +104,14 @@ class Stream:
     def run(self, batch: Batch | int, rows: int = 3, tasks: int = 1, **options: Any) -> Outcome:
         """One batch, by a driver that has just started."""
         return self.run_with(self.sink(**options), batch, rows, tasks)
+
+    def overrule(self, batch: Batch | int, does: str = "commit") -> Outcome:
+        """A batch that is refused, and the choice that the refusal offers."""
+        try:
+            self.run(batch)
+        except BatchRefused as refused:
+            return self.run(batch, accept=offered(refused)[does])
+        raise AssertionError("it was not refused")
 
     def run_with(self, sink: FileSink, batch: Batch | int, rows: int = 3, tasks: int = 1) -> Outcome:
         batch = self.batch(batch) if isinstance(batch, int) else batch

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -177,9 +178,10 @@ def test_a_new_checkpoint_that_took_over_counts_from_zero_and_goes_on(stream: St
 def test_a_human_may_overrule_a_refusal_of_one_batch(stream: Stream, word: str, rows: set[int]) -> None:
     stream.run(0)
     stream.run(1)
-    outcome = stream.run(4, accept=f"Gap:4:{word}")
+    outcome = stream.overrule(4, word)
     assert isinstance(outcome, Committed)
-    assert outcome.accepted == f"Gap:4:{word}"
+    assert outcome.accepted
+    assert re.fullmatch(rf"Gap:4@1-[0-9a-f]{{6}}:{word}", outcome.accepted)
     assert stream.counted() == expected(*sorted(rows))
     assert isinstance(stream.run(5), Committed)
     assert stream.markers()[2]["outcome"] == "accepted"
@@ -189,7 +191,7 @@ def test_an_old_batch_that_a_human_let_in_does_not_move_the_ledger_back(stream: 
     for number in range(3):
         stream.run(number)
     again = stream.batch(1, end=9)
-    stream.run(again, accept="Rewound:1:commit")
+    stream.overrule(again)
     assert stream.markers()[3]["ledger_batch_id"] == 2
     assert stream.run(again) == AlreadyCommitted(3)
     assert stream.run(2) == AlreadyCommitted(2)
@@ -299,7 +301,7 @@ def test_a_batch_that_was_prepared_before_the_ledger_moved_is_written_again(stre
     def job_with_a_human_in_it(writers: Any) -> Any:
         receipts = stream.write(batch)(writers)
         if len(stream.markers()) == 3:
-            stream.run(stream.batch(1, end=9), accept="Rewound:1:commit")
+            stream.overrule(stream.batch(1, end=9))
         return receipts
 
     writes = stream.writes

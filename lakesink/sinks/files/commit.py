@@ -15,13 +15,14 @@ from lakesink.sinks.files.ledger import Look, MarkerLedger
 from lakesink.sinks.files.marker import Marker
 from lakesink.sinks.files.prepared import PreparedParts, still_usable
 from lakesink.sinks.files.refusals import refused
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.errors import CommitUnresolved, LakesinkError
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 from lakesink_catalog.redact import describe
 from lakesink_catalog.retry import RetryPolicy, Waiting, attempts
-from lakesink_catalog.verdict import Accept, Commit, Refuse, Skip
+from lakesink_catalog.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from lakesink.sinks.files.layout import Layout, marker_number
 from lakesink.sinks.files.marker import Marker, MarkerDamaged, parse_marker
 from lakesink.sinks.storage import Storage
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, TableView
 from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION, Accept, Verdict, decide
+from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 
 MOST_READ_AT_ONCE = 256
 KEPT = 64

@@ -14,7 +14,10 @@ READ_ONLY = "Nothing was changed."
 _WORDS: Words = {
     Reason.TABLE_REPLACED: (
         "The directory holds other commits of sink {sink} than those that this run has seen.",
-        "If it was emptied or replaced on purpose, start a new checkpoint and a new sink id.",
+        (
+            "If it was emptied or replaced on purpose, take a new sink id and a new checkpoint: they read the source"
+            " from its beginning, and bring rows twice that are still in the directory."
+        ),
     ),
     Reason.LEDGER_DAMAGED: (
         "The commits of sink {sink} cannot be trusted: {damage}.",
@@ -25,22 +28,31 @@ _WORDS: Words = {
     ),
     Reason.UNKNOWN_HISTORY: (
         "Batch {n} of sink {sink} comes to a directory that knows none of the batches before it.",
-        "Check directory and sink id. If earlier batches went elsewhere on purpose, accept, or start a new checkpoint.",
+        (
+            "Check directory and sink id. If earlier batches went elsewhere on purpose, choose below, or start a new"
+            " checkpoint, which reads the source from its beginning."
+        ),
     ),
     Reason.BATCH_CHANGED: (
         "Batch {changed} of sink {sink} came back with other data than the directory holds.",
         (
             "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
-            " checkpoint that belongs to the directory."
+            " checkpoint that belongs to the directory: then no row is lost and none comes twice."
         ),
     ),
     Reason.REWOUND: (
-        "Batch {n} of sink {sink} is older than batch {last}, and the directory does not hold it.",
-        "The checkpoint is older than the directory. Restore the newest one; the sink ended at {end}.",
+        "Batch {n} of sink {sink} is older than batch {last}, and {why_rewound}.",
+        (
+            "The checkpoint is older than the directory. Restore the newest one; the sink ended at {end}. The sink"
+            " stays at batch {last} whatever is accepted."
+        ),
     ),
     Reason.GAP: (
         "Batch {n} of sink {sink} does not follow the directory's batch {last}: batches are missing.",
-        "The checkpoint is newer than the directory, or two queries share this sink id. Replay from batch {next}.",
+        (
+            "The checkpoint is newer than the directory, or two queries share this sink id. Stop the stream, run"
+            " `lakesink rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed."
+        ),
     ),
 }
 

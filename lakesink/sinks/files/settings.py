@@ -10,10 +10,10 @@ from lakesink.settings import PREPARED_MAX_AGE, read_option
 from lakesink.sinks.files.layout import Layout
 from lakesink.writer.filesystem import local_path, scheme_of
 from lakesink.writer.part_formats import FORMATS, PartFormat
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.redact import bears_secret
-from lakesink_catalog.verdict import Accept
 
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024

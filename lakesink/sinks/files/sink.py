@@ -20,12 +20,13 @@ from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink.writer.part_receipt import PartsReceipt, can_be_told, decode_parts, part_stem
 from lakesink.writer.parts import PartsPlan, PartsWriter
 from lakesink.writer.refusals import receipt_rejected
+from lakesink_catalog.accept import Accept
 from lakesink_catalog.commit import Surroundings as SystemSurroundings
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.redact import shown
-from lakesink_catalog.verdict import Accept, Commit, Refuse, Skip
+from lakesink_catalog.verdict import AcceptInUse, Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
 
@@ -98,6 +99,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             check_exclusive(self.layout.directory)
         self._publisher: Publisher | None = None
         self._proved = False
+        self._accept = AcceptInUse(self.settings.accept)
 
     @property
     def layout(self) -> Layout:
@@ -126,6 +128,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         with directory_failures(self.layout.directory):
             look = self._publish.look(batch)
             self._check_format(look)
+            where = f"directory={self.layout.directory} sink={self.layout.sink_id} batch={batch.batch_id}"
+            self._accept.decided(look.verdict, where)
             match look.verdict:
                 case Skip(snapshot_id=number):
                     return AlreadyCommitted(number)
