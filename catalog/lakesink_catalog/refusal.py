@@ -82,8 +82,8 @@ _WORDS: Words = {
         "The table has batches of sink {sink}, but its ledger entry is not there.",
         (
             "If `lakesink forget` retired this sink, take another sink id. If somebody removed the table property"
-            " {property}, run `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest batch"
-            " in the table, {newest}, and changes no row."
+            " {property}, run `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest"
+            " batch in the table, {newest}, and changes no row."
         ),
     ),
     Reason.UNKNOWN_HISTORY: (
