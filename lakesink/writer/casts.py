@@ -74,15 +74,21 @@ def _after_decoding(cast: Cast | None) -> Cast | None:
 
 def _uuid_cast(incoming: pa.DataType) -> Cast | None:
     if incoming in _TEXT:
-        return lambda array: _parse_uuids(array.cast(pa.string()))
+        return lambda array: parse_uuids(array.cast(pa.string()))
     return _cast_to(pa.binary(UUID_BYTES)) if incoming in _BINARY else None
 
 
-def _parse_uuids(texts: pa.Array) -> pa.Array:
-    """All at once: without NULLs and hyphens the column's one buffer is the hexadecimal text of its values."""
+def parse_uuids(texts: pa.Array) -> pa.Array:
+    """UUIDs of their canonical texts, whatever the case of their digits, NULL for NULL.
+
+    All at once: without NULLs and hyphens the column's one buffer is the hexadecimal text of its values.
+
+    Raises:
+        pyarrow.ArrowInvalid: A text is none.
+    """
     wrong = pc.filter(texts, pc.invert(pc.match_substring_regex(texts, _UUID_PATTERN)))
     if len(wrong):
-        raise pa.ArrowInvalid(f"{wrong[0].as_py()[:64]!r} is not a UUID of 36 characters")
+        raise pa.ArrowInvalid("a text is not a UUID of 36 characters")
     filled = pa.concat_arrays([pc.replace_substring(pc.fill_null(texts, _NIL_UUID), "-", "")])
     data = filled.buffers()[2]
     digits = data.to_pybytes() if data is not None else b""

@@ -13,13 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.writer.json_digits import respelled
+from lakesink.writer.json_raw import as_json, as_text, first_members, items, unique_members
 from lakesink.writer.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.writer.nested import as_list, rebuild_list, rebuild_map, rebuild_struct
 from lakesink.writer.refusals import decoder_missing
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
+from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 
 _BLANKS = " \t\r\n"
-_JSON = "JSON"
+_JSON, _TEXT = "JSON", "VARCHAR"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
 
 
@@ -70,20 +72,20 @@ class JsonReader:
                 return self._map(texts, kind)
 
     def _struct(self, texts: pa.Array, struct: Struct) -> Parsed:
-        opened = self._open(texts, "{", _members(struct))
+        opened = self._open(texts, struct, "{", _members(struct))
         parts = [self.read(column, field.type) for column, field in zip(opened.columns, struct.fields, strict=True)]
         values = rebuild_struct(opened.texts, [part.values for part in parts], list(arrow_type(struct)))
         return Parsed(values, reduce(either, (part.misfits for part in parts), opened.misfits))
 
     def _list(self, texts: pa.Array, kind: ListOf, element: Field) -> Parsed:
-        opened = self._open(texts, "[", _transformed([_asked(element.type)]))
+        opened = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
         [lists] = opened.columns
         elements = self.read(lists.flatten(), element.type)
         values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
         return Parsed(values, either(opened.misfits, _holders(lists, elements.misfits)))
 
     def _map(self, texts: pa.Array, kind: MapOf) -> Parsed:
-        opened = self._open(texts, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
+        opened = self._open(texts, kind, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
         [maps] = opened.columns
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
@@ -92,11 +94,12 @@ class JsonReader:
         below = _holders(entries, either(read_keys.misfits, read_items.misfits))
         return Parsed(values, reduce(either, (below, _lost(opened.texts, maps)), opened.misfits))
 
-    def _open(self, texts: pa.Array, opener: str, query: str) -> "_Opened":
+    def _open(self, texts: pa.Array, kind: Nested, opener: str, query: str) -> "_Opened":
         """One level of JSON: the texts of its parts.
 
         Args:
             texts: The documents.
+            kind: Their type.
             opener: The character that such a document begins with.
             query: Of the column ``value`` of ``documents``.
         """
@@ -108,6 +111,9 @@ class JsonReader:
             [invalid] = self._found(texts, "SELECT coalesce(NOT json_valid(value), false) FROM documents")
             wrong, texts = either(wrong, invalid), without(texts, invalid)
             columns = self._found(texts, query)
+        positions = respelled(texts, kind)
+        if positions is not None:
+            columns = _as_written(columns, texts, positions, kind)
         return _Opened(texts, columns, wrong)
 
     def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
@@ -142,6 +148,33 @@ def _members(struct: Struct) -> str:
     return f"SELECT {columns} FROM (SELECT {', '.join(lists)} FROM documents)"  # noqa: S608 - names are quoted
 
 
+def _as_written(columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Array, kind: Nested) -> list[pa.Array]:
+    """The parts with those of some documents replaced by what is written there."""
+    written = [_parts(text, kind) for text in texts.take(positions).to_pylist()]
+    parts = [pa.array(part, column.type) for part, column in zip(zip(*written, strict=True), columns, strict=True)]
+    place = list(range(len(texts)))
+    for number, position in enumerate(positions.to_pylist(), len(texts)):
+        place[position] = number
+    return [pa.concat_arrays(both).take(pa.array(place)) for both in zip(columns, parts, strict=True)]
+
+
+def _parts(text: str, kind: Nested) -> list[Any]:
+    """The parts of one document as `JsonReader._found` gives them, a column for each."""
+    match kind:
+        case Struct(fields):
+            found = first_members(text, [field.name for field in fields])
+            return [_part(member, field.type) for member, field in zip(found, fields, strict=True)]
+        case ListOf(element):
+            return [[_part(item, element.type) for item in items(text)]]
+        case MapOf(_, value):
+            entries = unique_members(text)
+            return [None if entries is None else [(key, _part(item, value.type)) for key, item in entries]]
+
+
+def _part(part: str | None, kind: Type) -> str | None:
+    return as_text(part) if _asked(kind) == _TEXT else as_json(part)
+
+
 def _pointers(names: Sequence[str]) -> str:
     """JSON pointers to the members of these names (RFC 6901), as a list in SQL."""
     escaped = (name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
@@ -153,7 +186,7 @@ def _transformed(structure: list[str] | str) -> str:
 
 
 def _asked(kind: Type) -> str:
-    return "VARCHAR" if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
+    return _TEXT if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
 
 
 def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:

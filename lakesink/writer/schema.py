@@ -92,7 +92,8 @@ class MapOf:
     value: "Field"
 
 
-Type = Primitive | Struct | ListOf | MapOf
+Nested = Struct | ListOf | MapOf
+Type = Primitive | Nested
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 
 from lakesink.writer.avro.cursor import Bytes, Cursor, Mask, Whole, bitmap
 from lakesink.writer.avro.schema import Enumeration, Scalar
+from lakesink.writer.decimals import MOST_DIGITS, rescale
 from lakesink.writer.json_scalars import Convert, converted, parse
 from lakesink.writer.schema import Primitive
 
 _INT = np.iinfo(np.int32)
 _LONG = np.iinfo(np.int64)
 _DECIMAL_BYTES = 16
-_DECIMAL_DIGITS = 38
-_TOO_LARGE = divmod(10**_DECIMAL_DIGITS, 2**64)
+_TOO_LARGE = divmod(10**MOST_DIGITS, 2**64)
 _DAY_MICROS = 86_400_000_000
 _EXACT_IN_DOUBLE, _EXACT_IN_FLOAT = 2**53, 2**24
 
@@ -144,8 +144,7 @@ def _whole_as_floating(cursor: Cursor, raw: Whole, _kind: Scalar, wanted: Primit
 
 
 def _whole_as_decimal(cursor: Cursor, raw: Whole, _kind: Scalar, wanted: Primitive) -> pa.Array:
-    numbers = _array(pa.int64(), raw, cursor).cast(pa.decimal128(19, 0))
-    return _checked(cursor, numbers, partial(pc.cast, target_type=wanted.arrow))
+    return _rescaled(cursor, _array(pa.int64(), raw, cursor).cast(pa.decimal128(19, 0)), wanted)
 
 
 def _floating(cursor: Cursor, raw: Floating, _kind: Scalar, wanted: Primitive) -> pa.Array:
@@ -179,11 +178,16 @@ def _uuid(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Arra
 
 
 def _decimal(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
-    if kind.scale > _DECIMAL_DIGITS:
+    if kind.scale > MOST_DIGITS:
         cursor.fail(cursor.there)
         return pa.nulls(len(cursor), wanted.arrow)
-    numbers = _array(pa.decimal128(_DECIMAL_DIGITS, kind.scale), _unscaled(cursor, raw), cursor)
-    return _checked(cursor, numbers, partial(pc.cast, target_type=wanted.arrow))
+    return _rescaled(cursor, _array(pa.decimal128(MOST_DIGITS, kind.scale), _unscaled(cursor, raw), cursor), wanted)
+
+
+def _rescaled(cursor: Cursor, numbers: pa.Array, wanted: Primitive) -> pa.Array:
+    assert wanted.decimal
+    precision, scale = wanted.decimal
+    return _checked(cursor, numbers, partial(rescale, precision=precision, scale=scale))
 
 
 def _unscaled(cursor: Cursor, raw: Span) -> Bytes:

@@ -1,0 +1,65 @@
+"""Decimals from texts and from decimals of another scale: exactly, or not at all. Pure.
+
+Arrow's casts to a decimal multiply without a complete check: a number that needs more bits than the type has comes out
+as another number. So nothing is cast that could need more than the 256 bits of Arrow's widest decimal.
+"""
+
+import re
+from decimal import Context, Decimal, Inexact, InvalidOperation
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MOST_DIGITS = 38
+"""Of a decimal in Iceberg, and the largest scale."""
+_WIDEST = 76
+"""Digits of Arrow's widest decimal: enough for the most digits times ten to the largest scale."""
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def parse_decimals(texts: pa.StringArray, precision: int, scale: int) -> pa.Array:
+    """Decimals of their texts, NULL for NULL.
+
+    Raises:
+        pyarrow.ArrowInvalid: One of them is no number, or the type does not hold it exactly.
+    """
+    unusual = _unusual(texts)
+    if unusual is None:
+        return _parse_short(texts, precision, scale)
+    short = _parse_short(pc.if_else(unusual, pa.scalar(None, texts.type), texts), precision, scale)
+    chosen = zip(texts.to_pylist(), unusual.to_pylist(), strict=True)
+    others = [_parse_one(text, precision, scale) if text and is_unusual else None for text, is_unusual in chosen]
+    return pc.coalesce(short, pa.array(others, pa.decimal128(precision, scale)))
+
+
+def rescale(values: pa.Array, precision: int, scale: int) -> pa.Array:
+    """Decimals of at most 38 digits as decimals of another precision and scale.
+
+    Raises:
+        pyarrow.ArrowInvalid: The type does not hold one of them exactly.
+    """
+    return values.cast(pa.decimal256(_WIDEST, scale)).cast(pa.decimal128(precision, scale))
+
+
+def _unusual(texts: pa.StringArray) -> pa.BooleanArray | None:
+    """Which texts have an exponent or more digits than any decimal; None if none has."""
+    found = pc.or_(
+        pc.greater(pc.binary_length(texts), MOST_DIGITS),
+        pc.or_(pc.match_substring(texts, "e"), pc.match_substring(texts, "E")),
+    )
+    return pc.fill_null(found, False) if pc.any(found, min_count=0).as_py() else None  # noqa: FBT003 - Arrow takes it by position
+
+
+def _parse_short(texts: pa.StringArray, precision: int, scale: int) -> pa.Array:
+    return rescale(pc.cast(texts, pa.decimal256(_WIDEST, scale)), precision, scale)
+
+
+def _parse_one(text: str, precision: int, scale: int) -> Decimal:
+    """A decimal of any length and exponent; slow."""
+    try:
+        if _NUMBER.fullmatch(text):
+            exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
+            return Decimal(text).quantize(Decimal((0, (1,), -scale)), context=exact)
+    except (Inexact, InvalidOperation):
+        pass
+    raise pa.ArrowInvalid("the type does not hold this number exactly")

@@ -1,0 +1,70 @@
+"""The parts of JSON documents as they are written, for those that DuckDB would respell. Pure, and slow: it is Python.
+
+The documents are valid: DuckDB has opened them before.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^ \t\r\n\[\]{},:"]+')
+
+
+def members(text: str) -> Iterator[tuple[str, str]]:
+    """Keys, unescaped, and values of an object, in order."""
+    parts = _parts(text)
+    for key in parts:
+        yield _unquoted(key), next(parts)
+
+
+def first_members(text: str, names: Sequence[str]) -> list[str | None]:
+    """The values of these keys in an object, of a key that is there twice the first one; None for one that is not."""
+    found: dict[str, str] = {}
+    for key, value in members(text):
+        found.setdefault(key, value)
+    return [found.get(name) for name in names]
+
+
+def unique_members(text: str) -> list[tuple[str, str]] | None:
+    """Keys and values of an object; None if a key is there twice."""
+    found = list(members(text))
+    return found if len({key for key, _ in found}) == len(found) else None
+
+
+def items(text: str) -> list[str]:
+    """The items of an array."""
+    return list(_parts(text))
+
+
+def as_json(part: str | None) -> str | None:
+    """A part as JSON; None for null."""
+    return None if part == "null" else part
+
+
+def as_text(part: str | None) -> str | None:
+    """What a part says: of a string its characters, of anything else its JSON without blanks; None for null."""
+    if part is None or part == "null":
+        return None
+    return _unquoted(part) if part.startswith('"') else "".join(_TOKEN.findall(part))
+
+
+def _unquoted(part: str) -> str:
+    return str(json.loads(part)) if "\\" in part else part[1:-1]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What commas and colons separate within the outermost brackets."""
+    depth, start, end = 0, -1, -1
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        closes = sign in ("]", "}")
+        depth -= closes
+        if (closes and depth == 0) or (depth == 1 and sign in (",", ":")):
+            if start >= 0:  # there may be a comma too many
+                yield text[start:end]
+            start = -1
+            continue
+        if depth >= 1 and start < 0:
+            start = token.start()
+        end = token.end()
+        depth += sign in ("[", "{")
