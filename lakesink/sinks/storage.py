@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from lakesink.writer.durable import make_folder, sync_folder
 from lakesink.writer.filesystem import fsspec_filesystem, local_path, scheme_of
 from lakesink.writer.refusals import unsupported_storage
 from lakesink_catalog.errors import WriteError
@@ -45,8 +46,12 @@ class Storage(ABC):
         """Last segments of what is in a folder, in any order; empty if the folder is not there."""
 
     @abstractmethod
+    def listing(self, folder: str) -> dict[str, int]:
+        """Sizes in bytes of the files in a folder, by the last segment of their names; empty if it is not there."""
+
+    @abstractmethod
     def replace(self, location: str, data: bytes) -> None:
-        """Create a file, or put another in its place."""
+        """Create a file, or put another in its place, all at once; a power failure may undo that."""
 
     @abstractmethod
     def create(self, location: str, data: bytes) -> None:
@@ -96,21 +101,30 @@ class LocalStorage(Storage):
         except FileNotFoundError:
             return []
 
+    def listing(self, folder: str) -> dict[str, int]:
+        """See `Storage.listing`."""
+        sizes = {}
+        with suppress(FileNotFoundError), os.scandir(local_path(folder)) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # a draft that is gone by now
+                    sizes[entry.name] = entry.stat().st_size
+        return sizes
+
     def replace(self, location: str, data: bytes) -> None:
         """See `Storage.replace`."""
-        with _draft(Path(local_path(location)), data) as draft:
+        with _draft(Path(local_path(location)), data, durable=False) as draft:
             draft.replace(local_path(location))
 
     def create(self, location: str, data: bytes) -> None:
         """See `Storage.create`: a hard link to a file that is complete fails where something is."""
-        with _draft(Path(local_path(location)), data) as draft:
+        with _draft(Path(local_path(location)), data, durable=True) as draft:
             try:
                 Path(local_path(location)).hardlink_to(draft)
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     raise _not_exclusive(location, "the file system has no hard links.") from error
                 raise
-        _sync_folder(Path(local_path(location)).parent)
+        sync_folder(Path(local_path(location)).parent)
 
     def remove(self, location: str) -> None:
         """See `Storage.remove`."""
@@ -143,11 +157,12 @@ class ObjectStorage(Storage):
 
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
-        try:
-            found = self._files.ls(folder, detail=False)
-        except FileNotFoundError:
-            return []
-        return [str(name).rstrip("/").rpartition("/")[2] for name in found]
+        return [_last_segment(found["name"]) for found in self._listed(folder)]
+
+    def listing(self, folder: str) -> dict[str, int]:
+        """See `Storage.listing`."""
+        files = (found for found in self._listed(folder) if found["type"] == "file")
+        return {_last_segment(found["name"]): int(found["size"]) for found in files}
 
     def replace(self, location: str, data: bytes) -> None:
         """See `Storage.replace`."""
@@ -160,6 +175,12 @@ class ObjectStorage(Storage):
     def remove(self, location: str) -> None:
         """See `Storage.remove`."""
         self._files.rm_file(location)
+
+    def _listed(self, folder: str) -> list[dict[str, Any]]:
+        try:
+            return list(self._files.ls(folder, detail=True))
+        except FileNotFoundError:
+            return []
 
 
 class RenamingStorage(ObjectStorage):
@@ -245,32 +266,28 @@ def prove_exclusive(storage: Storage, folder: str) -> None:
 
 
 @contextmanager
-def _draft(target: Path, data: bytes) -> Iterator[Path]:
-    """A whole file beside its target, on its way there, durable before it gets there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _draft(target: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
+    """A whole file beside its target, on its way there."""
+    make_folder(target.parent)
     draft = Path(_draft_name(str(target)))
     try:
         with draft.open("xb") as stream:
             stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         yield draft
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """The name that was linked there outlives a power failure, as what it names does."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _draft_name(location: str) -> str:
     folder, _, name = location.rpartition("/")
     return f"{folder}/.{name}.{uuid.uuid4()}"
+
+
+def _last_segment(name: Any) -> str:
+    return str(name).rstrip("/").rpartition("/")[2]
 
 
 def _not_exclusive(location: str, why: str) -> WriteError:

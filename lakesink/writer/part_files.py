@@ -1,6 +1,5 @@
 """One part of the file sink from its opening to its closing, in any of its formats."""
 
-import os
 import zlib
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 
+from lakesink.writer.durable import make_folder, sync_file, sync_folder
 from lakesink.writer.filesystem import local_path, open_by_fsspec, scheme_of
 from lakesink.writer.lines import LineEncoder
 from lakesink.writer.parquet import parquet_writer
@@ -38,7 +38,7 @@ class OpenPart(ABC):
         self._filesystem, self._path = _file_system(location)
         with storage_failures(location):
             if isinstance(self._filesystem, LocalFileSystem):
-                self._filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
+                make_folder(Path(self._path).parent)
             self._sink = self._filesystem.open_output_stream(self._path, compression=None)
 
     @property
@@ -67,7 +67,8 @@ class OpenPart(ABC):
             size = self.size_bytes
             self._sink.close()
             if isinstance(self._filesystem, LocalFileSystem):
-                _sync(self._path)
+                sync_file(Path(self._path))  # a marker that outlives a power failure must not name what does not
+                sync_folder(Path(self._path).parent)
         return Part(PurePosixPath(self.location).name, self._rows, size)
 
     def abandon(self) -> None:
@@ -169,12 +170,3 @@ def _file_system(location: str) -> tuple[FileSystem, str]:
         return LocalFileSystem(), local_path(location)
     filesystem, path_of = open_by_fsspec(location)
     return filesystem, path_of(location)
-
-
-def _sync(path: str) -> None:
-    """A marker that outlives a power failure must not name a part that does not."""
-    descriptor = os.open(Path(path), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

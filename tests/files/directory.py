@@ -33,6 +33,7 @@ class FaultyStorage(LocalStorage):
         faults: Taken from the front, one for each marker that is created; without one it simply is.
         late: Creations that `arrives_late` held back.
         reads: Files that were read, and folders that were listed.
+        looked_at: Files whose size was asked for.
         rounds: How many files were read at once, each time that several were.
     """
 
@@ -41,6 +42,7 @@ class FaultyStorage(LocalStorage):
         self.late: list[Apply] = []
         self.reads: list[str] = []
         self.rounds: list[int] = []
+        self.looked_at: list[str] = []
 
     def create(self, location: str, data: bytes) -> None:
         def apply() -> None:
@@ -56,9 +58,13 @@ class FaultyStorage(LocalStorage):
         self.rounds.append(len(locations))
         return super().read_all(locations)
 
-    def names(self, folder: str) -> list[str]:
+    def listing(self, folder: str) -> dict[str, int]:
         self.reads.append(folder)
-        return super().names(folder)
+        return super().listing(folder)
+
+    def size(self, location: str) -> int | None:
+        self.looked_at.append(location)
+        return super().size(location)
 
     def arrives_late(self, apply: Apply) -> None:
         """A fault: accepted, never answered, and carried out whenever the test says."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import lakesink
 from lakesink.sinks.files.marker import MarkerDamaged, parse_marker
+from lakesink.sinks.storage import LocalStorage
 from lakesink.writer.part_receipt import PartsReceipt, decode_parts, encode_parts
 from lakesink_catalog.errors import BatchRefused, CatalogError, Reason, WriteError
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
@@ -93,6 +94,7 @@ FORGED: dict[str, Change] = {
     "a field less": lambda marker: marker.pop("offsets"),
     "a batch id that is text": lambda marker: marker.update(batch_id="2"),
     "an unknown format": lambda marker: marker.update(format="csv"),
+    "a part twice": lambda marker: marker.update(parts=marker["parts"] * 2, rows=6, bytes=2 * marker["bytes"]),
     "a batch that no commit bears": lambda marker: marker.update(ledger_batch_id=9),
 }
 
@@ -103,7 +105,7 @@ def test_a_forged_newest_marker_stops_the_stream(stream: Stream, how: str) -> No
     refused(stream, Reason.LEDGER_DAMAGED)
 
 
-@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("missing", [0, 1, 2])
 def test_a_missing_marker_stops_stream_and_readers(stream: Stream, missing: int) -> None:
     stream.marker_path(missing).unlink()
     refused(stream, Reason.LEDGER_DAMAGED)
@@ -112,12 +114,71 @@ def test_a_missing_marker_stops_stream_and_readers(stream: Stream, missing: int)
 
 
 def test_an_old_marker_that_was_changed_stops_readers_and_the_batch_that_asks_for_it(stream: Stream) -> None:
-    rewrite(stream, 0, lambda marker: marker.update(committed_at="another day"))
+    old = stream.markers()[0]["committed_at"]
+    rewrite(stream, 0, lambda marker: marker.update(committed_at="x" * len(old)))
     with pytest.raises(CatalogError, match="commit 1 does not follow commit 0"):
         lakesink.committed_files(stream.directory)
     with pytest.raises(BatchRefused) as refusal:
         stream.run(0)
     assert refusal.value.reason is Reason.LEDGER_DAMAGED
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("how", ["empty", "cut"])
+def test_an_old_marker_that_is_torn_stops_a_stream_as_it_starts_like_its_readers(
+    stream: Stream, how: str, number: int
+) -> None:
+    TORN[how](stream.marker_path(number))
+    refused(stream, Reason.LEDGER_DAMAGED)
+    with pytest.raises(CatalogError, match=f"commit {number}"):
+        lakesink.committed_files(stream.directory)
+
+
+@pytest.mark.parametrize("high_water", [True, False], ids=["high water", "as 0.1.0 left it"])
+def test_all_markers_lost_is_not_an_empty_directory(
+    stream: Stream,
+    high_water: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    for number in range(3):
+        stream.marker_path(number).unlink()
+    if not high_water:
+        (stream.root / "high-water.json").unlink()
+    refused(stream, Reason.LEDGER_DAMAGED)
+    with pytest.raises(CatalogError, match="commit 0 is missing"):
+        lakesink.committed_files(stream.directory)
+
+
+def test_what_a_first_batch_left_that_never_landed_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(tmp_path / "out")
+    prepared(stream, monkeypatch, 0)
+    assert lakesink.committed_files(stream.directory) == []
+    assert isinstance(stream.run(0), Committed)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"version":2,"count":9,"size_bytes":1}', b'{"version":1}'])
+def test_without_a_high_water_that_can_be_read_every_marker_is_read_once(stream: Stream, content: bytes) -> None:
+    (stream.root / "high-water.json").write_bytes(content)
+    stream.storage.rounds.clear()
+    assert isinstance(stream.run(3), Committed)
+    assert stream.storage.rounds == [3, 1]
+    assert isinstance(stream.run(4), Committed)
+    assert stream.storage.rounds == [3, 1, 1]
+
+
+def test_a_high_water_that_cannot_be_written_stops_no_batch(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_file = LocalStorage.replace
+
+    def full(self: LocalStorage, location: str, data: bytes) -> None:
+        if location.endswith("high-water.json"):
+            raise OSError(28, "No space left on device")
+        replace_file(self, location, data)
+
+    monkeypatch.setattr(LocalStorage, "replace", full)
+    assert isinstance(stream.run(3), Committed)
+    assert isinstance(stream.run(4), Committed)
+    assert stream.counted() == expected(0, 1, 2, 3, 4)
 
 
 def test_what_is_no_marker_is_passed_by(stream: Stream) -> None:
@@ -127,16 +188,14 @@ def test_what_is_no_marker_is_passed_by(stream: Stream) -> None:
     assert stream.counted() == expected(0, 1, 2, 3)
 
 
-def test_a_human_may_take_the_newest_commits_back_and_replay_them(stream: Stream) -> None:
+def test_a_newest_marker_that_is_taken_away_under_a_running_stream_stops_it(stream: Stream) -> None:
     sink = stream.sink()
     stream.run_with(sink, 2)
     stream.marker_path(2).unlink()
-    with pytest.raises(BatchRefused) as refusal:
-        stream.run_with(sink, 3)
-    assert refusal.value.reason is Reason.GAP
-    assert isinstance(stream.run_with(sink, 2), Committed)
-    assert isinstance(stream.run_with(sink, 3), Committed)
-    assert stream.counted() == expected(0, 1, 2, 3)
+    for batch in (2, 3):
+        with pytest.raises(BatchRefused, match="lakesink rewind") as refusal:
+            stream.run_with(sink, batch)
+        assert refusal.value.reason is Reason.LEDGER_DAMAGED
 
 
 def test_a_directory_that_another_history_takes_the_place_of_is_noticed_in_the_run(stream: Stream) -> None:
@@ -196,6 +255,9 @@ PAYLOADS: dict[str, Change] = {
     "another format": lambda payload: payload.update(format="jsonl"),
     "an unknown format": lambda payload: payload.update(format="csv"),
     "a commit id that is a number": lambda payload: payload.update(commit_id=1),
+    "a commit id that is long": lambda payload: payload.update(commit_id="a" * 10**6),
+    "a history with a name of its own": lambda payload: payload.update(directory_id="../x"),
+    "a time that is text": lambda payload: payload.update(begun_ms="1"),
     "a human's word": lambda payload: payload.update(accepted="Gap:3:commit"),
 }
 

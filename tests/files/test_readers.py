@@ -1,5 +1,6 @@
 """What the page on files prints is what one can do: its SQL and its Python, run as they stand."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ import pytest
 
 import lakesink
 from lakesink.sinks.files.marker import parse_marker
+from lakesink.sinks.storage import LocalStorage
 from lakesink.writer.part_formats import FORMATS
 from lakesink_catalog.errors import CatalogError, SettingsError
+from lakesink_catalog.identity import digest
+from lakesink_catalog.outcome import Committed
 from tests.builders import expected
 from tests.files.directory import Stream
 
@@ -73,12 +77,53 @@ def test_a_list_of_a_sink_that_is_not_there_names_the_nearest(stream: Stream) ->
         lakesink.committed_files(stream.directory, sink_id="cliks")
     with pytest.raises(SettingsError, match="sink_id"):
         lakesink.committed_files(stream.directory, up_to_batch=3)
-    assert lakesink.committed_files(stream.directory / "not-there", sink_id="clicks") == []
+
+
+@pytest.mark.parametrize("sink_id", [None, "clicks"])
+@pytest.mark.parametrize("name", ["misspelt", "empty"])
+def test_a_directory_that_no_stream_has_written_to_is_an_error(tmp_path: Path, name: str, sink_id: str | None) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CatalogError, match=f"LAKESINK_DIRECTORY_MISSING.*{name}"):
+        lakesink.committed_files(tmp_path / name, sink_id=sink_id)
+
+
+@pytest.mark.parametrize("hidden", [(4,), (3,), (3, 4), (2, 3), (0, 1, 2, 3, 4)])
+def test_a_marker_that_a_listing_does_not_show_is_looked_for_by_name(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, hidden: tuple[int, ...]
+) -> None:
+    """A file system gives a listing in pieces: of two commits meanwhile it may show the later one only."""
+    whole = LocalStorage.listing
+    names = {stream.marker_path(number).name for number in hidden}
+
+    def listing(self: LocalStorage, folder: str) -> dict[str, int]:
+        return {name: size for name, size in whole(self, folder).items() if name not in names}
+
+    monkeypatch.setattr(LocalStorage, "listing", listing)
+    assert stream.counted() == expected(1, 4) + expected(2, rows=6)
+    assert isinstance(stream.run(5), Committed)
+    assert len(stream.markers()) == 6
+
+
+def test_a_file_that_two_commits_list_is_damage_whoever_digested_them(stream: Stream) -> None:
+    """One batch twice by an operator's word has files of its own each time."""
+    stream.run(stream.batch(4, end=9), accept="BatchChanged:4:commit")
+    first, path = stream.markers()[4], stream.marker_path(5)
+    document = json.loads(path.read_bytes())
+    document |= {name: first[name] for name in ("parts", "rows", "bytes")}
+    del document["digest"]
+    path.write_bytes(json.dumps(document | {"digest": digest(document)}).encode())
+    with pytest.raises(CatalogError, match="commit 5 lists a file of another one"):
+        lakesink.committed_files(stream.directory)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(b"/parts/clicks-4", b"/parts/../clicks-4"), (b'"rows":', b'"more":1,"rows":'), (b'"number":4', b'"number":4.0')],
+    [
+        (b"/parts/clicks-4", b"/parts/../clicks-4"),
+        (b'"rows":', b'"more":1,"rows":'),
+        (b'"number":4', b'"number":4.0'),
+        (b'"rows":', b'"rows":9,"rows":'),
+    ],
 )
 def test_no_reader_takes_a_marker_that_is_spelled_otherwise(stream: Stream, before: bytes, after: bytes) -> None:
     path = stream.marker_path(4)

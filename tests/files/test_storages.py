@@ -127,7 +127,9 @@ def test_nothing_is_known_of_a_directory_that_is_not_there(directory: str) -> No
     assert storage.read(f"{directory}/none") is None
     assert storage.size(f"{directory}/none") is None
     assert storage.names(f"{directory}/none") == []
-    assert lakesink.committed_files(directory) == []
+    assert storage.listing(f"{directory}/none") == {}
+    with pytest.raises(CatalogError, match="LAKESINK_DIRECTORY_MISSING"):
+        lakesink.committed_files(directory)
 
 
 def test_a_server_that_ignores_the_condition_is_found_out_before_anything_is_written(s3: ObjectStore) -> None:

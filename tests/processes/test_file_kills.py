@@ -33,6 +33,8 @@ class FileStream(Stream):
 
     def committed(self) -> Counter[tuple[int, int]]:
         """Every committed row with its multiplicity."""
+        if not self.sink_folder.exists():
+            return Counter()
         paths = lakesink.committed_files(self.directory)
         assert len(paths) == len(set(paths))
         if not paths:

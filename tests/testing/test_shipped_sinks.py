@@ -56,5 +56,7 @@ class TestFileSink(SinkConformance):
         return FileSink(target, "events")
 
     def read_rows(self, target: Path) -> list[tuple[int, int]]:
+        if not target.exists():
+            return []
         parts = [pq.read_table(path).to_pydict() for path in lakesink.committed_files(target, sink_id="events")]
         return [row for part in parts for row in zip(part["batch"], part["position"], strict=True)]

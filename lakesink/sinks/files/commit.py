@@ -7,7 +7,7 @@ answer that is not a proven yes proves nothing: the next attempt looks. Nothing 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from lakesink import __version__
@@ -45,12 +45,14 @@ class Publisher:
     Attributes:
         ledger: The sink's markers.
         accept: A human's word on one refusal of one batch.
+        prepared_max_age: Parts older than this are looked for before a marker names them.
         surroundings: Clock and sleep.
         retry: Bounds of the attempts.
     """
 
     ledger: MarkerLedger
     accept: Accept | None
+    prepared_max_age: timedelta
     surroundings: Surroundings
     retry: RetryPolicy = RETRY
 
@@ -62,7 +64,7 @@ class Publisher:
         """Publish a prepared batch, or find that it is published.
 
         Returns:
-            None if the ledger moved on, so that the batch must be written again.
+            None if the ledger moved on or a part is gone, so that the batch must be written again.
 
         Raises:
             BatchRefused: The sink's history does not allow the batch any more.
@@ -77,6 +79,9 @@ class Publisher:
                     return self._found(look, prepared, attempt)
                 if not still_usable(look, prepared):
                     return None
+                reached("before-call", batch.batch_id)
+                if self._is_old(prepared) and not self.has_all(prepared):
+                    return None
                 self._create(look, batch, prepared)
             except LakesinkError:
                 raise
@@ -87,13 +92,23 @@ class Publisher:
                 return _committed(prepared, look.situation.view.last_sequence_number, attempt)
         return self._last_look(batch, prepared, attempt, trouble)
 
+    def has_all(self, prepared: PreparedParts) -> bool:
+        """Every part is there, in its size."""
+        parts = self.ledger.layout.parts
+        sizes = self.ledger.storage.sizes([f"{parts}/{part.name}" for part in prepared.parts])
+        return sizes == [part.size_bytes for part in prepared.parts]
+
+    def _is_old(self, prepared: PreparedParts) -> bool:
+        """An orphan cleanup may have removed parts of that time, or the clock proves nothing."""
+        age = timedelta(milliseconds=self.surroundings.now_ms() - prepared.begun_ms)
+        return not timedelta() <= age <= self.prepared_max_age
+
     def _create(self, look: Look, batch: Batch, prepared: PreparedParts) -> None:
         marker = self._marker(look, batch, prepared)
-        ledger = self.ledger
-        reached("before-call", batch.batch_id)
-        ledger.storage.create(ledger.layout.marker(marker.number), marker.to_bytes())
+        ledger, data = self.ledger, marker.to_bytes()
+        ledger.storage.create(ledger.layout.marker(marker.number), data)
         reached("after-call", batch.batch_id)
-        ledger.landed(marker)
+        ledger.landed(marker, len(data))
 
     def _marker(self, look: Look, batch: Batch, prepared: PreparedParts) -> Marker:
         assert isinstance(look.verdict, Commit)
@@ -121,6 +136,7 @@ class Publisher:
         assert isinstance(look.verdict, Skip)
         number = look.verdict.snapshot_id
         if number is not None and self.ledger[number].commit_id == prepared.commit_id:
+            self.ledger.raise_high_water()
             return _committed(prepared, number, attempt)
         return AlreadyCommitted(number)
 

@@ -1,22 +1,36 @@
 """The markers of one sink as its ledger: the newest is the entry, those below it are the walk of the verdicts.
 
-Reads little: one listing and two markers when a run starts, then the newest marker again, to see that it is still the
-same, and the name after it. A batch that is older than the ledger's may read all of them, more at once each time.
+Reads little: the high water, one listing and two markers when a run starts, then the newest marker again, to see that
+it is still the same, and the name after it. A start whose listing is not what the high water states reads all of them.
+A batch that is older than the ledger's may do so too, more at once each time.
 """
 
+import logging
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lakesink.sinks.files.layout import Layout, marker_number
+from lakesink.sinks.files.high_water import HighWater
+from lakesink.sinks.files.layout import Layout
 from lakesink.sinks.files.marker import Marker, MarkerDamaged, parse_marker
+from lakesink.sinks.files.markers import (
+    MOST_READ_AT_ONCE,
+    check_follows,
+    find_markers,
+    read_history,
+    read_marker,
+    read_markers,
+)
 from lakesink.sinks.storage import Storage
 from lakesink_catalog.accept import Accept
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, TableView
+from lakesink_catalog.redact import describe
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 
-MOST_READ_AT_ONCE = 256
+logger = logging.getLogger("lakesink")
+
 KEPT = 64
 
 
@@ -52,6 +66,7 @@ class MarkerLedger(Mapping[int, Marker]):
     storage: Storage
     layout: Layout
     _head: Marker | None = None
+    _size_bytes: int = 0
     _start_id: str = ""
     _known: dict[int, Marker] = field(default_factory=dict)
 
@@ -71,10 +86,18 @@ class MarkerLedger(Mapping[int, Marker]):
             situation = self._situation(self._view(None, str(damage)), batch)
             return Look(situation, decide(situation), None)
 
-    def landed(self, marker: Marker) -> None:
+    def landed(self, marker: Marker, size_bytes: int) -> None:
         """A marker was created by this process."""
-        self._remember(marker)
+        self._remember(marker, size_bytes)
+        self.raise_high_water()
         self._known = {number: known for number, known in self._known.items() if number > marker.number - KEPT}
+
+    def raise_high_water(self) -> None:
+        """Record how many markers there are. A failure only costs the next start that it reads all of them."""
+        try:
+            self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
+        except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
+            logger.warning("lakesink.high-water.kept sink=%s error=%s", self.layout.sink_id, describe(error))
 
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:
@@ -89,32 +112,35 @@ class MarkerLedger(Mapping[int, Marker]):
 
     def _refresh(self) -> None:
         """Go on from the newest marker that is known, if it is still what it was; else begin with a listing."""
-        if self._head is not None and self._read(self._head.number) != self._head:
-            self._head, self._known = None, {}
+        if self._head is not None and self._read(self._head.number)[0] != self._head:
+            self._head, self._known, self._size_bytes = None, {}, 0
         if self._head is None:
-            numbers = marker_numbers(self.storage, self.layout)
-            if not numbers:
+            self._begin()
+        while self._head is not None:
+            later, size_bytes = self._read(self._head.number + 1)
+            if later is None:
                 return
-            self._remember(self._required(len(numbers) - 1))
-        while self._head is not None and (later := self._read(self._head.number + 1)) is not None:
-            self._remember(later)
+            self._remember(later, size_bytes)
 
-    def _remember(self, marker: Marker) -> None:
+    def _begin(self) -> None:
+        """Find the newest marker. Unless the high water agrees, every marker is read: none may be torn or foreign."""
+        there = find_markers(self.storage, self.layout)
+        if not there.as_recorded:
+            deque(read_history(self.storage, self.layout, there.count), maxlen=0)
+        if there.count:
+            self._remember(read_marker(self.storage, self.layout, there.count - 1), there.size_bytes)
+
+    def _remember(self, marker: Marker, size_bytes: int) -> None:
         below = self._known.get(marker.number - 1)
         if below is not None:
             check_follows(below, marker)
         self._head = self._known[marker.number] = marker
+        self._size_bytes += size_bytes
         self._start_id = self._start_id or marker.directory_id
 
-    def _read(self, number: int) -> Marker | None:
+    def _read(self, number: int) -> tuple[Marker | None, int]:
         data = self.storage.read(self.layout.marker(number))
-        return None if data is None else parse_marker(data, number, self.layout.sink_id)
-
-    def _required(self, number: int) -> Marker:
-        marker = self._read(number)
-        if marker is None:
-            raise MarkerDamaged(f"commit {number} is missing")
-        return marker
+        return (None, 0) if data is None else (parse_marker(data, number, self.layout.sink_id), len(data))
 
     def _read_down_from(self, number: int) -> None:
         """As many markers below as are known above: few for an ordinary batch, soon many for an old one."""
@@ -164,41 +190,3 @@ class MarkerLedger(Mapping[int, Marker]):
 
     def _situation(self, view: TableView, batch: Batch) -> Situation:
         return Situation(view, SinkKey(self.layout.sink_id), batch, self._start_id)
-
-
-def marker_numbers(storage: Storage, layout: Layout) -> range:
-    """The numbers of all markers that there are, by one listing.
-
-    Raises:
-        MarkerDamaged: One is missing.
-    """
-    numbers = sorted(number for name in storage.names(layout.commits) if (number := marker_number(name)) is not None)
-    if numbers != list(range(len(numbers))):
-        missing = next(number for number, found in enumerate(numbers) if number != found)
-        raise MarkerDamaged(f"commit {missing} is missing")
-    return range(len(numbers))
-
-
-def read_markers(storage: Storage, layout: Layout, numbers: range) -> list[Marker]:
-    """Markers that are known to be there, ascending.
-
-    Raises:
-        MarkerDamaged: One is missing or damaged.
-    """
-    found = storage.read_all([layout.marker(number) for number in numbers])
-    markers = []
-    for number, data in zip(numbers, found, strict=True):
-        if data is None:
-            raise MarkerDamaged(f"commit {number} is missing")
-        markers.append(parse_marker(data, number, layout.sink_id))
-    return markers
-
-
-def check_follows(below: Marker, marker: Marker) -> None:
-    """Check that one marker is the other's next.
-
-    Raises:
-        MarkerDamaged: It is not.
-    """
-    if (marker.previous, marker.directory_id) != (below.digest, below.directory_id):
-        raise MarkerDamaged(f"commit {marker.number} does not follow commit {below.number}")

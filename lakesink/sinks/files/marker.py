@@ -173,10 +173,18 @@ def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
 def _document_in(data: bytes, number: int) -> dict[str, Any]:
     if len(data) > MAX_MARKER_BYTES:
         raise MarkerDamaged(f"commit {number} is larger than {MAX_MARKER_BYTES} bytes")
-    document: dict[str, Any] = json.loads(data)
+    document: dict[str, Any] = json.loads(data, object_pairs_hook=_each_once)
     version = document["version"]
     if type(version) is not int or version != MARKER_VERSION:
         raise MarkerDamaged(f"commit {number} is of version {str(version)[:20]!r}")
+    return document
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Of two equal keys Python takes the last, and other readers may take the first."""
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a field is there twice")
     return document
 
 
@@ -192,6 +200,9 @@ def _check_fields(document: Mapping[str, Any]) -> None:
 def _marker(document: Mapping[str, Any]) -> Marker:
     batch = Batch(**{name: document[name] for name in Batch.__slots__})
     stem = part_stem(document["sink_id"], batch.batch_id)
+    parts = tuple(_part(part, stem) for part in document["parts"])
+    if len({part.name for part in parts}) != len(parts):
+        raise ValueError("a part is there twice")
     return Marker(
         number=document["number"],
         sink_id=document["sink_id"],
@@ -205,7 +216,7 @@ def _marker(document: Mapping[str, Any]) -> Marker:
         committed_at=document["committed_at"],
         lakesink_version=document["lakesink"],
         format=document["format"],
-        parts=tuple(_part(part, stem) for part in document["parts"]),
+        parts=parts,
     )
 
 

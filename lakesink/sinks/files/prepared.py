@@ -1,5 +1,6 @@
 """The prepared batch of the file sink: its closed parts, and what they follow. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from lakesink.writer.part_formats import FORMATS
 from lakesink.writer.part_receipt import Part, can_be_told, part_from_json
 from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.verdict import Commit
+
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class PreparedParts:
         accepted: The overruled refusal as the user spelled it; empty if none.
         format: Format of the parts.
         parts: Files of rows, closed.
+        begun_ms: When the first of them can have been made; 0 if an older lakesink left that out.
         recovered: True if an earlier run prepared it. Not part of the record.
     """
 
@@ -31,6 +35,7 @@ class PreparedParts:
     accepted: str
     format: str
     parts: tuple[Part, ...]
+    begun_ms: int
     recovered: bool = False
 
     @property
@@ -42,6 +47,7 @@ class PreparedParts:
             "follows": self.follows,
             "accepted": self.accepted,
             "format": self.format,
+            "begun_ms": self.begun_ms,
             "parts": [[part.name, part.rows, part.size_bytes] for part in self.parts],
         }
 
@@ -54,8 +60,10 @@ def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | Non
         stem: What the names of the batch's parts begin with.
     """
     texts = {name: payload.get(name) for name in ("commit_id", "directory_id", "follows", "accepted", "format")}
-    parts = payload.get("parts")
+    parts, begun_ms = payload.get("parts"), payload.get("begun_ms", 0)
     if not all(isinstance(text, str) for text in texts.values()) or not isinstance(parts, list):
+        return None
+    if type(begun_ms) is not int or not all(_ID.fullmatch(str(texts[name])) for name in ("commit_id", "directory_id")):
         return None
     try:
         found = tuple(part_from_json(part, stem) for part in parts)
@@ -70,6 +78,7 @@ def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | Non
         accepted=str(texts["accepted"]),
         format=str(texts["format"]),
         parts=found,
+        begun_ms=begun_ms,
         recovered=True,
     )
 

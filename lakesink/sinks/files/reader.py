@@ -1,16 +1,15 @@
 """What a reader of a directory may read: the parts that markers name, and no other file. Writes nothing."""
 
 import os
-from itertools import pairwise
 
 from lakesink.settings import read_option
 from lakesink.sinks.files.layout import FOLDER, Layout
-from lakesink.sinks.files.ledger import check_follows, marker_numbers, read_markers
 from lakesink.sinks.files.marker import Marker, MarkerDamaged
-from lakesink.sinks.files.refusals import READ_ONLY, directory_failures
+from lakesink.sinks.files.markers import find_markers, read_history
+from lakesink.sinks.files.refusals import READ_ONLY, damaged, directory_failures, directory_missing
 from lakesink.sinks.files.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
-from lakesink_catalog.errors import CatalogError, SettingsError
+from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import NAME_PATTERN
 from lakesink_catalog.nearest import did_you_mean
 
@@ -29,11 +28,11 @@ def committed_files(
             over, its batches count from 0 again: the newest commit of this batch, or of one below it, is the last.
 
     Returns:
-        Locations under `directory`, in the order of the commits; empty if nothing is committed.
+        Locations under `directory`, in the order of the commits; empty if nothing is committed yet.
 
     Raises:
         SettingsError: An argument is malformed, or other sinks are in the directory but not this one.
-        CatalogError: The directory cannot be read, or its commits are damaged.
+        CatalogError: No stream has written to the directory, it cannot be read, or its commits are damaged.
     """
     place = directory_location(directory)
     if up_to_batch is not None and sink_id is None:
@@ -41,34 +40,55 @@ def committed_files(
     wanted = None if sink_id is None else read_option("sink_id", sink_id)
     with directory_failures(place, data=READ_ONLY):
         storage = open_storage(place)
-        sinks = _sinks(storage, place, wanted)
-        markers = [marker for name in sinks for marker in _markers(storage, Layout(place, name), up_to_batch)]
+        sinks = sink_ids(storage, place, wanted)
+        markers = [marker for name in sinks for marker in _up_to(storage, Layout(place, name), up_to_batch)]
     return [
         f"{place}/{Layout(place, marker.sink_id).part_path(part.name)}" for marker in markers for part in marker.parts
     ]
 
 
-def _sinks(storage: Storage, place: str, wanted: str | None) -> list[str]:
+def sink_ids(storage: Storage, place: str, wanted: str | None = None) -> list[str]:
+    """Sinks of a directory by name, or the one that is asked for.
+
+    Raises:
+        SettingsError: Other sinks are in the directory but not this one.
+        CatalogError: No stream has written to the directory, or it does not exist.
+    """
     there = sorted(name for name in storage.names(f"{place}/{FOLDER}") if NAME_PATTERN.fullmatch(name))
-    if wanted is None or not there:
+    if not there:
+        raise directory_missing(place)
+    if wanted is None:
         return there
     if wanted not in there:
         raise _wrong("sink_id", f"nothing is there of this sink. {did_you_mean(wanted, there)}")
     return [wanted]
 
 
-def _markers(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[Marker]:
+def sink_history(storage: Storage, layout: Layout) -> list[Marker]:
+    """Every commit of a sink, checked.
+
+    Raises:
+        CatalogError: The commits are damaged.
+    """
     try:
-        markers = read_markers(storage, layout, marker_numbers(storage, layout))
-        for below, marker in pairwise(markers):
-            check_follows(below, marker)
+        markers = list(read_history(storage, layout, find_markers(storage, layout).count))
+        _check_once(markers)
     except MarkerDamaged as damage:
-        raise CatalogError(
-            "LEDGER_DAMAGED",
-            f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
-            data=READ_ONLY,
-            action=f"Put the files back as they were, one for each number from 0: {layout.commits!r}.",
-        ) from None
+        raise damaged(layout, damage) from None
+    return markers
+
+
+def _check_once(markers: list[Marker]) -> None:
+    seen: set[str] = set()
+    for marker in markers:
+        names = {part.name for part in marker.parts}
+        if not seen.isdisjoint(names):
+            raise MarkerDamaged(f"commit {marker.number} lists a file of another one")
+        seen |= names
+
+
+def _up_to(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[Marker]:
+    markers = sink_history(storage, layout)
     if up_to_batch is None:
         return markers
     last = max((marker.number for marker in markers if marker.batch.batch_id <= up_to_batch), default=-1)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lakesink.sinks.files.layout import FOLDER, Layout
+from lakesink.sinks.files.marker import MarkerDamaged
 from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
 from lakesink_catalog.redact import describe, redact
 from lakesink_catalog.refusal import Words, refusal
@@ -10,6 +12,9 @@ from lakesink_catalog.situation import Situation
 
 NOTHING_WRITTEN = "Nothing of this batch was written."
 READ_ONLY = "Nothing was changed."
+TAKING_BACK = (
+    "To take batches back on purpose, stop the stream and run lakesink rewind CHECKPOINT --to-batch N --directory DIR."
+)
 
 _WORDS: Words = {
     Reason.TABLE_REPLACED: (
@@ -23,7 +28,7 @@ _WORDS: Words = {
         "The commits of sink {sink} cannot be trusted: {damage}.",
         (
             "Put the files of its folder commits back as they were, one for each number from 0; update lakesink if a"
-            " newer version wrote them."
+            f" newer version wrote them. {TAKING_BACK}"
         ),
     ),
     Reason.UNKNOWN_HISTORY: (
@@ -60,6 +65,27 @@ _WORDS: Words = {
 def refused(reason: Reason, situation: Situation) -> BatchRefused:
     """The error for a refused batch."""
     return refusal(reason, situation, _WORDS)
+
+
+def damaged(layout: Layout, damage: MarkerDamaged) -> CatalogError:
+    """The markers are not what was written; for whoever reads."""
+    return CatalogError(
+        "LEDGER_DAMAGED",
+        f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
+        data=READ_ONLY,
+        action=f"Put the files back as they were, one for each number from 0: {redact(layout.commits)!r}."
+        f" {TAKING_BACK}",
+    )
+
+
+def directory_missing(directory: str) -> CatalogError:
+    """Nothing of a sink is there; for whoever reads."""
+    return CatalogError(
+        "DIRECTORY_MISSING",
+        f"No stream has written to the directory: {redact(directory)[:100]!r} has no folder {FOLDER}.",
+        data=READ_ONLY,
+        action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
+    )
 
 
 def format_changed(directory: str, before: str, now: str) -> SettingsError:

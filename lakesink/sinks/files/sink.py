@@ -38,11 +38,13 @@ class FileTransaction:
     Attributes:
         batch: The batch.
         look: The look.
+        begun_ms: When it began, before any part can be made.
         writer: The executors' part; None if a human had the batch skipped.
     """
 
     batch: Batch
     look: Look
+    begun_ms: int
     writer: PartsWriter | None
 
 
@@ -125,6 +127,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             SettingsError: The sink has written another format until now.
             WriteError: The storage is not known to create files exclusively.
         """
+        begun_ms = self._surroundings.now_ms()
         with directory_failures(self.layout.directory):
             look = self._publish.look(batch)
             self._check_format(look)
@@ -137,7 +140,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
                     raise refused(reason, look.situation)
                 case Commit(adds_rows=adds_rows):
                     self._prove()
-        return FileTransaction(batch, look, PartsWriter(self._plan(batch)) if adds_rows else None)
+        return FileTransaction(batch, look, begun_ms, PartsWriter(self._plan(batch)) if adds_rows else None)
 
     def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
         """Use what an earlier run prepared if it follows the very same marker, and all its parts are still there."""
@@ -167,6 +170,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             accepted=look.verdict.accepted,
             format=self.settings.part_format.name,
             parts=parts,
+            begun_ms=transaction.begun_ms,
         )
 
     def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
@@ -183,7 +187,9 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             if self._records.storage is None:
                 self._records.storage = open_storage(self.layout.directory)
             ledger = MarkerLedger(self._records.storage, self.layout)
-            self._publisher = Publisher(ledger, self.settings.accept, self._surroundings)
+            self._publisher = Publisher(
+                ledger, self.settings.accept, self.settings.prepared_max_age, self._surroundings
+            )
         return self._publisher
 
     @property
@@ -232,6 +238,5 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         if look.head is not None and prepared.directory_id != look.head.directory_id:
             return "it was prepared for other commits"
         with directory_failures(self.layout.directory):
-            sizes = self._storage.sizes([f"{self.layout.parts}/{part.name}" for part in prepared.parts])
-        there = sizes == [part.size_bytes for part in prepared.parts]
+            there = self._publish.has_all(prepared)
         return "" if there else "a part is missing or has another size"
