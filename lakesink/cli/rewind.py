@@ -1,40 +1,95 @@
-"""The command ``rewind``: takes a checkpoint back to an earlier batch, for the replay after a rollback."""
+"""The command ``rewind``: takes a checkpoint back to an earlier batch, and the directory of a sink of files with it."""
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakesink.cli.output import Report, confirmed, number, reported
+from lakesink.cli.output import Report, confirmed, invalid, number, reported
+
+if TYPE_CHECKING:
+    from lakesink.audit.rewind import Plan
+    from lakesink.audit.rewind_directory import DirectoryPlan
 
 
-@click.command(help="Take the stopped query's CHECKPOINT back to a batch; what is removed is copied first.")
+@click.command(
+    help="Take the stopped query's CHECKPOINT back to a batch, and the directory of a sink of files with it;"
+    " what is removed is copied first."
+)
 @click.argument("checkpoint")
 @click.option("--to-batch", type=click.IntRange(-1), required=True, help="Newest batch to keep; -1 for none.")
+@click.option("--directory", metavar="DIR", help="Take the batches back that the query wrote there (stream_files).")
+@click.option("--sink", metavar="ID", help="Whose batches in the directory.  [default: its only sink]")
 @click.option("--backup", metavar="DIR", help="Where to copy the logs first.  [default: beside the checkpoint]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reported
-def rewind(checkpoint: str, to_batch: int, backup: str | None, *, yes: bool) -> Report:
-    """Exit code 2: the checkpoint cannot be taken back to that batch; nothing was changed."""
-    from lakesink.audit.rewind import RewindableCheckpoint  # noqa: PLC0415 - help must not import fsspec
+def rewind(
+    checkpoint: str, to_batch: int, directory: str | None, sink: str | None, backup: str | None, *, yes: bool
+) -> Report:
+    """Exit code 2: it cannot be taken back to that batch; nothing was changed."""
+    from lakesink.audit.checkpoint import opened  # noqa: PLC0415 - help must not import fsspec
+    from lakesink.audit.rewind import RewindableCheckpoint  # noqa: PLC0415 - as above
+    from lakesink.audit.rewind_directory import RewindableDirectory  # noqa: PLC0415 - as above
 
+    if sink is not None and directory is None:
+        raise invalid("--sink names a sink of a directory, and none is given.", "Give --directory too.")
     place = RewindableCheckpoint(checkpoint)
     plan = place.plan(to_batch)
-    if plan.files:
-        which = f"batches {plan.batches[-1]} to {plan.batches[0]}" if plan.batches else f"all after batch {to_batch}"
-        confirmed(f"Is the query stopped, and shall Spark run {which} again?", yes=yes)
+    target = None if directory is None else RewindableDirectory(directory, sink)
+    query_id = "" if target is None else opened(checkpoint).query_id()
+    commits = None if target is None else target.plan(query_id, to_batch)
+    if question := _question(plan, commits):
+        confirmed(question, yes=yes)
+    if target is not None and commits is not None:
+        target.check(commits, query_id, to_batch)
     done = place.rewind(plan, backup)
-    title = (
-        f"The checkpoint ends at batch {to_batch}: {number(len(plan.batches))} batches will run again."
-        if done.backup
-        else f"Nothing to do: the checkpoint ends at batch {to_batch}."
-    )
-    hints = [f"What was removed is in {done.backup}"] if done.backup else []
-    return Report(
-        document={
-            "checkpoint": checkpoint,
-            "to_batch": to_batch,
-            "removed": sorted(plan.batches),
-            "files": len(plan.files),
-            "backup": done.backup,
-        },
-        title=title,
-        hints=[*hints, "Next: start the query again; lakesink replays the batches that the table lacks."],
-    )
+    aside = None if target is None or commits is None else target.rewind(commits)
+    document = {
+        "checkpoint": checkpoint,
+        "to_batch": to_batch,
+        "removed": sorted(plan.batches),
+        "files": len(plan.files),
+        "backup": done.backup,
+    }
+    if commits is not None:
+        document["directory"] = _document(directory, commits, aside)
+    hints = [f"What was removed is in {moved}" for moved in (done.backup, aside) if moved]
+    if commits is None:
+        hints.append("Next: start the query again; lakesink replays the batches that the table lacks.")
+    else:
+        hints.append("Next: start the query again; it plans the batches after that one anew, and writes them.")
+    return Report(document=document, title=_title(plan, commits), hints=hints)
+
+
+def _question(plan: "Plan", commits: "DirectoryPlan | None") -> str:
+    """What to ask before anything is changed; empty if nothing will be."""
+    parts = []
+    if commits is not None and (commits.numbers or commits.records):
+        parts.append(
+            f"take {number(len(commits.numbers))} commits with {number(commits.kept.rows)} rows out of the directory"
+        )
+    if plan.files:
+        which = (
+            f"batches {plan.batches[-1]} to {plan.batches[0]}" if plan.batches else f"all after batch {plan.to_batch}"
+        )
+        parts.append(f"have Spark run {which} again")
+    return f"Is the query stopped, and shall lakesink {' and '.join(parts)}?" if parts else ""
+
+
+def _title(plan: "Plan", commits: "DirectoryPlan | None") -> str:
+    text = f"The checkpoint ends at batch {plan.to_batch}: {number(len(plan.batches))} batches will run again."
+    if not plan.files:
+        text = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
+    if commits is None:
+        return text
+    return f"{number(len(commits.numbers))} commits of sink {commits.sink_id} were taken out of the directory. {text}"
+
+
+def _document(directory: str | None, commits: "DirectoryPlan", aside: str | None) -> dict[str, Any]:
+    return {
+        "directory": directory,
+        "sink": commits.sink_id,
+        "commits_kept": commits.kept.count,
+        "commits_taken_back": len(commits.numbers),
+        "rows_taken_back": commits.kept.rows,
+        "moved_to": aside,
+    }

@@ -34,7 +34,7 @@ def find_markers(storage: Storage, layout: Layout) -> MarkersThere:
         MarkerDamaged: One is missing.
     """
     high_water = parse_high_water(storage.read(layout.high_water))
-    sizes = _sizes(storage, layout)
+    sizes = marker_sizes(storage, layout)
     expected = HighWater(0, 0) if high_water is None else high_water
     if len(sizes) < max(expected.count, max(sizes, default=-1) + 1):
         raise MarkerDamaged(f"commit {_first_missing(sizes)} is missing")
@@ -89,10 +89,11 @@ def check_follows(below: Marker, marker: Marker) -> None:
         raise MarkerDamaged(f"commit {marker.number} does not follow commit {below.number}")
 
 
-def _sizes(storage: Storage, layout: Layout) -> dict[int, int]:
-    """Sizes by number. A listing is no moment: it may lack a marker that was there before the last one it shows.
+def marker_sizes(storage: Storage, layout: Layout) -> dict[int, int]:
+    """Sizes by number, with gaps where markers are missing.
 
-    Each number that it does not show is looked for by name, up to the first that is not there.
+    A listing is not one moment: it may lack a marker that is older than the last one it shows. So each number that it
+    does not show is looked for by name, up to the first that is not there.
     """
     listed = storage.listing(layout.commits)
     sizes = {number: size for name, size in listed.items() if (number := marker_number(name)) is not None}
