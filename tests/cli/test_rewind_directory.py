@@ -129,7 +129,7 @@ def test_a_batch_is_looked_for_by_the_checkpoints_own_query(stream: Stream) -> N
 
 def test_an_older_batch_that_an_operator_accepted_stays_with_the_batch_that_it_follows(stream: Stream) -> None:
     root = checkpoint_of(stream)
-    stream.run(stream.batch(1, end=9), accept="Rewound:1@4:commit")
+    stream.overrule(stream.batch(1, end=9), "commit")
     stream.run(5)
     for log in ("offsets", "commits"):
         (root / log / "5").write_text("v1\n{}\n[6]")

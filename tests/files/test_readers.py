@@ -106,7 +106,7 @@ def test_a_marker_that_a_listing_does_not_show_is_looked_for_by_name(
 
 def test_a_file_that_two_commits_list_is_damage_whoever_digested_them(stream: Stream) -> None:
     """One batch twice by an operator's word has files of its own each time."""
-    stream.run(stream.batch(4, end=9), accept="BatchChanged:4:commit")
+    stream.overrule(stream.batch(4, end=9), "commit")
     first, path = stream.markers()[4], stream.marker_path(5)
     document = json.loads(path.read_bytes())
     document |= {name: first[name] for name in ("parts", "rows", "bytes")}

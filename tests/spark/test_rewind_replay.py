@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 from pyiceberg.table import Table
@@ -65,3 +66,23 @@ def test_a_query_with_state_goes_on_from_the_state_of_its_batch(spark: Any, tmp_
         path.rename(tmp_path / "in" / f"again-{number}.json")
     run(start())
     assert sorted(_table().scan().to_arrow()["id"].to_pylist()) == list(range(40))
+
+
+def test_a_directory_goes_back_with_its_checkpoint_and_a_corrected_query_with_state_writes_anew(
+    spark: Any, tmp_path: Path
+) -> None:
+    def rows(factor: int) -> Any:
+        stream = file_stream(spark, tmp_path / "in").dropDuplicates(["id"]).selectExpr(f"id * {factor} AS id")
+        run(lakesink.stream_files(stream, "out", sink_id="events", checkpoint="ck"))
+        return duckdb.read_parquet(lakesink.committed_files("out")).order("id").project("id").fetchall()
+
+    write_files(tmp_path / "in", 4)
+    assert rows(1) == [(number,) for number in range(40)]
+    command = ["rewind", "ck", "--to-batch", "1", "--directory", "out", "--yes"]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert len(list(Path("out/_lakesink/events/commits").iterdir())) == 2
+    versions = {int(path.name.partition(".")[0]) for path in Path("ck/state").rglob("[0-9]*.*")}
+    assert max(versions) == 2
+    corrected = sorted([*range(20), *(number * 1000 for number in range(20, 40))])
+    assert rows(1000) == [(number,) for number in corrected]
+    assert rows(1000) == [(number,) for number in corrected]

@@ -148,7 +148,7 @@ class MarkerLedger(Mapping[int, Marker]):
             raise KeyError(number)
         lowest = min(self._known)
         count = max(lowest - number, min(len(self._known), MOST_READ_AT_ONCE))
-        for marker in reversed(read_markers(self.storage, self.layout, range(max(0, lowest - count), lowest))):
+        for marker in reversed(list(read_markers(self.storage, self.layout, range(max(0, lowest - count), lowest)))):
             check_follows(marker, self._known[marker.number + 1])
             self._known[marker.number] = marker
 

@@ -54,14 +54,15 @@ def read_marker(storage: Storage, layout: Layout, number: int) -> Marker:
     return _parsed(storage.read(layout.marker(number)), number, layout)
 
 
-def read_markers(storage: Storage, layout: Layout, numbers: range) -> list[Marker]:
+def read_markers(storage: Storage, layout: Layout, numbers: range) -> Iterator[Marker]:
     """Markers that are known to be there, ascending.
 
     Raises:
         MarkerDamaged: One is missing or damaged.
     """
     found = storage.read_all([layout.marker(number) for number in numbers])
-    return [_parsed(data, number, layout) for number, data in zip(numbers, found, strict=True)]
+    for number, data in zip(numbers, found, strict=True):
+        yield _parsed(data, number, layout)
 
 
 def read_history(storage: Storage, layout: Layout, count: int) -> Iterator[Marker]:
