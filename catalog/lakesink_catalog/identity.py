@@ -8,7 +8,7 @@ is seen.
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -105,8 +105,8 @@ def stream_batch(
     batch_id: int,
     query_id: str,
     *,
-    start: Sequence[Any] | None,
-    end: Sequence[Any],
+    start: Sequence[Any] | Mapping[str, Any] | None,
+    end: Sequence[Any] | Mapping[str, Any],
     source_log: Sequence[str] = (),
 ) -> Batch:
     """A batch of a stream, with its fingerprint.
@@ -114,7 +114,7 @@ def stream_batch(
     Args:
         batch_id: Spark's batch id.
         query_id: Id in the checkpoint's ``metadata``.
-        start: Parsed start offset of every source, or None if unknown.
+        start: Parsed start offset of every source, in their order or by their names, or None if unknown.
         end: Parsed end offset of every source.
         source_log: What the sources' own logs say the batch reads (the files of a file source).
     """
@@ -124,7 +124,7 @@ def stream_batch(
         fingerprint=digest({"start": start, "end": end, "log": list(source_log)}),
         start=None if start is None else digest(start),
         end=digest(end),
-        offsets=json.dumps(list(end), sort_keys=True, separators=(",", ":")),
+        offsets=json.dumps(end if isinstance(end, Mapping) else list(end), sort_keys=True, separators=(",", ":")),
     )
 
 

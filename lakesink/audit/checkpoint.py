@@ -73,7 +73,7 @@ def read_done(root: str) -> Done:
     query_id = checkpoint.query_id()
     batches = _numbers(checkpoint, "commits")
     known = set(_numbers(checkpoint, "offsets"))
-    ends = {batch_id: digest(list(checkpoint.offsets(batch_id))) for batch_id in batches if batch_id in known}
+    ends = {batch_id: digest(checkpoint.offsets(batch_id).by_source) for batch_id in batches if batch_id in known}
     return Done(query_id, batches, ends)
 
 

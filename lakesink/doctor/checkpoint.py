@@ -71,7 +71,7 @@ def next_batch(checkpoint: Checkpoint) -> NextBatch:
         return NextBatch(Batch(0, query_id, _NOT_YET, start=None, end=""), planned=False, done=done)
     end = checkpoint.offsets(planned)
     if planned == done:
-        batch = Batch(planned + 1, query_id, _NOT_YET, start=digest(list(end)), end="")
+        batch = Batch(planned + 1, query_id, _NOT_YET, start=digest(end.by_source), end="")
         return NextBatch(batch, planned=False, done=done)
     checkpoint.check_folders(end)
     return NextBatch(checkpoint.batch(query_id, planned, end), planned=True, done=done)

@@ -23,7 +23,7 @@ def check_unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[
     found = f"Query {query_id} has left no notes in {NOTES}; this is what its checkpoint tells."
     fix = 'lakesink.stream, stream_files and stream_to leave them; format("lakesink") and other sinks do not.'
     yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
-    kinds = [kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch())]
+    kinds = [kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]
     yield _sources(kinds)
     yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Look at how the query is written.")
     scheme = urlsplit(root).scheme or "file"

@@ -13,6 +13,8 @@ import fsspec
 
 from lakesink.spark.offsets import (
     NOTHING_WRITTEN,
+    Keys,
+    Offsets,
     log_offset,
     parse_initial_offset,
     parse_offset_log,
@@ -23,8 +25,6 @@ from lakesink.spark.offsets import (
 )
 from lakesink_catalog.errors import QueryError
 from lakesink_catalog.identity import Batch, stream_batch
-
-Offsets = tuple[Any, ...]
 
 
 class CheckpointFiles(Protocol):
@@ -88,8 +88,8 @@ class Checkpoint:
 
     Attributes:
         files: How it is read.
-        folders: For every source of the offset log, in its order, the number of its folder below ``sources``; None if
-            they are the same. They differ where one source is read twice: Spark then logs its offset twice.
+        folders: For every position of a source in the query, the number of its folder below ``sources``; None if they
+            are the same. They differ where one source is read twice. A source with a name has a folder of this name.
     """
 
     files: CheckpointFiles
@@ -123,7 +123,7 @@ class Checkpoint:
         Raises:
             QueryError: The checkpoint has none.
         """
-        batches = [int(name) for name in self.files.names("offsets") if name.isdecimal()]
+        batches = self._planned()
         if not batches:
             raise unreadable("it has no offsets; give it as an absolute path or a full URI")
         return max(batches)
@@ -141,8 +141,10 @@ class Checkpoint:
         Raises:
             QueryError: Some source is read twice; only the running query can tell which.
         """
-        numbers = [source for source, value in enumerate(end) if log_offset(value) is not None]
-        if numbers and not set(map(str, numbers)) <= set(self.files.names("sources")):
+        if end.keys is not Keys.POSITIONS:
+            return
+        numbers = {source for source, value in end.ends.items() if log_offset(value) is not None}
+        if numbers and not numbers <= set(self.files.names("sources")):
             raise QueryError(
                 "SOURCE_READ_TWICE",
                 "The query reads a source twice, and its checkpoint does not tell which.",
@@ -164,41 +166,65 @@ class Checkpoint:
         """
         if batch_id > 0 and previous is None:
             previous = self.offsets(batch_id - 1)
-        if previous is not None and len(previous) != len(end):
-            raise unreadable(f"offsets/{batch_id} knows {len(end)} sources, the batch before {len(previous)}")
+        if previous is not None:
+            self._check_sources(batch_id, previous, end)
         return stream_batch(
             batch_id,
             query_id,
-            start=self._initial(len(end)) if previous is None else previous,
-            end=end,
+            start=self._initial(end) if previous is None else previous.by_source,
+            end=end.by_source,
             source_log=[line for source in self._file_sources(end, previous) for line in self._read_log(*source)],
         )
 
-    def _initial(self, sources: int) -> list[Any] | None:
-        """Where the first batch starts, if every source says so itself."""
-        found = [self._initial_offset(self._folder(source)) for source in range(sources)]
-        return None if None in found else found
+    def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
+        """Named sources come and go; by position there are as many as before, or one more that has its first rows."""
+        if end.keys is Keys.POSITIONS and previous.keys is Keys.POSITIONS and len(previous.ends) > len(end.ends):
+            raise unreadable(f"offsets/{batch_id} knows {len(end.ends)} sources, the batch before {len(previous.ends)}")
+        if end.keys is not previous.keys and not len(end.ends) == len(previous.ends) == 1:
+            raise unreadable(f"offsets/{batch_id} tells its sources by {end.keys.value}, the batch before does not")
+        added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
+        for older in sorted(self._planned(), reverse=True) if added else ():
+            if older < batch_id - 1 and added & set(self.offsets(older).ends):
+                raise _source_came_back(min(added & set(self.offsets(older).ends)), older, batch_id)
 
-    def _initial_offset(self, folder: int) -> dict[str, Any] | None:
-        content = self.files.read(f"sources/{folder}/0")
+    def _planned(self) -> list[int]:
+        return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
+
+    def _initial(self, end: Offsets) -> list[Any] | dict[str, Any] | None:
+        """Where the first batch starts, if every source says so itself."""
+        found = {source: self._initial_offset(self._folder(end.keys, source)) for source in end.sources()}
+        return None if None in found.values() else Offsets(found, end.keys).by_source
+
+    def _initial_offset(self, folder: str | None) -> dict[str, Any] | None:
+        content = None if folder is None else self.files.read(f"sources/{folder}/0")
         return None if content is None else parse_initial_offset(content)
 
-    def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[int, int, int]]:
+    def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[str, int, int]]:
         """Folder and range of log offsets of every file source that has something new; each folder once."""
-        seen: set[int] = set()
-        for source, value in enumerate(end):
-            upto = log_offset(value)
-            after = log_offset(previous[source]) if previous is not None else None
+        seen: set[str] = set()
+        for source in end.sources():
+            upto = log_offset(end.ends[source])
+            after = None if previous is None else log_offset(_before(source, end, previous))
             after = -1 if after is None else after
-            folder = self._folder(source)
-            if upto is not None and after < upto and folder not in seen:
+            if upto is None or after >= upto:
+                continue
+            folder = self._folder(end.keys, source)
+            if folder is None:
+                raise unreadable("sources/ has not exactly one folder, and its offsets do not name their source")
+            if folder not in seen:
                 seen.add(folder)
                 yield folder, after, upto
 
-    def _folder(self, source: int) -> int:
-        return source if self.folders is None else self.folders[source]
+    def _folder(self, keys: Keys, source: str) -> str | None:
+        """Name of a source's folder below ``sources``; None if it cannot be told."""
+        if keys is Keys.NAMES:
+            return source
+        if keys is Keys.UNTOLD:
+            names = [name for name in self.files.names("sources") if not name.startswith(".")]
+            return names[0] if len(names) == 1 else None
+        return source if self.folders is None else str(self.folders[int(source)])
 
-    def _read_log(self, folder: int, after: int, upto: int) -> list[str]:
+    def _read_log(self, folder: str, after: int, upto: int) -> list[str]:
         """Entries of a file source's log, newest file first until one holds all earlier entries too."""
         found: list[str] = []
         for position in range(upto, after, -1):
@@ -208,7 +234,7 @@ class Checkpoint:
             found = source_log_lines(content.decode(), after, position) + found
         return found
 
-    def _read_compacted(self, folder: int, after: int, upto: int) -> list[str]:
+    def _read_compacted(self, folder: str, after: int, upto: int) -> list[str]:
         path = f"sources/{folder}/{upto}.compact"
         size = self.files.size_bytes(path)
         if size is None:
@@ -218,10 +244,26 @@ class Checkpoint:
             raise unreadable(f"the log of file source {folder} lacks entry {upto}")
         return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
 
-    def _compaction_at_or_above(self, folder: int, position: int) -> int | None:
+    def _compaction_at_or_above(self, folder: str, position: int) -> int | None:
         """A later compaction, for entries whose own file Spark has removed since."""
         names = (re.fullmatch(r"(\d+)\.compact", name) for name in self.files.names(f"sources/{folder}"))
         return min((int(name[1]) for name in names if name and int(name[1]) >= position), default=None)
+
+
+def _before(source: str, end: Offsets, previous: Offsets) -> Any:
+    """Where a source was after the batch before; a single one may have got its name since."""
+    return previous.ends.get(source) if previous.keys is end.keys else next(iter(previous.ends.values()))
+
+
+def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
+    return QueryError(
+        "SOURCE_CAME_BACK",
+        f"Source {name[:60]!r} was in batch {was_in}, was then removed from the query, and came back in {batch_id}.",
+        data=NOTHING_WRITTEN,
+        action="Spark would read it again from its beginning, and its rows would be in the table twice. Stop the query,"
+        f" run `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`, and start it without this source, or with"
+        " another name for it and a start where it ended (Kafka: startingOffsets; files: a folder of the new files).",
+    )
 
 
 def same_checkpoint(session: Any, given: str, resolved: str) -> bool:

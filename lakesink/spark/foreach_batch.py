@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
-from lakesink.spark.checkpoint import Checkpoint, Offsets, source_folders
+from lakesink.spark.checkpoint import Checkpoint, source_folders
 from lakesink.spark.failures import (
     JAVA_ERRORS,
     QueryStopped,
@@ -29,6 +29,7 @@ from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.notes import Functions
 from lakesink.spark.noting import note, notes_of
+from lakesink.spark.offsets import Offsets
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
@@ -115,11 +116,17 @@ class StreamRun:
         end = self.checkpoint.offsets(batch_id)
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
         batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
-        bound = None if self.counted is None else most_rows(self.counted, previous, end)
+        start = None if previous is None else previous.ends
+        bound = None if self.counted is None else most_rows(self.counted, start, end.ends)
         plan = self.query.plan(batch_id) if self.by_plan else None
         found = None if plan is None else PlanRows(rows, self.shape, plan, self.schema, self.tuning)
         job = RowsJob(FrameRows(rows, self.shape), self.tuning, self.was_stopped, found, bound)
-        outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, lambda writers: self._timed(job, writers))
+
+        def write(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+            self.query.check_reads(batch_id, end)
+            return self._timed(job, writers)
+
+        outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, write)
         if not self.wrote and self.checkpoint.has_state():
             job.read()
         self.last = (batch_id, end)

@@ -5,13 +5,19 @@ kept as the raw text.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from lakesink_catalog.errors import QueryError
 
 LOG_VERSION = "v1"
+BY_KEY = "v2"
+OFFSET_LOG_VERSIONS = (LOG_VERSION, BY_KEY)
 NO_OFFSET = "-"
+NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""In an offset log's metadata since Spark 4.2: the query gives a name to each of its sources."""
 TAIL_BYTES = 256 * 1024
 NOTHING_WRITTEN = "Nothing of this batch was written or committed."
 
@@ -19,19 +25,63 @@ ReadRange = Callable[[int, int], bytes]
 """Reads a file: offset and length in bytes -> exactly these bytes."""
 
 
-def parse_offset_log(text: str) -> tuple[Any, ...]:
-    """Offsets of one batch, one value a source in Spark's order; None for a source that has none yet.
+class Keys(Enum):
+    """What an offset log tells its sources apart by."""
+
+    POSITIONS = "their positions in the query"
+    NAMES = "the names that the query gives them"
+    UNTOLD = "nothing: there is one, and the log does not tell its name"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Offsets of one batch, by source.
+
+    Attributes:
+        ends: The offsets; None, or no entry, for a source that has none yet.
+        keys: What they are told apart by.
+    """
+
+    ends: Mapping[str, Any]
+    keys: Keys = Keys.POSITIONS
+
+    @property
+    def by_source(self) -> list[Any] | dict[str, Any]:
+        """What the ledger knows them by: the same for every version of the log and every order of named sources.
+
+        A single source needs no name: a stream stays the same one when it gets its name.
+        """
+        if self.keys is Keys.POSITIONS:
+            last = max(map(int, self.ends), default=-1)
+            return [self.ends.get(str(position)) for position in range(last + 1)]
+        return list(self.ends.values()) if len(self.ends) <= 1 else dict(sorted(self.ends.items()))
+
+    def sources(self) -> list[str]:
+        """Keys of the sources, in the order of `by_source`."""
+        return sorted(self.ends, key=int if self.keys is Keys.POSITIONS else None)
+
+
+def parse_offset_log(text: str) -> Offsets:
+    """Offsets of one batch.
 
     Args:
-        text: Content of ``<checkpoint>/offsets/<n>``: the version, a line of metadata, then a line a source.
+        text: Content of ``<checkpoint>/offsets/<n>``: the version, a line of metadata, then a line a source. Version 1
+            has them in the query's order, version 2 with a key before each: its name, else its position.
 
     Raises:
-        QueryError: The log has another version, or is cut.
+        QueryError: The log has another version, or is cut, or would give a source the offsets of another.
     """
-    lines = _content(text)
+    version, lines = _content(text, OFFSET_LOG_VERSIONS)
     if not lines:
         raise unreadable("an offset log ends after its version line")
-    return tuple(_offset(line) for line in lines[1:])
+    if version == BY_KEY:
+        return _keyed(lines[1:], named=_names_sources(lines[0]))
+    ends = {str(position): _offset(line) for position, line in enumerate(lines[1:])}
+    if not _names_sources(lines[0]):
+        return Offsets(ends)
+    if len(ends) > 1:
+        raise _named_by_position()
+    return Offsets(ends, Keys.UNTOLD)
 
 
 def parse_query_id(text: str) -> str:
@@ -76,7 +126,8 @@ def source_log_lines(text: str, after: int, upto: int) -> list[str]:
     Raises:
         QueryError: The log has another version, or a line that is not an entry.
     """
-    return [line for line in _content(text) if after < _entry_offset(line) <= upto]
+    _, lines = _content(text, (LOG_VERSION,))
+    return [line for line in lines if after < _entry_offset(line) <= upto]
 
 
 def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: int) -> list[str]:
@@ -111,16 +162,46 @@ def unreadable(why: str) -> QueryError:
     )
 
 
-def _content(text: str) -> list[str]:
-    version, *lines = text.replace("\r\n", "\n").split("\n")
-    if version.strip() != LOG_VERSION:
+def _content(text: str, known: Sequence[str]) -> tuple[str, list[str]]:
+    head, *lines = text.replace("\r\n", "\n").split("\n")
+    version = head.strip()
+    if version not in known:
         raise QueryError(
             "CHECKPOINT_VERSION",
-            f"The checkpoint has a log of version {version.strip()[:20]!r}; this lakesink reads {LOG_VERSION!r}.",
+            f"The checkpoint has a log of version {version[:20]!r}; this lakesink reads {' and '.join(known)}.",
             data=NOTHING_WRITTEN,
             action="Use a lakesink that knows this version of Spark, or the Spark that wrote the checkpoint.",
         )
-    return lines[:-1] if lines and not lines[-1] else lines
+    return version, lines[:-1] if lines and not lines[-1] else lines
+
+
+def _names_sources(metadata: str) -> bool:
+    try:
+        conf = json.loads(metadata).get("conf")
+    except (ValueError, AttributeError):
+        return False
+    return isinstance(conf, dict) and conf.get(NAMES_SOURCES) == "true"
+
+
+def _keyed(lines: Sequence[str], *, named: bool) -> Offsets:
+    ends: dict[str, Any] = {}
+    for line in lines:
+        key, colon, offset = line.partition(":")
+        if not colon or key in ends:
+            raise unreadable("an offset log has a line without the source that it is of, or a source twice")
+        ends[key] = _offset(offset)
+    named = named or not all(key.isascii() and key.isdecimal() for key in ends)
+    return Offsets(ends, Keys.NAMES if named else Keys.POSITIONS)
+
+
+def _named_by_position() -> QueryError:
+    return QueryError(
+        "SOURCES_BY_POSITION",
+        "The query names its sources, and its checkpoint keeps their offsets by position, without the names.",
+        data=NOTHING_WRITTEN,
+        action="Spark 4.2 would read each source from another one's offset once they change places. Start on a new"
+        " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the default.",
+    )
 
 
 def _offset(line: str) -> Any:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.spark.checkpoint import Checkpoint, same_checkpoint
-from lakesink.spark.offsets import NOTHING_WRITTEN
+from lakesink.spark.offsets import NOTHING_WRITTEN, Keys, Offsets
 from lakesink.spark.sources import Source, gives_uncommitted, replay_of
 from lakesink_catalog.errors import QueryError, SettingsError
 from lakesink_catalog.redact import redact
@@ -55,6 +55,29 @@ class RunningQuery:
         """The sources in the order of the offset log; one that is read twice is there twice."""
         found = self._execution.sources()
         return [found.apply(position) for position in range(found.size())]
+
+    def check_reads(self, batch_id: int, end: Offsets) -> None:
+        """Check that the query reads every named source that a batch was planned with; Spark leaves the others out.
+
+        Args:
+            batch_id: The batch.
+            end: Its end offsets.
+
+        Raises:
+            QueryError: It does not.
+        """
+        if end.keys is not Keys.NAMES:
+            return
+        known = self._execution.sourceIdMap()
+        removed = [name for name in end.sources() if not known.contains(name)]
+        if removed:
+            raise QueryError(
+                "SOURCE_REMOVED",
+                f"Batch {batch_id} was planned with the source {removed[0][:60]!r}, which the query no longer has.",
+                data=NOTHING_WRITTEN,
+                action="Start the query with this source again until the batch is done, then remove it. To leave its"
+                f" rows of this batch out: `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`.",
+            )
 
     def plan(self, batch_id: int) -> Any | None:
         """The physical plan that the query runs for a batch, in the JVM; None if Spark does not tell.

@@ -11,7 +11,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lakesink.spark.checkpoint import Offsets
 from lakesink.spark.hop import HEADROOM
 
 MOST_ROWS = 10_000
@@ -35,17 +34,17 @@ def only_drops_rows(rows: DataFrame) -> bool:
         plan = children.apply(0)
 
 
-def most_rows(sources: Sequence[str], start: Offsets | None, end: Offsets) -> int | None:
+def most_rows(sources: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
     """Most rows that the sources can give for a batch; None if their offsets do not say.
 
     Args:
         sources: Names of the sources.
-        start: Offsets of every source where the batch starts; None if they are not known.
+        start: Where the batch starts, by source; None if it is not known.
         end: Where it ends.
     """
     if start is None or len(sources) != len(end) or not _COUNTING_SOURCES.issuperset(sources):
         return None
-    counts = [_rows_between(before, after) for before, after in zip(start, end, strict=True)]
+    counts = [_rows_between(start.get(source), after) for source, after in end.items()]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 

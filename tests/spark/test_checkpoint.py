@@ -13,6 +13,7 @@ from lakesink.spark.checkpoint import (
     source_folders,
 )
 from lakesink.spark.hadoop import HadoopFiles
+from lakesink.spark.offsets import Offsets
 from lakesink_catalog.errors import QueryError
 
 Reader = Callable[[Path], CheckpointFiles]
@@ -106,7 +107,7 @@ def test_offsets_of_the_batch_before_may_come_from_memory(reader: Reader, tmp_pa
     checkpoint = Checkpoint(reader(_fill(tmp_path, content)))
     read = checkpoint.batch("q", 4, checkpoint.offsets(4))
     (tmp_path / "offsets" / "3").unlink()
-    assert checkpoint.batch("q", 4, checkpoint.offsets(4), ({"t": {"0": 3}},)) == read
+    assert checkpoint.batch("q", 4, checkpoint.offsets(4), Offsets({"0": {"t": {"0": 3}}})) == read
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,35 @@ from lakesink_catalog.errors import QueryError
     ],
 )
 def test_offset_log_has_one_parsed_value_a_source(lines: str, expected: tuple[object, ...]) -> None:
-    assert parse_offset_log(f'v1\n{{"batchWatermarkMs":0}}\n{lines}') == expected
+    assert parse_offset_log(f'v1\n{{"batchWatermarkMs":0}}\n{lines}').by_source == list(expected)
+
+
+NAMED = '{"conf":{"spark.sql.streaming.queryEvolution.enableSourceEvolution":"true"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "by_source"),
+    [
+        ("v2\n{}\n1:6\n0:5", [5, 6]),
+        ("v2\n{}\n10:7\n9:6", [*[None] * 9, 6, 7]),
+        ("v2\n{}\n0:5\n1:-", [5, None]),
+        ('v2\n{}\n0:{"t":{"0":5}}', [{"t": {"0": 5}}]),
+        (f"v2\n{NAMED}\nb:6\na:5", {"a": 5, "b": 6}),
+        (f"v2\n{NAMED}\n1:6\n0:5", {"0": 5, "1": 6}),
+        (f"v2\n{NAMED}\na:5", [5]),
+        (f"v1\n{NAMED}\n5", [5]),
+        ("v2\n{}", []),
+    ],
+)
+def test_offsets_are_known_by_source_whatever_the_version_and_the_order(text: str, by_source: object) -> None:
+    assert parse_offset_log(text).by_source == by_source
+
+
+def test_names_that_the_log_does_not_keep_are_refused_where_there_are_several() -> None:
+    with pytest.raises(QueryError, match="keeps their offsets by position") as caught:
+        parse_offset_log(f"v1\n{NAMED}\n5\n6")
+    assert caught.value.code == "LAKESINK_SOURCES_BY_POSITION"
+    assert len(str(caught.value).partition("\n")[0]) < 200
 
 
 def test_the_metadata_line_of_an_offset_log_does_not_count() -> None:
@@ -41,8 +69,8 @@ def test_offsets_spelled_otherwise_are_the_same() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["v2\n{}\n5", "", '{"logOffset":3}', "v10\n{}\n5"])
-def test_another_version_of_the_log_is_refused_by_name(text: str) -> None:
+@pytest.mark.parametrize("text", ["v3\n{}\n0:5", "", '{"logOffset":3}', "v10\n{}\n5"])
+def test_a_version_never_seen_is_refused_by_name(text: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_offset_log(text)
     assert caught.value.code == "LAKESINK_CHECKPOINT_VERSION"
@@ -52,6 +80,9 @@ def test_another_version_of_the_log_is_refused_by_name(text: str) -> None:
     ("parse", "text"),
     [
         (parse_offset_log, "v1"),
+        (parse_offset_log, "v2"),
+        (parse_offset_log, "v2\n{}\n5"),
+        (parse_offset_log, "v2\n{}\na:5\na:6"),
         (parse_query_id, "{}"),
         (parse_query_id, ""),
         (parse_query_id, "[]"),

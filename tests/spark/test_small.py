@@ -34,7 +34,12 @@ KAFKA = ("kafka",)
 def test_rows_are_known_only_from_offsets_that_count_them(
     sources: tuple[str, ...], start: Any, end: Any, expected: int | None
 ) -> None:
-    assert most_rows(sources, start, end) == expected
+    before = None if start is None else _by_source(start)
+    assert most_rows(sources, before, _by_source(end)) == expected
+
+
+def _by_source(offsets: tuple[Any, ...]) -> dict[str, Any]:
+    return {str(position): offset for position, offset in enumerate(offsets)}
 
 
 @pytest.mark.parametrize(
