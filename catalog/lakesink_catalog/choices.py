@@ -67,7 +67,8 @@ def reads_files(s: Situation) -> bool:
         ends = json.loads(s.batch.offsets or "[]")
     except ValueError:
         return False
-    return bool(ends) and all(isinstance(end, dict) and end.keys() == {"logOffset"} for end in ends)
+    values = ends.values() if isinstance(ends, dict) else ends
+    return bool(values) and all(isinstance(end, dict) and end.keys() == {"logOffset"} for end in values)
 
 
 def _commit(does: str) -> Choice:
