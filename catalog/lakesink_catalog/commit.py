@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import reached
-from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import write_batch_manifests
 from lakesink_catalog.merging import ManifestMerger
@@ -216,6 +216,11 @@ class FencedCommit:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
                 return _committed(prepared, attempt)
             case Skip(snapshot_id=found):
+                logger.warning(
+                    "lakesink.commit.by-another batch=%d snapshot=%s: its rows are in the table, this run's are not",
+                    look.situation.batch.batch_id,
+                    found,
+                )
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
                 raise refusal(reason, look.situation)
@@ -234,14 +239,7 @@ class FencedCommit:
         else:
             if not isinstance(look.verdict, Commit):
                 return self._found(look, prepared, attempt)
-        raise CommitUnresolved(
-            "COMMIT_UNRESOLVED",
-            f"Batch {batch.batch_id} of sink {self.key.name!r} was not seen in the table after {attempt} attempts.",
-            data="The batch is prepared; it is not in the table, unless a request of ours is still under way."
-            f" Nothing was deleted. The last trouble: {trouble}.",
-            action="Make the catalog reachable and start the query again: the replay finds the prepared batch, looks at"
-            " the table, and commits it at most once.",
-        ) from None
+        raise _unresolved(self.key, batch, attempt, trouble) from None
 
     def _request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
         assert isinstance(look.verdict, Commit)
@@ -276,6 +274,34 @@ class FencedCommit:
         view = view_metadata(metadata, look.table.io, self.key)
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
+
+
+def _unresolved(key: SinkKey, batch: Batch, attempt: int, trouble: str) -> CommitUnresolved:
+    what, prepared, again = _UNRESOLVED[key.kind]
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {attempt} attempts.",
+        data=f"{prepared} not in the table, unless a request of ours is still under way. Nothing was deleted. The last"
+        f" trouble: {trouble}.",
+        action=f"Make the catalog reachable and {again}.",
+    )
+
+
+_UNRESOLVED = {
+    SinkKind.STREAM: (
+        "Batch {n} of sink {name!r}",
+        "The batch is prepared; it is",
+        "start the query again: the replay finds the prepared batch, looks at the table, and commits it at most once",
+    ),
+    SinkKind.TXN: (
+        "Version {n} of application {name!r}",
+        "The version is",
+        (
+            "call append again with the same version: it writes the rows that it is given then, unless this call's have"
+            " landed meanwhile, which it returns as AlreadyCommitted. Never do both land"
+        ),
+    ),
+}
 
 
 def _committed(prepared: PreparedBatch, attempt: int) -> Committed:

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakesink.settings import Settings
 from lakesink.sinks.planning import SessionFacts, write_plan
 from lakesink.sinks.votes import all_under, count_votes, is_data_file, rejected
-from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
+from lakesink.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink.writer.columns import check_columns
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
@@ -98,9 +98,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return f"{self.table}@{self.key.branch}"
 
     @property
-    def prepared_log(self) -> "IcebergPreparedLog":
-        """Where prepared records go if this sink is a batch's first, or only, participant."""
-        return IcebergPreparedLog(self)
+    def prepared_log(self) -> PreparedLog:
+        """Where prepared records go if this sink is a batch's first, or only, participant.
+
+        An application has none: its version says nothing of the rows, so each call writes those that it was given.
+        """
+        return IcebergPreparedLog(self) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and ask the ledger."""

@@ -89,8 +89,9 @@ def stream_to(
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -> Outcome:
     """Append a batch DataFrame once for each version of an application, however often this is called.
 
-    Evaluates `df` at most once, and not at all if the version is in the table. The session's settings are left as they
-    were found.
+    If the version is in the table, `df` is not evaluated. Else its rows are written, also where an earlier call for
+    the same version failed: of several calls exactly one lands, and the outcome says whose rows the table has. The
+    session's settings are left as they were found.
 
     Args:
         df: Batch DataFrame of a classic Spark session; also what a user's own `foreachBatch` is given.
@@ -99,7 +100,8 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
         **options: See `lakesink.settings.Settings`.
 
     Returns:
-        What happened: committed now, or already in the table.
+        `Committed`: the rows of this `df` are in the table. `AlreadyCommitted`: those of an earlier call are, whose
+        answer may have been lost, and nothing of this one.
 
     Raises:
         SettingsError: An option or the transaction is malformed.
@@ -107,6 +109,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
         QueryError: The DataFrame is a streaming one, or not of a classic session.
         WriteError: The rows could not be written.
         BatchRefused: The table's ledger does not allow this version.
+        CommitUnresolved: It is not known whether the rows landed. Call again with the same version.
     """
     _check_classic(df)
     if df.isStreaming:
