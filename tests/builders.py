@@ -33,9 +33,8 @@ from lakesink.two_phase import TaskWriter, Write, run_batch
 from lakesink_catalog.commit import Surroundings
 from lakesink_catalog.connect import FoundCatalog
 from lakesink_catalog.errors import BatchRefused
-from lakesink_catalog.history import FORGOTTEN
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
-from lakesink_catalog.ledger import Mark, mark_of
+from lakesink_catalog.ledger import FORGOTTEN, RESTORED, Mark, mark_of
 from lakesink_catalog.outcome import Outcome
 from lakesink_catalog.prepared import SNAPSHOT_IDS
 
@@ -80,7 +79,8 @@ class FaultyCatalog(SqlCatalog):
             return super(FaultyCatalog, self).commit_table(table, requirements, updates)
 
         added = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
-        if not any(mark_of(said) or said.get(FORGOTTEN) for said in (snapshot.summary for snapshot in added) if said):
+        summaries = [snapshot.summary for snapshot in added if snapshot.summary]
+        if not any(mark_of(said) or said.get(FORGOTTEN) or said.get(RESTORED) for said in summaries):
             return apply()
         self.sent.append((requirements, updates))
         return self.faults.pop(0)(apply) if self.faults else apply()

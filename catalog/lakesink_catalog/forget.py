@@ -1,21 +1,17 @@
 """Retires a sink: its ledger entry and its ledger tag leave the table, in one commit that moves a head and says so.
 
-A commit that only changed properties would be fenced by nothing; this one asserts the branch's head and the tag, so
-that it meets no commit of the sink unseen. The sink's marks stay in its snapshots: whoever streams under its name again
+The sink's marks stay in its snapshots: whoever streams under its name again
 is refused as `LedgerLost`, as long as one of them is in the branch.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
-    AssertTableUUID,
     RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
     TableRequirement,
@@ -23,19 +19,18 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.commit import Surroundings
+from lakesink_catalog.empty_commit import EmptyCommit
 from lakesink_catalog.errors import CommitUnresolved, SettingsError
-from lakesink_catalog.history import FORGOTTEN, sinks
+from lakesink_catalog.history import sinks
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
+from lakesink_catalog.ledger import FORGOTTEN
 from lakesink_catalog.locations import metadata_location
-from lakesink_catalog.manifests import manifests_under, write_list
 from lakesink_catalog.nearest import did_you_mean
-from lakesink_catalog.redact import describe
-from lakesink_catalog.request import branch_at, snapshot_time_ms
-from lakesink_catalog.retry import RetryPolicy, attempts
-from lakesink_catalog.summary import carried_totals
+from lakesink_catalog.request import branch_at
+from lakesink_catalog.retry import RetryPolicy
 from lakesink_catalog.tags import audit_tags
 from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION
-from lakesink_catalog.view import view_refs, view_table
+from lakesink_catalog.view import view_refs
 
 logger = logging.getLogger("lakesink")
 
@@ -96,39 +91,27 @@ class Forgetting:
             SettingsError: See `find`.
             CommitUnresolved: Attempts ran out; nothing was deleted, and it can be run again.
         """
-        first = self.find()
-        snapshot_id = self.surroundings.new_snapshot_id()
-        trouble = "the catalog's answer did not show it"
         tags: dict[str, int] = {}
-        for attempt in attempts(self.retry, self.surroundings):
-            try:
-                table = self.load()
-                if self._is_done(table, snapshot_id):
-                    return self._forgotten(table, snapshot_id, tags)
-                tags = self._tags(table)
-                requirements, updates = self._request(table, snapshot_id, tags)
-                table.catalog.commit_table(
-                    table, (AssertTableUUID(uuid=first.metadata.table_uuid), *requirements), updates
-                )
-            except SettingsError:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
-                trouble = describe(error, first.catalog.properties)
-                logger.warning("lakesink.forget.unknown attempt=%d %s", attempt, trouble)
-        with suppress(Exception):  # a look that fails proves nothing
-            table = self.load()
-            if self._is_done(table, snapshot_id):
-                return self._forgotten(table, snapshot_id, tags)
-        raise _unresolved(self.key, trouble)
+
+        def build(table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+            nonlocal tags
+            tags = self._tags(table)
+            return self._request(table, snapshot_id, tags)
+
+        done, snapshot_id, trouble = self._commit.run(self.find(), build, lambda table: not self._is_known(table))
+        if done is None:
+            raise _unresolved(self.key, trouble)
+        return self._forgotten(done, snapshot_id, tags)
+
+    @property
+    def _commit(self) -> EmptyCommit:
+        return EmptyCommit(self.load, "forget", self.retry, self.surroundings)
 
     def _check(self, table: Table) -> None:
         if not self._is_known(table):
             raise _unknown(table, self.key)
         if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             raise _unsupported(table, self.key)
-
-    def _is_done(self, table: Table, snapshot_id: int) -> bool:
-        return table.metadata.snapshot_by_id(snapshot_id) is not None and not self._is_known(table)
 
     def _is_known(self, table: Table) -> bool:
         return self.key.ledger_property in table.properties or bool(self._tags(table))
@@ -156,8 +139,9 @@ class Forgetting:
         branch, refs = self._branch(table), table.metadata.refs
         head = refs[branch].snapshot_id if branch in refs else None
         requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=branch, snapshot_id=head)]
+        says = {FORGOTTEN: self.key.ledger_property}
         updates: list[TableUpdate] = [
-            AddSnapshotUpdate(snapshot=self._snapshot(table, head, snapshot_id)),
+            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
             branch_at(table, branch, snapshot_id),
         ]
         if self.key.ledger_property in table.properties:
@@ -166,30 +150,6 @@ class Forgetting:
             requirements.append(AssertRefSnapshotId(ref=name, snapshot_id=there))
             updates.append(RemoveSnapshotRefUpdate(ref_name=name))
         return requirements, tuple(updates)
-
-    def _snapshot(self, table: Table, head: int | None, snapshot_id: int) -> Snapshot:
-        """An empty one, with the head's manifests; its summary is where the sink's end is logged."""
-        parent = table.metadata.snapshot_by_id(head) if head is not None else None
-        sequence_number = view_table(table, self.key).last_sequence_number + 1
-        return Snapshot(
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=head,
-            sequence_number=sequence_number,
-            timestamp_ms=snapshot_time_ms(table, self.surroundings.now_ms()),
-            manifest_list=write_list(
-                table,
-                manifests_under(table.io, parent),
-                snapshot_id=snapshot_id,
-                parent_id=head,
-                sequence_number=sequence_number,
-            ),
-            summary=Summary(
-                Operation.APPEND,
-                **carried_totals(parent.summary if parent else None),
-                **{FORGOTTEN: self.key.ledger_property},
-            ),
-            schema_id=table.metadata.current_schema_id,
-        )
 
 
 def _unknown(table: Table, key: SinkKey) -> SettingsError:

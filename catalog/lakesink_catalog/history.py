@@ -15,14 +15,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, Batch, SinkKey, SinkKind
-from lakesink_catalog.ledger import LedgerEntry, Mark, TableView, mark_of
+from lakesink_catalog.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.summary import stated
 from lakesink_catalog.verdict import Refuse, Skip, decide
 from lakesink_catalog.view import view_table
-
-FORGOTTEN = "lakesink.forgotten"
-"""Summary property of the snapshot that retired a sink: the name of its ledger property."""
 
 _LAST_MS = 253_402_300_799_000  # the end of the last year that Python's calendar has
 

@@ -20,6 +20,10 @@ LONGEST_READ = 16 * MAX_ENTRY_BYTES
 """With room for what a later lakesink may write, whose version is to be told."""
 MAX_MARK_OFFSETS_BYTES = 4096
 LARGEST_NUMBER = 2**63 - 1
+FORGOTTEN = "lakesink.forgotten"
+"""Summary property of the snapshot that retired a sink: the name of its ledger property."""
+RESTORED = "lakesink.restored"
+"""Summary property of the snapshot that set a lost ledger entry again: the name of its ledger property."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 

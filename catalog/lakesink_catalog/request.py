@@ -181,13 +181,14 @@ def _updates(
         SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),
     ]
     if options.ledger_tag:
-        updates.append(_tag_at(key.ledger_tag, snapshot.snapshot_id, options.ledger_tag_max_age_ms))
+        updates.append(tag_at(key.ledger_tag, snapshot.snapshot_id, options.ledger_tag_max_age_ms))
     if tag is not None:
-        updates.append(_tag_at(tag.name, snapshot.snapshot_id, options.tag_max_age_ms))
+        updates.append(tag_at(tag.name, snapshot.snapshot_id, options.tag_max_age_ms))
     return tuple(updates)
 
 
-def _tag_at(name: str, snapshot_id: int, max_age_ms: int) -> SetSnapshotRefUpdate:
+def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRefUpdate:
+    """Moves a tag, or makes it."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=SnapshotRefType.TAG,

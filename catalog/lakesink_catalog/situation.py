@@ -9,7 +9,7 @@ from typing import Any
 
 from lakesink_catalog.epochs import epochs
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of, unread_version
+from lakesink_catalog.ledger import FORGOTTEN, LedgerEntry, Mark, SnapshotLike, TableView, mark_of, unread_version
 
 PICKED_FROM = "source-snapshot-id"
 """In the summary of Iceberg's `cherrypick_snapshot`: where the files come from."""
@@ -82,9 +82,19 @@ class Situation:
     @cached_property
     def newest_own_snapshot(self) -> int | None:
         """The newest snapshot with an own mark, see `marked`."""
-        found = next((snapshot for _, snapshot in self._own_marks()), None)
-        kept = found or max((snapshot for _, snapshot in self._kept), key=_sequence_number, default=None)
-        return None if kept is None else kept.snapshot_id
+        return next((snapshot.snapshot_id for _, snapshot in self.own_marks), None)
+
+    @cached_property
+    def own_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Every own mark that is present, newest first, see `marked`."""
+        kept = sorted(self._kept, key=lambda found: found[1].sequence_number or 0, reverse=True)
+        return (*self._own_marks(), *kept)
+
+    @cached_property
+    def forgotten(self) -> bool:
+        """`lakesink forget` retired the sink after its newest batch."""
+        newer = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        return any((snapshot.summary or {}).get(FORGOTTEN) == self.key.ledger_property for snapshot in newer)
 
     @cached_property
     def landed(self) -> tuple[Mark, int] | None:
@@ -259,10 +269,6 @@ class Situation:
         source_id = picked_from(snapshot.summary)
         source = None if source_id is None else self.view.snapshots.get(source_id)
         return None if source is None else source.summary
-
-
-def _sequence_number(snapshot: SnapshotLike) -> int:
-    return snapshot.sequence_number or 0
 
 
 def picked_from(summary: Mapping[str, Any] | None) -> int | None:

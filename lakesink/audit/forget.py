@@ -27,16 +27,25 @@ def forget_sink(
         SettingsError: There is no such sink, or it was not confirmed.
         CommitUnresolved: The catalog was not seen to take the commit.
     """
-    if not NAME_PATTERN.fullmatch(sink):
-        raise SettingsError(
-            "SINK_UNKNOWN",
-            f"{sink[:60]!r} is no sink id.",
-            data="Nothing was changed.",
-            action="lakesink status shows every sink of the table.",
-        )
+    key = sink_key(sink, branch, txn=txn)
     opened = connect(catalog, create=False)
-    key = SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
     forgetting = Forgetting(lambda: load_table(opened, table), key, with_audit_tags=tags)
     forgetting.find()
     confirm(f"Will {sink} never write to branch {branch} of {table} again?")
     return forgetting.run()
+
+
+def sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
+    """The sink that a command names.
+
+    Raises:
+        SettingsError: That is no sink id.
+    """
+    if NAME_PATTERN.fullmatch(sink):
+        return SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
+    raise SettingsError(
+        "SINK_UNKNOWN",
+        f"{sink[:60]!r} is no sink id.",
+        data="Nothing was changed.",
+        action="lakesink status shows every sink of the table.",
+    )

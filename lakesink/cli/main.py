@@ -44,6 +44,7 @@ COMMANDS = {
     "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
     "pack": LazyCommand("lakesink.cli.pack", "pack", "What the executors of a cluster need, as one archive."),
     "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
+    "restore": LazyCommand("lakesink.cli.restore", "restore", "Set a lost ledger entry again, from the newest batch."),
     "rewind": LazyCommand("lakesink.cli.rewind", "rewind", "Take a checkpoint back, for the replay after a rollback."),
     "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),
 }

@@ -11,8 +11,9 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_catalog.forget import Forgetting
-from lakesink_catalog.history import FORGOTTEN, sinks
+from lakesink_catalog.history import sinks
 from lakesink_catalog.identity import SinkKind
+from lakesink_catalog.ledger import FORGOTTEN
 from lakesink_catalog.outcome import Committed
 from lakesink_catalog.retry import RetryPolicy
 from tests.builders import Apply, Lake, Stream, counted, expected
