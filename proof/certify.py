@@ -16,7 +16,7 @@ from lakesink.certify.examine import Certificate, certify
 from lakesink.certify.race import Size
 from lakesink.certify.verdict import Check, Standing, Verdict
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
-from servers.jars import ICEBERG, ROOT
+from servers.jars import ICEBERG_BEFORE, ROOT
 from servers.missing import Missing
 from servers.postgres import USER, postgres_server
 from servers.rest_reference import rest_reference
@@ -60,7 +60,7 @@ def _in_memory(folder: Path) -> Held:
 CATALOGS = {
     "SQLite": _sqlite,
     "PostgreSQL": _postgresql,
-    f"Iceberg REST reference server {ICEBERG}, over SQLite": _rest,
+    f"Iceberg REST reference server {ICEBERG_BEFORE}, over SQLite": _rest,
     "in memory (PyIceberg, over SQLite)": _in_memory,
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from servers.jars import FLINK, ICEBERG_AWS, ICEBERG_FLINK, JarSet, classpath
+from servers.jars import FLINK, ICEBERG_AWS_FLINK, ICEBERG_FLINK, JarSet, classpath
 from servers.ports import free_port
 from servers.process import end, why_not_up
 
@@ -74,7 +74,7 @@ class Flink:
         assert self.process is None, "it runs"
         config = {**_CONFIG, "sql-gateway.endpoint.rest.port": self.port, **self.config}
         (self.folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in config.items()))
-        jars = os.pathsep.join(map(classpath, (FLINK, ICEBERG_FLINK, ICEBERG_AWS, *self.more_jars)))
+        jars = os.pathsep.join(map(classpath, (FLINK, ICEBERG_FLINK, ICEBERG_AWS_FLINK, *self.more_jars)))
         call = ["java", *self.java_options, f"-Djava.io.tmpdir={self.folder}", "-cp", jars, _GATEWAY]
         environment = {**os.environ, "FLINK_CONF_DIR": str(self.folder)}
         with (self.folder / "flink.log").open("ab") as log:

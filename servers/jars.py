@@ -49,15 +49,17 @@ class JarSet:
     without: tuple[str, ...] = ()
 
 
-ICEBERG, JETTY, HADOOP = "1.11.0", "12.1.2", "3.4.2"
+ICEBERG, JETTY, HADOOP = "1.12.0", "12.1.2", "3.4.2"
+ICEBERG_BEFORE = "1.11.0"
+"""For Flink and for the REST reference server, of which Iceberg 1.12.0 has published nothing."""
 _SQLITE, _POSTGRES = "org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7"
 
 REST_REFERENCE = JarSet(
     "rest-reference",
     (
-        f"org.apache.iceberg:iceberg-open-api:{ICEBERG}:test-fixtures",
-        f"org.apache.iceberg:iceberg-core:{ICEBERG}",
-        f"org.apache.iceberg:iceberg-core:{ICEBERG}:tests",
+        f"org.apache.iceberg:iceberg-open-api:{ICEBERG_BEFORE}:test-fixtures",
+        f"org.apache.iceberg:iceberg-core:{ICEBERG_BEFORE}",
+        f"org.apache.iceberg:iceberg-core:{ICEBERG_BEFORE}:tests",
         _SQLITE,
         f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
         f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
@@ -125,7 +127,7 @@ FLINK = JarSet(
 ICEBERG_FLINK = JarSet(
     "iceberg-flink",
     (
-        f"org.apache.iceberg:iceberg-flink-runtime-2.1:{ICEBERG}",
+        f"org.apache.iceberg:iceberg-flink-runtime-2.1:{ICEBERG_BEFORE}",
         f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
         f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
         "commons-logging:commons-logging:1.3.0",
@@ -173,14 +175,30 @@ HADOOP_AWS = JarSet(
 """Hadoop's ``s3a://``, for ``spark.jars``, with the 18 MB of Amazon's client that it calls instead of all 600 MB."""
 
 ICEBERG_AWS = JarSet("iceberg-aws", (f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}",), transitive=False)
-"""Iceberg's own way to S3, for Spark and Flink."""
+"""Iceberg's own way to S3, for Spark."""
+
+ICEBERG_AWS_FLINK = JarSet(
+    "iceberg-aws-flink", (f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_BEFORE}",), transitive=False
+)
+"""The same for Flink."""
 
 HDFS = JarSet("hdfs", (f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",))
 """HDFS in one process, see `servers.hdfs`."""
 
 SETS = {
     jars.name: jars
-    for jars in (REST_REFERENCE, ICEBERG_SPARK, KAFKA, KAFKA_SPARK, FLINK, ICEBERG_FLINK, HADOOP_AWS, ICEBERG_AWS, HDFS)
+    for jars in (
+        REST_REFERENCE,
+        ICEBERG_SPARK,
+        KAFKA,
+        KAFKA_SPARK,
+        FLINK,
+        ICEBERG_FLINK,
+        HADOOP_AWS,
+        ICEBERG_AWS,
+        ICEBERG_AWS_FLINK,
+        HDFS,
+    )
 }
 PEERS = {jars.name: jars for jars in (FLINK_KAFKA, KAFKA_CONNECT)}
 """Only benchmarks run these, which fetch them."""

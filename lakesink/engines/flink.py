@@ -5,7 +5,7 @@ from typing import assert_never
 from lakesink.engines.access import access
 from lakesink.engines.java import jars, java_catalog
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted, text_literal
-from lakesink.engines.recipe import FLINK_RUNTIME, SAME_NAME, File, Recipe
+from lakesink.engines.recipe import FLINK_RUNTIME, ICEBERG_OF_FLINK, SAME_NAME, File, Recipe
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target
 
 ENGINE = "Flink 2.1"
@@ -14,7 +14,7 @@ _HADOOP = ("hadoop-client-api-3.4.2.jar", "hadoop-client-runtime-3.4.2.jar", "co
 
 def recipe(target: Target) -> Recipe:
     """Statements for the SQL client or the SQL gateway."""
-    names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in (FLINK_RUNTIME, *jars(target))]
+    names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in (FLINK_RUNTIME, *jars(target, ICEBERG_OF_FLINK))]
     return Recipe(
         engine=ENGINE,
         needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *access(target)),

@@ -14,9 +14,9 @@ def java_catalog(target: Target) -> dict[str, str]:
     return found | _storage(target)
 
 
-def jars(target: Target) -> tuple[str, ...]:
-    """Maven coordinates beside Iceberg's runtime."""
-    storage = (AWS_BUNDLE,) if target.on_s3 else ()
+def jars(target: Target, iceberg: str) -> tuple[str, ...]:
+    """Maven coordinates beside the runtime of this Iceberg version."""
+    storage = (f"{AWS_BUNDLE}:{iceberg}",) if target.on_s3 else ()
     match target.backend:
         case Sqlite():
             return (SQLITE_DRIVER, *storage)

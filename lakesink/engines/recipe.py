@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-ICEBERG = "1.11.0"
-SPARK_RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}"
-FLINK_RUNTIME = f"org.apache.iceberg:iceberg-flink-runtime-2.1:{ICEBERG}"
-AWS_BUNDLE = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}"
+ICEBERG_OF_SPARK, ICEBERG_OF_FLINK = "1.12.0", "1.11.0"
+"""The newest release of each runtime: Iceberg 1.12.0 was published without one for Flink."""
+SPARK_RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_OF_SPARK}"
+FLINK_RUNTIME = f"org.apache.iceberg:iceberg-flink-runtime-2.1:{ICEBERG_OF_FLINK}"
+AWS_BUNDLE = "org.apache.iceberg:iceberg-aws-bundle"
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.7"
 SAME_NAME = (

@@ -5,7 +5,7 @@ from typing import assert_never
 from lakesink.engines.access import access
 from lakesink.engines.java import jars, java_catalog
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
-from lakesink.engines.recipe import SAME_NAME, SPARK_RUNTIME, File, Recipe, properties_file
+from lakesink.engines.recipe import ICEBERG_OF_SPARK, SAME_NAME, SPARK_RUNTIME, File, Recipe, properties_file
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target
 
 ENGINE = "Spark 4.1"
@@ -31,7 +31,7 @@ def recipe(target: Target) -> Recipe:
 def _settings(target: Target) -> dict[str, str]:
     catalog = f"spark.sql.catalog.{target.catalog}"
     return {
-        "spark.jars.packages": ",".join((SPARK_RUNTIME, *jars(target))),
+        "spark.jars.packages": ",".join((SPARK_RUNTIME, *jars(target, ICEBERG_OF_SPARK))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": _type(target),

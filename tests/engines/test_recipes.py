@@ -98,7 +98,7 @@ def test_each_engine_takes_a_token_from_where_it_can(lake: Lake, engine: str, li
 @pytest.mark.parametrize(
     ("engine", "lines"),
     [
-        ("spark", ("spark.sql.catalog.lake.io-impl org.apache.iceberg.aws.s3.S3FileIO", "iceberg-aws-bundle:1.11.0")),
+        ("spark", ("spark.sql.catalog.lake.io-impl org.apache.iceberg.aws.s3.S3FileIO", "iceberg-aws-bundle:1.12.0")),
         ("trino", ("fs.native-s3.enabled=true", "s3.path-style-access=true", "s3.region=eu-central-1")),
         ("flink", ("'s3.endpoint' = 'http://127.0.0.1:9000'", "iceberg-aws-bundle-1.11.0.jar")),
         ("duckdb", ("ENDPOINT '127.0.0.1:9000', URL_STYLE 'path', USE_SSL false",)),

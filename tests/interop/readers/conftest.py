@@ -7,7 +7,7 @@ import pytest
 
 from servers import duckdb_engine
 from servers.flink import flink
-from servers.jars import ICEBERG_AWS, ICEBERG_FLINK, fetched
+from servers.jars import ICEBERG_AWS_FLINK, ICEBERG_FLINK, fetched
 from servers.spark_sql import spark_sql
 from servers.trino import trino
 from tests.interop.readers.engines import Engine, OfDuckDB, OfFlink, OfPyIceberg, OfTrino, Spark
@@ -73,7 +73,7 @@ def of_trino(root: Path, recipes: Recipes) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def of_flink(root: Path, recipes: Recipes) -> Iterator[Engine]:
     told = list(recipes["flink"].values())
-    assert flink_jars(told) == {jar.name for jar in (*fetched(ICEBERG_FLINK), *fetched(ICEBERG_AWS))}
+    assert flink_jars(told) == {jar.name for jar in (*fetched(ICEBERG_FLINK), *fetched(ICEBERG_AWS_FLINK))}
     with flink(root / "flink") as server:
         for statement in [statement for recipe in told for statement in recipe.statements]:
             server.sql(statement)
