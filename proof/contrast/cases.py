@@ -144,7 +144,7 @@ CASES = (
     Case(
         "branch-option",
         "branch as an option of the stream, replayed",
-        "The stream is to write a branch, main moves on, and the last batch runs again. Iceberg 1.11 has this option "
+        "The stream is to write a branch, main moves on, and the last batch runs again. Iceberg has this option "
         "for batch jobs; a stream takes it without a word.",
         _ON_A_BRANCH,
         branch=AUDIT_BRANCH,

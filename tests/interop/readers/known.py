@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 REFUSED: Mapping[tuple[str, str], str] = {
     ("spark", "times"): "Spark does not support time fields",
-    # Iceberg's Java library, 1.9.1 to 1.11.0, loses its place in a manifest behind a partition by `fixed`.
+    # Iceberg's Java library, 1.9.1 to 1.12.0, loses its place in a manifest behind a partition by `fixed`.
     ("spark", "by_fixed"): "Invalid int encoding",
     ("trino", "by_fixed"): "Invalid int encoding",
     ("flink", "by_fixed"): "Invalid int encoding",
