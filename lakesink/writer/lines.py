@@ -110,7 +110,7 @@ def _number(value: float) -> float | str:
 def _moment(value: str) -> str:
     """As Arrow spells it, with ISO's letter; Arrow has a sentence for what it cannot spell."""
     if value.startswith("<"):
-        raise ValueError(f"a date or time lies beyond what can be written: {value}")
+        raise ValueError("a date or time lies beyond what can be written")
     return value.replace(" ", "T", 1)
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.plan import PartitionField
-from lakesink.writer.schema import Field, Primitive, Struct, leaves
+from lakesink.writer.refusals import partition_value_unfit
+from lakesink.writer.schema import Field, Primitive, Struct, leaves, sql_type_of
 from lakesink.writer.single_value import encode_value, raw_values
 from lakesink.writer.transforms import Transform, distinguishable, parse_transform
 
@@ -102,16 +103,30 @@ def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tupl
 
 
 def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
-    """Find the partition of every row; the table must have rows."""
+    """Find the partition of every row; the table must have rows.
+
+    Raises:
+        WriteError: A value has no partition, because what the transform makes of it is beyond its type.
+    """
     if not sources:
         return Grouping(table, None, (Group((), 0, table.num_rows),))
-    values = [source.transform.apply(_source_values(table, source)) for source in sources]
+    values = [_partitioned(table, source) for source in sources]
     numbers = _partition_numbers(values)
     counts = pc.value_counts(numbers).field("counts")
     starts = pc.subtract(pc.cumulative_sum(counts), counts)
     order = None if _is_sorted(numbers) else pc.sort_indices(numbers)
     partitions = _partition_values(values, starts if order is None else order.take(starts), sources)
     return Grouping(table, order, tuple(map(Group, partitions, starts.to_pylist(), counts.to_pylist())))
+
+
+def _partitioned(table: pa.Table, source: Source) -> pa.Array:
+    try:
+        return source.transform.apply(_source_values(table, source))
+    except pa.ArrowInvalid:
+        transform = source.transform
+        spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
+        column = table.column_names[source.column]
+        raise partition_value_unfit(source.name, spelled, column, sql_type_of(transform.source)) from None
 
 
 def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:

@@ -14,6 +14,7 @@ from lakesink.writer.part_files import OpenPart, open_part
 from lakesink.writer.part_formats import FORMATS, check_part_schema
 from lakesink.writer.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
 from lakesink.writer.refusals import version_mismatch
+from lakesink.writer.texts import check_texts
 from lakesink_catalog.failpoints import reached
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
@@ -69,6 +70,7 @@ class PartsWriter:
         rows = 0
         try:
             for batch in batches:
+                check_texts(batch, rows)
                 rows += batch.num_rows
                 if batch.num_rows:
                     parts.add(batch)

@@ -70,6 +70,29 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     return f"Cast it in the query, in the way you want, for example CAST({sql_name(column)} AS {plain})."
 
 
+def text_invalid(column: str, row: int) -> WriteError:
+    """A string holds bytes that are no text."""
+    return WriteError(
+        "TEXT_INVALID",
+        f"Column {shown(column)!r} holds text that is not UTF-8, in row {row} of its task.",
+        data=NOT_COMMITTED,
+        action="No reader could read it. Keep such bytes in a BINARY column, or repair or filter them in the query"
+        " by make_valid_utf8(...) or is_valid_utf8(...).",
+    )
+
+
+def partition_value_unfit(field: str, transform: str, column: str, kind: str) -> WriteError:
+    """A value's place among the partitions is beyond the type of the partition's values."""
+    return WriteError(
+        "PARTITION_VALUE_UNFIT",
+        f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
+        f" {shown(field)!r}.",
+        data=NOT_COMMITTED,
+        action=f"What {transform} makes of it does not fit: filter such values in the query, widen the column, or"
+        " partition the table in another way.",
+    )
+
+
 def unwritable_value(format_name: str, error: Exception) -> WriteError:
     """A value has no place in the format of the file."""
     return WriteError(

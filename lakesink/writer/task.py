@@ -21,6 +21,7 @@ from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import rows_differ, version_mismatch
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
+from lakesink.writer.texts import check_texts
 from lakesink_catalog.receipt import DataFileReceipt, Receipt, encode
 
 
@@ -80,7 +81,9 @@ class _Rows:
 
     def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not self.plan.decode:
-            yield from self._counted(batches)
+            for batch in self._counted(batches):
+                check_texts(batch, self.count - batch.num_rows)  # decoders check what they make
+                yield batch
             return
         decoder = Decoder(self.plan, self.schema)
         yield from decoder.decoded(self._counted(batches))

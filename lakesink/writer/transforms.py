@@ -21,15 +21,10 @@ from lakesink.writer.single_value import Raw, as_decimal
 
 _SPELLING = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _INT = Primitive("int")
-_MICROS_A_DAY = 86_400_000_000
+_MICROS_AN_HOUR = 3_600_000_000
+_MICROS_A_DAY = 24 * _MICROS_AN_HOUR
 _DAYS_IN_400_YEARS = 146_097
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PERIODS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
-    "year": core.year,
-    "month": core.month,
-    "day": core.day,
-    "hour": core.hour,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +49,18 @@ class Transform:
         return _INT if self.name in ("bucket", *_PERIODS) else self.source
 
     def apply(self, values: pa.Array) -> pa.Array:
-        """The transform's values, NULL for NULL; floating-point NaNs all alike."""
+        """The transform's values, NULL for NULL; floating-point NaNs all alike.
+
+        Raises:
+            pyarrow.ArrowInvalid: One of them is beyond its type.
+        """
         match self.name:
             case "identity":
                 return _one_nan(values) if self.source.is_floating else values
             case "bucket":
                 return core.bucket(values, self.width)
             case "truncate":
-                return core.truncate(values, self.width)
+                return _truncated(values, self.width)
             case "void":
                 return pa.nulls(len(values), values.type)
             case period:
@@ -98,6 +97,25 @@ def distinguishable(values: pa.Array) -> pa.Array:
     if pa.types.is_float32(values.type):
         return values.view(pa.int32())
     return values.view(pa.int64()) if pa.types.is_float64(values.type) else values
+
+
+def _truncated(values: pa.Array, width: int) -> pa.Array:
+    """`pyiceberg_core` goes around below the smallest number, and beyond a decimal's precision."""
+    found = core.truncate(values, width)
+    if pa.types.is_decimal(found.type):
+        found.validate(full=True)
+    elif pa.types.is_integer(found.type) and pc.any(pc.greater(found, values)).as_py():
+        raise pa.ArrowInvalid("below the smallest number")
+    return found
+
+
+def _hours(values: pa.Array) -> pa.Array:
+    """`pyiceberg_core` goes around beyond an int."""
+    ends = pc.min_max(values.view(pa.int64()))
+    hours = [micros // _MICROS_AN_HOUR for micros in ends.as_py().values() if micros is not None]
+    if not all(-(2**31) <= hour < 2**31 for hour in hours):
+        raise pa.ArrowInvalid("hours beyond an int")
+    return core.hour(values)
 
 
 def _with_far_periods(period: str, values: pa.Array, found: pa.Array) -> pa.Array:
@@ -176,3 +194,11 @@ def _human_timestamp(micros: int, *, zoned: bool) -> str:
     except OverflowError:
         return f"{micros}us"
     return moment.isoformat() if zoned else moment.replace(tzinfo=None).isoformat()
+
+
+_PERIODS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
+    "year": core.year,
+    "month": core.month,
+    "day": core.day,
+    "hour": _hours,
+}

@@ -1,0 +1,72 @@
+"""Text that is not UTF-8 is refused before it is written: one such value makes a whole table unreadable.
+
+Spark does not look at the bytes of a string (`CAST(value AS STRING)` takes any), and Parquet's writer does not either.
+"""
+
+import pyarrow as pa
+
+from lakesink.writer.nested import as_list
+from lakesink.writer.refusals import text_invalid
+
+Path = tuple[str, ...]
+
+
+def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
+    """Refuse rows with text that is not UTF-8, at any depth.
+
+    Args:
+        batch: The rows.
+        first_row: The task's number of the first of them.
+
+    Raises:
+        WriteError: `TEXT_INVALID`, with the column and the first such row in it.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        path = _invalid(column, (name,))
+        if path is not None:
+            raise text_invalid(".".join(path), first_row + _first_invalid(column))
+
+
+def _first_invalid(column: pa.Array) -> int:
+    """Position of the first row with such a text; there is one."""
+    start, count = 0, len(column)
+    while count > 1:
+        half = count // 2
+        if _invalid(column.slice(start, half), ()) is None:
+            start, half = start + half, count - half
+        count = half
+    return start
+
+
+def _invalid(array: pa.Array, path: Path) -> Path | None:
+    """The path to a text that is not UTF-8, from the array's own; None if there is none."""
+    kind, types = array.type, pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _invalid(array.storage, path)
+    if types.is_dictionary(kind):
+        return _invalid(array.dictionary_decode(), path) if _is_text(kind.value_type) else None
+    if types.is_nested(kind):
+        below = ((part, (*path, name)) for name, part in _parts(array))
+        return next((found for part, at in below if (found := _invalid(part, at)) is not None), None)
+    return path if _is_text(kind) and not _is_valid(array) else None
+
+
+def _parts(array: pa.Array) -> list[tuple[str, pa.Array]]:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return list(zip((field.name for field in kind), array.flatten(), strict=True))
+    if pa.types.is_map(kind):
+        return list(zip(("key", "value"), as_list(array).flatten().flatten(), strict=True))
+    return [("element", array.flatten())]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_valid(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
