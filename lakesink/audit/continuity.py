@@ -1,65 +1,135 @@
 """Whether a sink's batches on a branch follow each other without a gap, a repetition or a jump back. Pure.
 
-Each batch of a stream is the one after the batch before it; a new query, on a new checkpoint, begins with 0. A batch
-that a human let in breaks the chain by permission, and the chain goes on from there. So it does after a cherry-pick of
-what has expired, which may have brought any batch. Versions of a transaction application only grow.
+Each batch of a stream is the one after the batch before it; a new query, on a new checkpoint, begins with 0. After a
+cherry-pick of an expired snapshot any batch may follow. Versions of a transaction application only grow. A finding that
+an operator accepted stays a finding, and says so: the rows are what they are, whoever allowed them.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from lakesink.audit.finding import Code, Finding
 from lakesink_catalog.identity import SinkKey, SinkKind
 from lakesink_catalog.ledger import Mark
 
 
-def breaks(subject: str, key: SinkKey, marks: Sequence[Mark | None], *, complete: bool) -> Iterator[Finding]:
-    """What is wrong with the order of a sink's batches.
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One sink's batches on its branch, and what else the branch has.
 
-    Args:
+    Attributes:
         subject: The sink in words.
         key: The sink.
         marks: Its marks on the branch's walk, oldest first; None where any batch may have come.
         complete: True if the walk reaches the table's first snapshot, so that nothing came before.
+        others: Marks of every sink on the walk, oldest first: a fork or a new sink id brings batches of the same query.
+        epochs: Query and batch of what Iceberg's own sink wrote there.
     """
-    doubled = _doubled([mark for mark in marks if mark is not None])
-    if doubled:
-        found = f"{len(doubled):,} of its batches are there more than once: {_ranges(doubled)}."
-        yield Finding(Code.BATCH_TWICE, subject, found, tuple(map(str, doubled)))
-    chain = [mark for mark in marks if mark is None or mark.ledger_batch_id == mark.batch_id]
+
+    subject: str
+    key: SinkKey
+    marks: Sequence[Mark | None]
+    complete: bool
+    others: Sequence[Mark] = ()
+    epochs: frozenset[tuple[str, int]] = frozenset()
+
+
+def breaks(chain: Chain) -> Iterator[Finding]:
+    """What is wrong with the order of a sink's batches, and what of it an operator accepted."""
+    yield from _doubled(chain)
+    yield from _accepted(chain)
+    moving = [mark for mark in chain.marks if mark is None or mark.ledger_batch_id == mark.batch_id]
     previous: Mark | None = None
-    seen = complete
-    for mark in chain:
+    seen = chain.complete
+    for mark in moving:
         if mark is not None and seen:
-            yield from _break(subject, key, previous, mark)
+            yield from _break(chain, previous, mark)
         previous, seen = mark, mark is not None
 
 
-def _doubled(marks: Sequence[Mark]) -> list[int]:
-    """Batches that came twice without a human's word."""
-    seen: set[tuple[str, int]] = set()
-    doubled = set()
-    for mark in marks:
-        batch = (mark.query_id, mark.batch_id)
-        if batch in seen and not mark.accepted:
-            doubled.add(mark.batch_id)
-        seen.add(batch)
-    return sorted(doubled)
+def _doubled(chain: Chain) -> Iterator[Finding]:
+    """Batches whose rows came twice, the second time by this sink; whoever accepted it."""
+    seen: set[tuple[str, ...]] = set()
+    doubled: dict[int, bool] = {}
+    for mark in (mark for mark in chain.others if mark.adds_rows):
+        names = {_batch(mark), _place(mark)} if not mark.accepted else {_batch(mark)}
+        if names & seen and mark.key == chain.key:
+            doubled[mark.batch_id] = doubled.get(mark.batch_id, True) and bool(mark.accepted)
+        seen |= {_batch(mark), _place(mark)}
+    for accepted in (False, True):
+        found = sorted(batch_id for batch_id, by_operator in doubled.items() if by_operator is accepted)
+        if found:
+            text = f"{len(found):,} of its batches are there more than once{_by_operator(accepted)}: {_ranges(found)}."
+            yield Finding(Code.BATCH_TWICE, chain.subject, text, tuple(map(str, found)), accepted=accepted)
 
 
-def _break(subject: str, key: SinkKey, previous: Mark | None, mark: Mark) -> Iterator[Finding]:
-    if mark.accepted or (key.kind is SinkKind.TXN and previous is None):
+def _batch(mark: Mark) -> tuple[str, ...]:
+    """The batch as such, under whatever sink id and branch it came; of an application the name stands for the query."""
+    query = mark.query_id if mark.key.kind is SinkKind.STREAM else f"application {mark.key.name}"
+    return (query, str(mark.batch_id), mark.fingerprint)
+
+
+def _place(mark: Mark) -> tuple[str, ...]:
+    """The place of a batch in its own sink, whatever data it has."""
+    return (mark.key.ledger_property, mark.query_id, str(mark.batch_id))
+
+
+def _accepted(chain: Chain) -> Iterator[Finding]:
+    """Batches that an operator accepted, each with what was overruled; none for a stream that was adopted."""
+    words = [mark for mark in chain.marks if mark is not None and mark.accepted and not _is_adoption(chain, mark)]
+    if words:
+        found = f"Accepted by an operator: {', '.join(f'{mark.batch_id} ({mark.accepted})' for mark in words)}."
+        items = tuple(str(mark.batch_id) for mark in words)
+        yield Finding(Code.BATCH_ACCEPTED, chain.subject, found, items, accepted=True)
+    left_out = sorted(mark.batch_id for mark in words if not mark.adds_rows and not _has_rows(chain, mark))
+    if left_out and chain.complete:
+        found = f"Skipped by an operator, and their rows are not there: {_ranges(left_out)}."
+        yield Finding(Code.BATCH_GAP, chain.subject, found, tuple(map(str, left_out)), accepted=True)
+
+
+def _is_adoption(chain: Chain, mark: Mark) -> bool:
+    """The first batch of a ledger that `lakesink adopt` began; Iceberg's own sink wrote its rows, or they expired."""
+    begins = mark.accepted.startswith("UnknownHistory:") and not mark.adds_rows
+    return begins and ((mark.query_id, mark.batch_id) in chain.epochs or not chain.complete)
+
+
+def _has_rows(chain: Chain, mark: Mark) -> bool:
+    return any(other.adds_rows and _batch(other) == _batch(mark) for other in chain.others)
+
+
+def _break(chain: Chain, previous: Mark | None, mark: Mark) -> Iterator[Finding]:
+    key, accepted = chain.key, bool(mark.accepted)
+    if (key.kind is SinkKind.TXN and (accepted or previous is None)) or _is_adoption(chain, mark):
         return
     same_query = previous is not None and previous.query_id == mark.query_id
     last = previous.batch_id if previous is not None and same_query else -1
     if mark.batch_id < last:
-        found = f"Batch {mark.batch_id} was committed after batch {last}."
-        yield Finding(Code.BATCH_ORDER, subject, found, (str(mark.batch_id),))
+        found = f"Batch {mark.batch_id} was committed after batch {last}{_by_operator(accepted)}."
+        yield Finding(Code.BATCH_ORDER, chain.subject, found, (str(mark.batch_id),), accepted=accepted)
     elif mark.batch_id > last + 1 and key.kind is SinkKind.STREAM:
-        missing = range(last + 1, mark.batch_id)
+        there = _batches_of(chain, mark.query_id)
+        missing = [batch_id for batch_id in range(last + 1, mark.batch_id) if batch_id not in there]
+        if not missing:
+            return
         before = "the table's beginning" if previous is None else f"batch {previous.batch_id}"
         other = "" if same_query or previous is None else " of another query"
-        found = f"Batch {mark.batch_id} follows {before}{other}: {_span(missing[0], missing[-1])} missing."
-        yield Finding(Code.BATCH_GAP, subject, found, (_ends(missing[0], missing[-1]),))
+        span = _span(missing[0], missing[-1]) if len(missing) == mark.batch_id - last - 1 else _listed(missing)
+        found = f"Batch {mark.batch_id} follows {before}{other}{_by_operator(accepted)}: {span} missing."
+        yield Finding(Code.BATCH_GAP, chain.subject, found, (_ranges(missing),), accepted=accepted)
+
+
+def _batches_of(chain: Chain, query_id: str) -> set[int]:
+    """Batches of a query that are on the branch, under whatever sink id, also those that were accepted later."""
+    marked = {mark.batch_id for mark in chain.others if mark.query_id == query_id}
+    return marked | {batch_id for query, batch_id in chain.epochs if query == query_id}
+
+
+def _by_operator(accepted: bool) -> str:  # noqa: FBT001 - what the words are about
+    return ", as an operator accepted" if accepted else ""
+
+
+def _listed(missing: Sequence[int]) -> str:
+    return f"batch {missing[0]} is" if len(missing) == 1 else f"batches {_ranges(missing)} are"
 
 
 def _span(first: int, last: int) -> str:

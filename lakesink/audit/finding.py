@@ -17,7 +17,7 @@ class Code(Enum):
 
     BATCH_TWICE = (
         "One batch was committed twice on one branch: its rows are there twice.",
-        "Compare the two snapshots (lakesink log), remove the rows of one, and report it: lakesink must not do this.",
+        "Compare the two snapshots (lakesink log) and remove the rows of one. If no operator accepted it, report it.",
     )
     BATCH_GAP = (
         "Batches are missing between two that are on the branch.",
@@ -27,9 +27,13 @@ class Code(Enum):
         "Batches are on the branch in an order in which no stream commits.",
         "See lakesink log for who committed there; two checkpoints may have written under one sink id.",
     )
+    BATCH_ACCEPTED = (
+        "An operator accepted a batch that was refused: rows may be there twice, or be missing, as the refusal said.",
+        "Compare what the refusal of each word says (docs: guarantees) with the rows. It is reported until it expires.",
+    )
     LEDGER_LOST = (
         "The branch has batches of the sink, but somebody removed its ledger entry.",
-        "Put the table property back, or let the next batch in as its refusal says.",
+        "Stop the stream, run lakesink restore, and start it again.",
     )
     LEDGER_DAMAGED = (
         "The ledger entry is unreadable, newer than this lakesink, or contradicts the sink's own snapshots.",
@@ -122,12 +126,14 @@ class Finding:
         subject: Sink and branch, or what else it is about; empty for the table.
         found: What was found, in one sentence.
         items: Paths, snapshots or batches, all of them.
+        accepted: True if an operator accepted it, by overruling a refusal.
     """
 
     code: Code
     subject: str
     found: str
     items: tuple[str, ...] = ()
+    accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

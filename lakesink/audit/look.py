@@ -11,10 +11,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit import contents
 from lakesink.audit.checkpoint import Done, Present, compare, present
-from lakesink.audit.continuity import breaks
+from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step, frontier, lines_of
+from lakesink_catalog.epochs import epochs
 from lakesink_catalog.errors import Reason, SettingsError
 from lakesink_catalog.history import SinkState, history, sinks
 from lakesink_catalog.identity import SinkKey, SinkKind
@@ -121,19 +122,28 @@ class Look:
     def _of_sink(self, state: SinkState) -> Iterator[Said]:
         key, subject = key_of(state), _subject(state)
         line = self.lines.get(key.branch)
-        marks = [step.mark for step in self.steps(key)]
         if line is not None:
-            yield from breaks(subject, key, line.chain(key), complete=line.complete)
+            yield from breaks(chain_of(line, key, subject))
         if state.trouble is not None:
-            yield Finding(_code(state.trouble), subject, f"Its next batch would be refused: {state.trouble.value}.")
+            found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
+            yield Finding(_code(state.trouble), subject, found)
         elif state.unproven:
             found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: it is trusted."
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)
         yield from self._audit_tags(state)
-        accepted = [f"{mark.batch_id} ({mark.accepted})" for mark in marks if mark.accepted]
-        if accepted:
-            yield Note("accepted", subject, f"Let in by a human: {', '.join(accepted)}.")
+
+    def _rewind(self, state: SinkState) -> str:
+        """The command that takes a checkpoint to where the branch was rolled back to, if the branch shows it."""
+        moved = [step.mark for step in self.steps(key_of(state)) if step.mark.batch_id == step.mark.ledger_batch_id]
+        line = self.lines.get(state.branch)
+        if state.trouble is not Reason.ROLLED_BACK or line is None or state.kind != SinkKind.STREAM.value:
+            return ""
+        if not moved and not line.complete:
+            return " Expiry hides which batch is the newest in the branch: find it by the rows."
+        newest = moved[-1].batch_id if moved else -1
+        there = f"The newest batch in the branch is {newest}" if moved else "No batch is in the branch"
+        return f" {there}: lakesink rewind <checkpoint> --to-batch {newest}."
 
     def _ledger_tag(self, state: SinkState) -> Iterator[Said]:
         name = key_of(state).ledger_tag
@@ -208,6 +218,17 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
         data="Nothing was changed: this command only reads.",
         action=f"{did_you_mean(sink, {state.sink for state in states})} lakesink status shows every sink.".strip(),
     )
+
+
+def chain_of(line: Line, key: SinkKey, subject: str) -> Chain:
+    """A sink's batches on a branch, with what else is there."""
+    steps = sorted(
+        (step for steps in line.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
+    )
+    queries = {step.mark.query_id for step in line.steps.get(key, ())}
+    written = frozenset((query, epoch) for query in queries for epoch in epochs(line.walk, query))
+    marks = tuple(step.mark for step in steps)
+    return Chain(subject, key, line.chain(key), line.complete, marks, written)
 
 
 def key_of(state: SinkState) -> SinkKey:

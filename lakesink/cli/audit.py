@@ -12,7 +12,7 @@ from lakesink.cli.output import Report, reporting
 @click.option("--skip-footers", is_flag=True, help="Compare sizes alone, not row counts with Parquet footers.")
 @reporting
 def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, skip_footers: bool) -> Report:
-    """Exit code 1: something is not as it must be; 2: nothing is, but some of it could not be looked at."""
+    """Exit code 1: something is not as it must be; 2: some could not be looked at; 3: all was accepted."""
     from lakesink.cli import proving  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
     return proving.audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)

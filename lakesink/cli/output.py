@@ -20,7 +20,7 @@ from rich.text import Text
 from lakesink_catalog.errors import LakesinkError, SettingsError
 from lakesink_catalog.redact import describe, redact
 
-OK, NOT_WELL, NOT_CHECKED = 0, 1, 2
+OK, NOT_WELL, NOT_CHECKED, ACCEPTED = 0, 1, 2, 3
 WIDEST_CELL = 60
 _WIDTH = 10_000
 _YAML_PARSERS = ("strictyaml", "ruamel")

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from lakesink.audit.checkpoint import Done, read_done
 from lakesink.audit.finding import Code, Finding, Note, counted
 from lakesink.audit.proof import Proof, SinkProof, audit
-from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, printable, size
+from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, printable, size
 from lakesink_catalog.catalog_errors import catalog_error
 from lakesink_catalog.connect import connect
 from lakesink_catalog.redact import redact, safe_cause
@@ -42,6 +42,7 @@ def audit_report(
             "table": identifier,
             "catalog": table.catalog.name,
             "well": not proof.findings,
+            "accepted_only": bool(proof.findings) and not _broken(proof),
             **_document(proof),
             "seconds": round(seconds, 3),
         },
@@ -64,14 +65,26 @@ def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool)
 
 
 def _exit_code(proof: Proof) -> int:
-    if proof.findings or not proof.sinks:
+    if _broken(proof) or not proof.sinks:
         return NOT_WELL
-    return NOT_CHECKED if proof.unchecked else OK
+    if proof.unchecked:
+        return NOT_CHECKED
+    return ACCEPTED if proof.findings else OK
+
+
+def _broken(proof: Proof) -> list[Finding]:
+    """Findings that no operator accepted."""
+    return [finding for finding in proof.findings if not finding.accepted]
 
 
 def _verdict(proof: Proof) -> str:
-    if proof.findings:
-        return counted(len(proof.findings), "finding")
+    accepted = [finding for finding in proof.findings if finding.accepted]
+    if _broken(proof):
+        return counted(len(_broken(proof)), "finding") + (f", and {len(accepted):,} accepted" if accepted else "")
+    if accepted:
+        batches = sum(len(finding.items) for finding in accepted if finding.code is Code.BATCH_ACCEPTED)
+        unchecked = f"; {counted(proof.unchecked, 'file')} could not be looked at" if proof.unchecked else ""
+        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{unchecked}"
     if not proof.sinks:
         return "no lakesink stream has written to it"
     if proof.unchecked:
@@ -102,6 +115,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "code": finding.code.name,
         "subject": finding.subject,
         "found": redact(finding.found),
+        "accepted": finding.accepted,
         "means": finding.code.means,
         "action": finding.code.action,
         "items": [redact(item) for item in finding.items],
@@ -147,6 +161,8 @@ def _told(said: Finding | Note) -> str:
 
 
 def _next_step(identifier: str, proof: Proof) -> str:
+    if proof.findings and not _broken(proof):
+        return "Next: see by the rows whether what was accepted is right; it is reported until its snapshots expire."
     if proof.findings:
         return "Next: mend what was found, from the top, and run lakesink audit again."
     if not proof.sinks:

@@ -78,16 +78,6 @@ def a_new_checkpoint_from_where_the_old_one_ended(lake: Lake, _: Stream) -> None
     second.run(second.batch(1, start=5, end=6))
 
 
-def a_gap_that_a_human_let_in(_: Lake, stream: Stream) -> None:
-    stream.overrule(stream.batch(9, start=9))
-    stream.run(10)
-
-
-def an_old_batch_that_a_human_let_in_again(_: Lake, stream: Stream) -> None:
-    stream.overrule(stream.batch(1, start=7))
-    stream.run(4)
-
-
 def rolled_back_and_picked(lake: Lake, stream: Stream) -> None:
     brought = [stream.snapshot_of(batch_id) for batch_id in (1, 3)]
     roll_back(lake, stream.snapshot_of(0))
@@ -215,8 +205,6 @@ STORIES: list[Story] = [
     another_branch_with_a_sink_of_its_own,
     versions_of_an_application,
     a_new_checkpoint_from_where_the_old_one_ended,
-    a_gap_that_a_human_let_in,
-    an_old_batch_that_a_human_let_in_again,
     rolled_back_and_picked,
     picked_and_replayed_from_there,
     picked_from_what_has_expired,
@@ -302,11 +290,6 @@ def test_what_expiry_took_is_said_and_its_files_are_looked_at(
 def test_batches_that_only_tags_keep_are_told(lake: Lake, stream: Stream) -> None:
     tagged_then_expired(lake, stream)
     assert "Tags keep of them 1 batch: 1." in notes(audit(lake.table()))["history"]
-
-
-def test_what_a_human_let_in_is_told(lake: Lake, stream: Stream) -> None:
-    a_gap_that_a_human_let_in(lake, stream)
-    assert notes(audit(lake.table()))["accepted"].startswith("Let in by a human: 9 (Gap:9@3-")
 
 
 def test_snapshots_that_no_branch_leads_to_are_told(lake: Lake, stream: Stream) -> None:

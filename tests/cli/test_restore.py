@@ -16,8 +16,9 @@ PROPERTY = "lakesink.ledger.stream.events"
 
 
 def test_a_lost_entry_is_restored_and_a_retired_sink_is_refused(home: Path) -> None:
-    assert home.exists()
+
     catalog = connect()
+    assert home.exists()
     create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
     Writer(catalog).commit(0, rows=10)
     table = load_table(catalog, "demo.events")
