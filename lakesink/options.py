@@ -280,6 +280,14 @@ OPTIONS = (
         "What becomes of a value that cannot be decoded exactly: `fail`, or `null-row`, a row of NULLs.",
     ),
     Option(
+        "show_values",
+        "true or false",
+        switch,
+        "false",
+        "True to show malformed values themselves, 60 characters of each, in errors and logs. Logs travel: it may be"
+        " anybody's data.",
+    ),
+    Option(
         "schema_registry",
         "URL, path or URI",
         _schema_registry,

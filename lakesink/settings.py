@@ -50,6 +50,7 @@ class Settings:
     tag_max_age: timedelta = timedelta(days=365)
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
+    show_values: bool = False
     schema_registry: str = ""
     _said: set[str] = field(default_factory=set, init=False, compare=False)
 
@@ -172,8 +173,9 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
 
 
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
-    if settings.decode is None and "on_malformed" in given:
-        raise _wrong("on_malformed", "The option on_malformed needs decode: without it nothing is decoded.")
+    for name in ("on_malformed", "show_values"):
+        if settings.decode is None and name in given:
+            raise _wrong(name, f"The option {name} needs decode: without it nothing is decoded.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.decode and settings.create_table:

@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.catalog_errors import stored
+from lakesink_catalog.decoded import Decoded
 from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
@@ -134,13 +135,16 @@ class FencedCommit:
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
         return Look(table, situation, decide(situation, self.options.accept), self.surroundings.now_ms())
 
-    def prepare(self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema) -> PreparedBatch:
+    def prepare(
+        self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema, decoded: Decoded | None = None
+    ) -> PreparedBatch:
         """Write the manifests of a batch: after this a commit attempt writes nothing but the manifest list.
 
         Args:
             look: The look that allowed the batch; its ledger entry is the one the batch follows.
             files: The batch's data files, closed.
             schema: Schema that they were written under.
+            decoded: Counts of the documents that their rows came from; None if there were none.
 
         Raises:
             CatalogError: The storage failed.
@@ -160,6 +164,7 @@ class FencedCommit:
             rows=sum(file.record_count for file in files),
             partitions=len({(file.spec_id, file.partition) for file in files}),
             begun_ms=look.at_ms,
+            decoded=decoded or Decoded(),
         )
 
     def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
@@ -313,6 +318,7 @@ def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
         recovered=prepared.recovered,
         accepted=prepared.accepted or None,
         attempts=attempt,
+        decoded=prepared.decoded,
     )
 
 

@@ -4,11 +4,13 @@ The first line travels inside a Java stack trace, so it carries the code and sta
 raised; expected results of a batch are values (see `outcome`).
 """
 
+from collections.abc import Iterable
 from enum import Enum
 
 from lakesink_catalog.redact import shown
 
 LONGEST_FIRST_LINE = 199
+LONGEST_DETAIL = 800
 LONGEST_PART = 8_000
 """Of what is in the table, and of what to do: an action may quote 4 KiB of offsets."""
 
@@ -45,7 +47,26 @@ class QueryError(LakesinkError):
 
 
 class WriteError(LakesinkError):
-    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage."""
+    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
+
+    Attributes:
+        details: Lines between the first one and the others, for example one for each malformed value.
+    """
+
+    def __init__(self, code: str, what: str, *, data: str, action: str, details: Iterable[str] = ()) -> None:
+        super().__init__(code, what, data=data, action=action)
+        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
+
+    def __str__(self) -> str:
+        first, _, rest = super().__str__().partition("\n")
+        return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
+
+    def brief(self) -> "WriteError":
+        """The same error without its details: Spark prints what leaves a batch three times."""
+        if not self.details:
+            return self
+        action = f"{self.action} The driver's log has the whole list, once."
+        return WriteError(self.code.removeprefix("LAKESINK_"), self.what, data=self.data, action=action)
 
 
 class Reason(Enum):

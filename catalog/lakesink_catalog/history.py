@@ -13,6 +13,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink_catalog.decoded import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES
 from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, Batch, SinkKey, SinkKind
 from lakesink_catalog.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of
@@ -44,6 +45,9 @@ class Record:
         accepted: The overruled refusal as the user spelled it; empty if none.
         in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed
             the proof.
+        malformed_rows: Rows of NULLs in place of documents that could not be decoded.
+        unknown_keys: Members of documents that the table had no column for.
+        unknown_names: Names of such, as a JSON list; empty if there were none.
     """
 
     sink: str
@@ -60,6 +64,9 @@ class Record:
     outcome: str
     accepted: str
     in_branch: bool | None
+    malformed_rows: int = 0
+    unknown_keys: int = 0
+    unknown_names: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class SinkState:
         bytes: Their size in bytes.
         trouble: What the next batch would be refused for; None if all is well.
         unproven: True if expiry removed the evidence that the last batch is in the branch; it is trusted.
+        malformed_rows: Rows of NULLs, among the rows above, in place of documents that could not be decoded.
+        unknown_keys: Members of their documents that the table had no column for.
     """
 
     sink: str
@@ -97,6 +106,8 @@ class SinkState:
     bytes: int
     trouble: Reason | None
     unproven: bool
+    malformed_rows: int = 0
+    unknown_keys: int = 0
 
 
 def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
@@ -175,6 +186,9 @@ def _record(mark: Mark, snapshot: Snapshot, walks: _Walks) -> Record:
         outcome=mark.outcome,
         accepted=mark.accepted,
         in_branch=walks.contains(mark.key.branch, snapshot),
+        malformed_rows=_count(snapshot.summary, MALFORMED_ROWS),
+        unknown_keys=_count(snapshot.summary, UNKNOWN_KEYS),
+        unknown_names=str(snapshot.summary[UNKNOWN_NAMES] or "") if snapshot.summary else "",
     )
 
 
@@ -209,6 +223,8 @@ def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
         bytes=sum(record.bytes for record in counted),
         trouble=trouble,
         unproven=unproven,
+        malformed_rows=sum(record.malformed_rows for record in counted),
+        unknown_keys=sum(record.unknown_keys for record in counted),
     )
 
 

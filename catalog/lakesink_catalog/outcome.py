@@ -1,6 +1,8 @@
 """What happened to a batch: expected results as values. A refusal or an unresolved commit is raised instead."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from lakesink_catalog.decoded import Decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,7 @@ class Committed:
             `append`, whose call commits its own rows or none.
         accepted: The overruled refusal as the user spelled it, or None.
         attempts: Commit attempts made, at least 1.
+        decoded: Counts of the documents that the rows came from.
     """
 
     snapshot_id: int
@@ -25,6 +28,7 @@ class Committed:
     recovered: bool = False
     accepted: str | None = None
     attempts: int = 1
+    decoded: Decoded = field(default_factory=Decoded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ The records are files under the table's metadata location, see `lakesink_catalog
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
 
 from lakesink_catalog.catalog_errors import stored
+from lakesink_catalog.decoded import Decoded, decoded_from
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, typed_entry
 from lakesink_catalog.manifests import ManifestRecord
@@ -44,6 +45,7 @@ class PreparedBatch:
         partitions: Distinct partitions in them.
         begun_ms: Wall clock before the first of these files was made, milliseconds since the epoch.
         recovered: True if an earlier run prepared it. Not part of the record.
+        decoded: Counts of the documents that its rows came from.
     """
 
     table_uuid: str
@@ -58,6 +60,7 @@ class PreparedBatch:
     partitions: int
     begun_ms: int
     recovered: bool = False
+    decoded: Decoded = field(default_factory=Decoded)
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -74,6 +77,7 @@ class PreparedBatch:
             "rows": self.rows,
             "partitions": self.partitions,
             "begun_ms": self.begun_ms,
+            "decoded": self.decoded.to_json(),
         }
 
     def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
@@ -105,6 +109,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             partitions=whole_count(payload["partitions"]),
             begun_ms=whole_count(payload["begun_ms"]),
             recovered=True,
+            decoded=decoded_from(payload.get("decoded", {})),
         )
         _check_agreement(prepared)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -165,6 +170,8 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("other files or rows than its manifests")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("something twice")
+    if prepared.decoded.malformed_rows > prepared.rows:
+        raise ValueError("more malformed rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("more than can be")
 

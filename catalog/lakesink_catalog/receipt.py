@@ -9,15 +9,18 @@ import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from lakesink_catalog.decoded import Decoded, decoded_from
 from lakesink_catalog.redact import shown
 
-RECEIPT_VERSION = 1
+RECEIPT_VERSION = 2
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 MOST_IN_A_BATCH = 2**53
 """Rows, and bytes: totals that readers hold in 64 bits take a thousand such batches."""
+MOST_MISFITS = 20
+LONGEST_PLACE, LONGEST_WORDS = 300, 120
 LARGEST_FIELD_ID = 2**31 - 1
 _FIELD_ID = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -60,6 +63,23 @@ class DataFileReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """One malformed value, in words.
+
+    Attributes:
+        place: Where the document is: its file or Kafka's partition and offset, else its row in the task.
+        column: Names from the top, with dots; empty for the document itself.
+        expected: The column's type as Spark names it.
+        found: The kind of value; the value itself only if the user asked for values.
+    """
+
+    place: str
+    column: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What one task returns, exactly once, after every file it wrote is closed.
 
@@ -71,7 +91,10 @@ class Receipt:
         largest_arrow_batch_bytes: Size of the largest Arrow batch received, to bound the next ones.
         files: Closed files; empty if the task had no rows.
         schema_id: Schema that the files were written under; None if the batch was skipped.
-        malformed: Rows of them that are NULLs in place of a value that could not be decoded.
+        decoded: Counts of the documents that the rows came from.
+        misfits: The first malformed values, at most `MOST_MISFITS`.
+        documents: Rows that had a document at all; 0 where none was decoded.
+        refused: True if the task votes no: it found malformed values, which are to fail the batch, and wrote nothing.
     """
 
     task: int
@@ -81,7 +104,10 @@ class Receipt:
     largest_arrow_batch_bytes: int
     files: tuple[DataFileReceipt, ...]
     schema_id: int | None = None
-    malformed: int = 0
+    decoded: Decoded = field(default_factory=Decoded)
+    misfits: tuple[Misfit, ...] = ()
+    documents: int = 0
+    refused: bool = False
 
 
 def encode(receipt: Receipt) -> bytes:
@@ -94,7 +120,10 @@ def encode(receipt: Receipt) -> bytes:
         "rows": receipt.rows,
         "largest": receipt.largest_arrow_batch_bytes,
         "schema": receipt.schema_id,
-        "malformed": receipt.malformed,
+        "decoded": receipt.decoded.to_json(),
+        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
+        "documents": receipt.documents,
+        "refused": receipt.refused,
         "files": [_file_to_json(file) for file in receipt.files],
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
@@ -117,7 +146,10 @@ def decode(data: bytes) -> Receipt:
             largest_arrow_batch_bytes=whole_count(document["largest"]),
             files=tuple(_file_from_json(file) for file in document["files"]),
             schema_id=None if document["schema"] is None else whole_count(document["schema"]),
-            malformed=whole_count(document["malformed"]),
+            decoded=decoded_from(document["decoded"]),
+            misfits=_misfits(document["misfits"]),
+            documents=whole_count(document["documents"]),
+            refused=flag(document["refused"]),
         )
     except ReceiptInvalid:
         raise
@@ -196,6 +228,20 @@ def flag(value: Any) -> bool:
 def binary(value: Any) -> bytes:
     """The bytes in Base64 text; raises ValueError."""
     return b64decode(plain_text(value), validate=True)
+
+
+def _misfits(document: Any) -> tuple[Misfit, ...]:
+    if not isinstance(document, list) or len(document) > MOST_MISFITS:
+        raise ReceiptInvalid(f"malformed values are not a list of at most {MOST_MISFITS}")
+    return tuple(
+        Misfit(
+            place=shown(plain_text(place), LONGEST_PLACE),
+            column=shown(plain_text(column), LONGEST_WORDS),
+            expected=shown(plain_text(expected), LONGEST_WORDS),
+            found=shown(plain_text(found), LONGEST_WORDS),
+        )
+        for place, column, expected, found in document
+    )
 
 
 def _counts(document: Mapping[str, Any]) -> dict[int, int]:

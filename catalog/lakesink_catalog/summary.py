@@ -1,4 +1,4 @@
-"""Snapshot summary of an append, in Iceberg's own words. Pure."""
+"""Snapshot summary of an append, in Iceberg's own words, and what became of its documents. Pure."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ def carried_totals(parent: Any) -> dict[str, str]:
 
 
 def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
-    """Counts of one append and the new totals.
+    """Counts of one append, of its documents, and the new totals.
 
     A total that the parent does not state, or that readers could not hold, is not invented: they take an absent total
     as unknown.
@@ -43,7 +43,7 @@ def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
         before = _count(parent, total)
         if before is not None and before + added[name] <= LARGEST_NUMBER:
             summary[total] = str(before + added[name])
-    return carried_totals(parent) | summary
+    return carried_totals(parent) | summary | prepared.decoded.to_summary()
 
 
 def stated(summary: Any, name: str) -> int | None:

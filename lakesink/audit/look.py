@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink.audit import contents
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
+from lakesink.audit.documents import of_documents
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step, frontier, lines_of
@@ -113,6 +114,7 @@ class Look:
         """What the retained history can no longer show."""
         for state in self.states:
             yield from self._reach(state)
+            yield from (Note("documents", _subject(state), said) for said in of_documents(state))
         on_lines = {snapshot.snapshot_id for line in self.lines.values() for snapshot in line.walk}
         aside = len(self.snapshots.keys() - on_lines)
         if aside:

@@ -15,7 +15,9 @@ from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.look import Look, key_of
+from lakesink_catalog.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 from lakesink_catalog.history import SinkState
+from lakesink_catalog.summary import stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class SinkProof:
         batches: Batches on the retained walk.
         rows: Rows that they added.
         since: When the oldest of them was committed.
+        malformed_rows: Rows of NULLs, among the rows above, in place of documents that could not be decoded.
+        unknown_keys: Members of their documents that the table had no column for.
     """
 
     sink: str
@@ -41,6 +45,8 @@ class SinkProof:
     batches: int
     rows: int
     since: datetime | None
+    malformed_rows: int = 0
+    unknown_keys: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +129,6 @@ def _proof_of(look: Look, state: SinkState) -> SinkProof:
         batches=len(steps),
         rows=sum(contents.added_rows(step.snapshot) for step in steps),
         since=state.since if steps else None,
+        malformed_rows=sum(stated(step.snapshot.summary, MALFORMED_ROWS) or 0 for step in steps),
+        unknown_keys=sum(stated(step.snapshot.summary, UNKNOWN_KEYS) or 0 for step in steps),
     )

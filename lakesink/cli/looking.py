@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from pyiceberg.table import Table
 
+from lakesink.audit.documents import of_documents
 from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, plain, size, span
 from lakesink_catalog.connect import connect
 from lakesink_catalog.history import Record, SinkState, history, sinks
@@ -145,6 +146,7 @@ def _status_hints(identifier: str, states: list[SinkState], standings: list[str]
         for state, standing in zip(states, standings, strict=True)
         if state.trouble is not None
     ]
+    hints += [f"Sink {plain(state.sink)}: {said}" for state in states for said in of_documents(state)]
     hints += [
         f"Sink {plain(state.sink)} has not committed for longer than --max-age. Next: look at its query."
         for state, standing in zip(states, standings, strict=True)
@@ -168,9 +170,14 @@ def _record_row(record: Record) -> list[str]:
         number(record.files),
         size(record.bytes),
         moment(record.committed_at),
-        (record.accepted or record.outcome) + rolled_back,
+        (record.accepted or record.outcome) + rolled_back + _of_documents(record),
         record.offsets,
     ]
+
+
+def _of_documents(record: Record) -> str:
+    malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
+    return malformed + (f", {number(record.unknown_keys)} unknown keys" if record.unknown_keys else "")
 
 
 def _log_hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str]:

@@ -149,17 +149,20 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
         """Check every receipt and write the batch's manifests."""
-        table = transaction.look.table
-        counted = count_votes(receipts, table, transaction.plan.file_stem)
-        if counted.malformed:
+        batch_id = transaction.batch.batch_id
+        counted = count_votes(receipts, transaction.look.table, transaction.plan.file_stem, batch_id)
+        if counted.decoded.malformed_rows:
             logger.warning(
-                "lakesink.decode.malformed table=%s batch=%d rows=%d: rows of NULLs are in their place",
+                "lakesink.decode.malformed table=%s batch=%d rows=%d: rows of NULLs are in their place; the first: %s",
                 self.table,
-                transaction.batch.batch_id,
-                counted.malformed,
+                batch_id,
+                counted.decoded.malformed_rows,
+                counted.first_malformed,
             )
         try:
-            prepared = transaction.fence.prepare(transaction.look, counted.files, schema=counted.schema)
+            prepared = transaction.fence.prepare(
+                transaction.look, counted.files, schema=counted.schema, decoded=counted.decoded
+            )
         except ReceiptInvalid as error:
             raise rejected(str(error)) from None
         self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)

@@ -50,6 +50,7 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         metrics_modes=effective.metrics_modes(schema),
         decode=settings.decode,
         on_malformed=settings.on_malformed,
+        show_values=settings.show_values,
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),

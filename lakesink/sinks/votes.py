@@ -10,8 +10,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink import __version__
+from lakesink.sinks.malformed import check_documents, first_of, in_words
 from lakesink.sinks.plausible import bounds_fit, checks_of, counts_agree
 from lakesink.writer.locations import is_location
+from lakesink_catalog.decoded import Decoded, together
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.locations import data_location, is_under
 from lakesink_catalog.receipt import MOST_IN_A_BATCH, DataFileReceipt, Receipt, ReceiptInvalid, decode
@@ -25,36 +27,42 @@ class Counted:
     Attributes:
         files: Data files, each once.
         schema: The one schema that they were written under.
-        malformed: Rows of NULLs in place of values that could not be decoded.
+        decoded: Counts of the documents that their rows came from.
+        first_malformed: The first malformed value that a task described, in words; empty if there is none.
     """
 
     files: tuple[DataFileReceipt, ...]
     schema: Schema
-    malformed: int
+    decoded: Decoded
+    first_malformed: str
 
 
-def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str) -> Counted:
+def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> Counted:
     """What the tasks wrote, if every vote can be believed.
 
     Args:
         receipts: One of every task, encoded, in any order.
         table: As loaded by the process that counts.
         file_stem: What the names of this batch's data files begin with.
+        batch_id: The batch.
 
     Raises:
-        WriteError: A vote is missing, doubled, malformed, or was cast on other premises.
+        WriteError: A vote is missing, doubled, malformed, cast on other premises, or against the batch.
     """
-    votes = [_vote(data) for data in receipts]
+    votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
     for vote in votes:
         _check_vote(table, vote, file_stem)
-    if sorted(vote.task for vote in votes) != list(range(len(votes))):
+    if [vote.task for vote in votes] != list(range(len(votes))):
         raise rejected("there is not exactly one of every task")
+    check_documents(votes, batch_id)
     files = tuple(file for vote in votes for file in vote.files)
     if len({file.path for file in files}) != len(files):
         raise rejected("a data file is in the votes twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise rejected("the batch would have more rows or bytes than can be")
-    return Counted(files, _written_under(table, votes), sum(vote.malformed for vote in votes))
+    first = first_of(votes)
+    decoded = together(vote.decoded for vote in votes)
+    return Counted(files, _written_under(table, votes), decoded, "" if first is None else in_words(first))
 
 
 def all_under(folder: str, paths: Iterable[str]) -> bool:
@@ -90,9 +98,11 @@ def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
     if vote.lakesink_version != __version__:
         theirs = shown(vote.lakesink_version, 20)
         raise rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
-    if vote.rows != sum(file.record_count for file in vote.files):
+    if vote.refused and (vote.files or not vote.decoded.malformed_rows):
+        raise rejected("a task voted against the batch and wrote files, or gave no reason")
+    if not vote.refused and vote.rows != sum(file.record_count for file in vote.files):
         raise rejected("a task received other rows than its files hold")
-    if vote.malformed > vote.rows:
+    if max(vote.decoded.malformed_rows, vote.documents) > vote.rows:
         raise rejected("a task could not decode more rows than it received")
     folder = data_location(table)
     if not all_under(folder, (file.path for file in vote.files)):

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
@@ -16,7 +17,7 @@ from lakesink.settings import Settings
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.batch_rows import FrameRows
-from lakesink.spark.failures import is_interruption
+from lakesink.spark.failures import brief, is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
 from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.hop import HopTuning
@@ -28,6 +29,7 @@ from lakesink.spark.shape import shaped
 from lakesink.spark.small import only_drops_rows
 from lakesink.two_phase import TwoPhaseCommitSink, run_batch
 from lakesink.writer.decode import INCOMING, VALUE
+from lakesink.writer.places import FILE
 from lakesink.writer.plan import JSON
 from lakesink_catalog.connect import CatalogConfig, FoundCatalog
 from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
@@ -128,16 +130,27 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
 
 
 def _needed(df: DataFrame, settings: Settings) -> DataFrame:
-    """The rows' columns that anything looks at: to decode, few of Kafka's are.
+    """The rows' columns that anything looks at: to decode, few of Kafka's are, and the name of a row's file.
 
     Bytes are copied twice by each step of a plan, text once: so JSON travels as text, whatever the bytes.
     """
     needed = [df[name] for name in df.columns if name in INCOMING]
     if not settings.decode or not needed:
         return df
+    if FILE not in df.columns and _reads_files(df):
+        needed.append(df.metadataColumn("_metadata")[FILE].alias(FILE))
     rows = df.select(*needed)
     bytes_of_json = settings.decode == JSON and VALUE in rows.columns and rows.schema[VALUE].dataType == BinaryType()
     return rows.withColumn(VALUE, rows[VALUE].cast("string")) if bytes_of_json else rows
+
+
+def _reads_files(df: DataFrame) -> bool:
+    """Whether every row still has the hidden column that Spark gives to the rows of files."""
+    try:
+        df.select(df.metadataColumn("_metadata")[FILE])
+    except AnalysisException:
+        return False
+    return True
 
 
 def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
@@ -145,7 +158,7 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     try:
         outcome = run_batch(batch, [sink], sink.prepared_log, job.write)[sink.name]
     except Exception as error:
-        reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
+        reporter.failed(batch.batch_id, brief(error), Timing(time.monotonic() - started))
         raise
     finally:
         job.tuning.restore()

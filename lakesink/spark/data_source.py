@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
-from lakesink.spark.failures import NOT_IN_TABLE, presentable
+from lakesink.spark.failures import NOT_IN_TABLE, brief, presentable
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
@@ -201,6 +201,8 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
     except Exception as error:
         _opened.cache_clear()
         reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
+        if (short := brief(error)) is not error:
+            raise short from None
         raise
     reporter.finished(batch.batch_id, outcome, Timing(time.monotonic() - started))
 

@@ -101,6 +101,11 @@ def presentable() -> Iterator[None]:
         raise without_secrets(error) from None
 
 
+def brief(error: Exception) -> Exception:
+    """The error for where it is told once more: the log has its details."""
+    return error.brief() if isinstance(error, WriteError) else error
+
+
 def is_interruption(error: BaseException) -> bool:
     """True if the JVM's thread was interrupted, which is how Spark stops a query."""
     return any(name in _INTERRUPTIONS for name in _java_classes(error))

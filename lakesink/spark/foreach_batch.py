@@ -19,6 +19,7 @@ from lakesink.spark.checkpoint import Checkpoint, source_folders
 from lakesink.spark.failures import (
     JAVA_ERRORS,
     QueryStopped,
+    brief,
     is_interruption,
     job_error,
     whole_text,
@@ -171,7 +172,7 @@ class BatchFunction:
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the JVM may leave with it
             failure = self._presentable(error)
             self._target.reporter.failed(batch_id, failure, self._timing(started))
-            raise failure from None
+            raise brief(failure) from None
         self._target.reporter.finished(batch_id, outcome, self._timing(started))
 
     def __repr__(self) -> str:

@@ -1,12 +1,13 @@
 """The one line that every batch leaves in the log, under a fixed event name, whatever became of it."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakesink.spark.failures import QueryStopped
 from lakesink.spark.notes import QueryNotes
 from lakesink.spark.sources import Replay, guarantee
-from lakesink_catalog.errors import BatchRefused, LakesinkError
+from lakesink_catalog.errors import BatchRefused, LakesinkError, WriteError
 from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_catalog.redact import describe
 
@@ -78,11 +79,12 @@ class Reporter:
         event = "lakesink.batch.refused" if isinstance(error, BatchRefused) else "lakesink.batch.failed"
         code = error.code if isinstance(error, LakesinkError) else type(error).__name__
         fields = {"batch": batch_id, "code": code} | _times(timing) | {"error": describe(error)}
-        self._log(logging.ERROR, event, fields)
+        self._log(logging.ERROR, event, fields, error.details if isinstance(error, WriteError) else ())
 
-    def _log(self, level: int, event: str, fields: dict[str, object]) -> None:
+    def _log(self, level: int, event: str, fields: dict[str, object], details: Sequence[str] = ()) -> None:
         shown = {"table": self.table, "sink": self.sink} | fields
-        logger.log(level, "%s %s", event, " ".join(f"{key}={value}" for key, value in shown.items()))
+        first = f"{event} {' '.join(f'{key}={value}' for key, value in shown.items())}"
+        logger.log(level, "%s", "\n".join([first, *(f"  - {line}" for line in details)]))
 
 
 def event_of(outcome: Outcome) -> str:
@@ -108,6 +110,11 @@ def _counts(outcome: Outcome) -> dict[str, object]:
         "bytes": outcome.bytes,
         "attempts": outcome.attempts,
     }
+    decoded = outcome.decoded
+    if decoded.malformed_rows:
+        counts["malformed_rows"] = decoded.malformed_rows
+    if decoded.unknown_keys:
+        counts |= {"unknown_keys": decoded.unknown_keys, "unknown_names": decoded.names_text}
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

@@ -4,6 +4,7 @@ The column ``value`` holds the document. Where the table has columns of the name
 from Kafka's own.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,9 +14,13 @@ import pyarrow.compute as pc
 
 from lakesink.writer.json_scalars import Parsed, either, without
 from lakesink.writer.json_values import JsonReader
+from lakesink.writer.misfits import Found
+from lakesink.writer.places import PLACES, Places
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
-from lakesink.writer.refusals import decoder_missing, malformed_value, schema_mismatch, shown
+from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
+from lakesink_catalog.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
+from lakesink_catalog.redact import shown as printable
 from lakesink_catalog.spark_types import sql_type
 
 VALUE = "value"
@@ -26,9 +31,13 @@ KAFKA_COLUMNS: Mapping[str, str] = {
     "_kafka_key": "key",
 }
 """Columns of the table by Kafka's."""
-INCOMING = (VALUE, *KAFKA_COLUMNS.values())
-"""Columns of the rows that are looked at; others, such as Kafka's topic, are not."""
+INCOMING = tuple(dict.fromkeys((VALUE, *KAFKA_COLUMNS.values(), *PLACES)))
+"""Columns of the rows that are looked at: the document, what the table may have of Kafka's, and places."""
 
+LONGEST_VALUE = 60
+"""Characters of a value that is shown because the user asked for values."""
+SHOWN_OF_NULL_ROWS = 1
+"""Malformed values that a task describes if none of them is to fail the batch."""
 GATHERED_BYTES = 16 * 1024 * 1024
 
 
@@ -38,8 +47,8 @@ class DocumentReader(Protocol):
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from documents, one row for each."""
 
-    def told(self, value: bytes | None) -> list[str]:
-        """What may be said of a malformed document besides where it is."""
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+        """For each of a few malformed documents the values that do not fit."""
 
 
 @dataclass(slots=True)
@@ -49,31 +58,47 @@ class Decoder:
     Attributes:
         plan: What the driver decided.
         schema: The table's.
-        malformed: Documents that became rows of NULLs.
+        task: Index of the task.
+        malformed: Documents that do not fit; those that follow the first twenty of a failing batch are not counted.
+        documents: Rows that have a document at all.
+        misfits: The first values that do not fit.
     """
 
     plan: WritePlan
     schema: Struct
+    task: int = 0
     malformed: int = 0
+    documents: int = 0
+    misfits: list[Misfit] = field(default_factory=list)
     _reader: DocumentReader = field(init=False)
-    _seen: int = 0
+    _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
         self._reader = _reader_for(self.plan)
+        self._places = Places(self.task)
+
+    @property
+    def refuses(self) -> bool:
+        """True once a document is malformed that is to fail the batch: from there on there are no rows."""
+        return self.malformed > 0 and self.plan.on_malformed is OnMalformed.FAIL
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The table's rows, one for each row of the batches, in their order.
-
-        Raises:
-            WriteError: A document does not fit the table exactly, and that is to fail.
-        """
-        return map(self._decode, _gathered(batches))
+        """The table's rows, one for each row of the batches, in their order, as long as nothing is to fail."""
+        for batch in _gathered(batches):
+            rows = self._decode(batch)
+            if not self.refuses:
+                yield rows
+            elif len(self.misfits) == MOST_MISFITS:
+                break
+        deque(batches, maxlen=0)  # the rest is read, so that its rows are counted and Python's worker can go on
 
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        parsed = self._parsed(batch.column(VALUE))
+        values = batch.column(VALUE)
+        parsed = self._parsed(values)
+        self.documents += batch.num_rows - values.null_count
         if parsed.misfits is not None:
-            self._count(parsed.misfits, batch)
-        self._seen += batch.num_rows
+            self._collect(parsed.misfits, batch)
+        self._places.passed(batch)
         arrays = dict(zip(_own_names(self.schema), parsed.values.flatten(), strict=True))
         arrays |= {name: batch.column(theirs) for name, theirs in _asked_of_kafka(self.schema).items()}
         names = [field.name for field in self.schema.fields]
@@ -87,16 +112,19 @@ class Decoder:
             return parsed
         return Parsed(without(parsed.values, misfits), misfits)
 
-    def _count(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
-        if self.plan.on_malformed is OnMalformed.FAIL:
-            raise malformed_value(self._place(batch, pc.index(misfits, value=True).as_py()))
-        self.malformed += pc.sum(misfits).as_py()
+    def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
+        self.malformed += pc.sum(misfits, min_count=0).as_py()
+        wanted = MOST_MISFITS if self.plan.on_malformed is OnMalformed.FAIL else SHOWN_OF_NULL_ROWS
+        positions = pc.indices_nonzero(misfits)[: wanted - len(self.misfits)]
+        explained = self._reader.explain(batch.column(VALUE).take(positions), own_columns(self.schema))
+        for position, found in zip(positions.to_pylist(), explained, strict=True):
+            place = self._places.of(batch, position)
+            self.misfits += [self._misfit(place, one) for one in found]
+        del self.misfits[wanted:]
 
-    def _place(self, batch: pa.RecordBatch, position: int) -> str:
-        from_kafka = [name for name in ("partition", "offset") if name in batch.schema.names]
-        told = [f"{name} {batch.column(name)[position]}" for name in from_kafka]
-        told += self._reader.told(batch.column(VALUE)[position].as_py())
-        return ", ".join([f"row {self._seen + position} of its task", *told])
+    def _misfit(self, place: str, found: Found) -> Misfit:
+        value = f": {printable(found.value, LONGEST_VALUE)}" if self.plan.show_values and found.value else ""
+        return Misfit(place[-LONGEST_PLACE:], found.column, found.expected, f"{found.kind}{value}")
 
 
 def _reader_for(plan: WritePlan) -> DocumentReader:

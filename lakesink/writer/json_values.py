@@ -5,7 +5,7 @@ a scalar is parsed from its text, see `json_scalars`; what is nested is opened a
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.json_digits import respelled
+from lakesink.writer.json_misfits import SOMETHING, found_at, parsed, whole
 from lakesink.writer.json_raw import as_json, as_text, first_members, items, unique_members
 from lakesink.writer.json_scalars import Parsed, converted, either, parse, wants_json, without
+from lakesink.writer.misfits import Column, Found, misfitting
 from lakesink.writer.nested import as_list, rebuild_list, rebuild_map, rebuild_struct
 from lakesink.writer.refusals import decoder_missing
 from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
@@ -50,9 +52,29 @@ class JsonReader:
         texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
         return self.read(texts.values, kind)
 
-    def told(self, value: bytes | None) -> list[str]:  # noqa: ARG002 - as any reader
-        """Nothing can be said of a malformed document but where it is."""
-        return []
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+        """For each of a few malformed documents the values that do not fit.
+
+        Args:
+            values: The documents.
+            kind: The columns.
+        """
+        columns = misfitting(values, kind, self.documents)
+        return [
+            self._explained(value, found)
+            for value, found in zip(values.cast(pa.binary()).to_pylist(), columns, strict=True)
+        ]
+
+    def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
+        found = whole(value)
+        if found is not None or value is None:
+            return [found] if found is not None else []
+        document = parsed(value.decode())
+        return list(dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)) or [SOMETHING]
+
+    def _fits(self, column: Column) -> Callable[[Any], bool]:
+        alone = Struct((Field(0, "c", required=False, type=column.type),))
+        return lambda value: self.documents(pa.array([json.dumps({"c": value}).encode()]), alone).misfits is None
 
     def read(self, texts: pa.StringArray, kind: Type) -> Parsed:
         """Values of a type from their texts.

@@ -78,6 +78,7 @@ class WritePlan:
         decode: Format of the documents in the rows' column ``value``, ``json`` or ``avro``; None if the rows are the
             table's.
         on_malformed: What becomes of a document that cannot be decoded.
+        show_values: True if messages may show the values that cannot be decoded.
         hash_distribution: True if the rows of a partition are to come to one task (``write.distribution-mode``).
         schema_registry: Where schemas of Avro documents are: a URL, or the file that the driver has read.
         writer_schemas: Those of the file by number.
@@ -103,6 +104,7 @@ class WritePlan:
     open_files: int = 100
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
+    show_values: bool = False
     hash_distribution: bool = False
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)

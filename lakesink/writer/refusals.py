@@ -113,17 +113,6 @@ def decoder_missing(library: str) -> WriteError:
     )
 
 
-def malformed_value(place: str) -> WriteError:
-    """A value cannot be decoded. What it holds is not shown: it may be anybody's."""
-    return WriteError(
-        "VALUE_MALFORMED",
-        f"A value cannot be decoded exactly into the table's columns: {place}.",
-        data=NOT_COMMITTED,
-        action="Look at it in the source; lakesink explain LAKESINK_VALUE_MALFORMED says which values fit."
-        " on_malformed='null-row' writes a row of NULLs in its place; a filter in the query leaves such values out.",
-    )
-
-
 def registry_unreachable(registry: str, why: str) -> WriteError:
     """Writers' schemas cannot be had now, which is no fault of any value."""
     return WriteError(

@@ -4,7 +4,7 @@ Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps noth
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from lakesink.writer.refusals import rows_differ, version_mismatch
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
 from lakesink.writer.texts import check_texts
+from lakesink_catalog.decoded import Decoded
 from lakesink_catalog.receipt import DataFileReceipt, Receipt, encode
 
 
@@ -45,7 +46,8 @@ class ParquetTaskWriter:
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt.
 
-        Every file in it is closed and has as many rows as were put in. If anything fails, files that never closed
+        Every file in it is closed and has as many rows as were put in. A receipt may be a vote against the batch: a
+        document is malformed, and that is to fail. If anything fails, files that never closed
         are removed, closed ones stay, and nothing references them.
 
         Args:
@@ -67,9 +69,10 @@ class _Rows:
 
     plan: WritePlan
     schema: Struct
+    task: int
     count: int = 0
     largest_batch_bytes: int = 0
-    malformed: int = 0
+    decoder: Decoder | None = None
 
     def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         alignment: Alignment | None = None
@@ -85,9 +88,8 @@ class _Rows:
                 check_texts(batch, self.count - batch.num_rows)  # decoders check what they make
                 yield batch
             return
-        decoder = Decoder(self.plan, self.schema)
-        yield from decoder.decoded(self._counted(batches))
-        self.malformed = decoder.malformed
+        self.decoder = Decoder(self.plan, self.schema, self.task)
+        yield from self.decoder.decoded(self._counted(batches))
 
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -97,7 +99,7 @@ class _Rows:
 
 
 def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:
-    rows = _Rows(plan, schema)
+    rows = _Rows(plan, schema, task)
     sources = partition_sources(schema, plan.partition_fields)
     file_format = FileFormat(
         schema=arrow_schema(schema, annotated=True),
@@ -112,6 +114,9 @@ def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.Reco
         gatherer = Gatherer(plan, arrow_schema(schema), sources, files)
         for batch in rows.aligned(batches):
             gatherer.add(batch)
+        if rows.decoder is not None and rows.decoder.refuses:
+            files.abandon()
+            return _receipt(task, rows, ())
         gatherer.flush()
         closed = files.close()
     except BaseException:
@@ -124,7 +129,7 @@ def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.Reco
 
 
 def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Receipt:
-    return Receipt(
+    receipt = Receipt(
         task=task,
         lakesink_version=lakesink.__version__,
         skipped=False,
@@ -132,5 +137,14 @@ def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Rece
         largest_arrow_batch_bytes=rows.largest_batch_bytes,
         files=files,
         schema_id=rows.plan.schema_id,
-        malformed=rows.malformed,
+    )
+    decoder = rows.decoder
+    if decoder is None:
+        return receipt
+    return replace(
+        receipt,
+        decoded=Decoded(malformed_rows=decoder.malformed),
+        misfits=tuple(decoder.misfits),
+        documents=decoder.documents,
+        refused=decoder.refuses,
     )

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io import FileIO, load_file_io
 
+from lakesink_catalog.decoded import Decoded
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.manifests import ManifestRecord, PartitionSummary
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
@@ -213,6 +214,18 @@ def test_a_payload_with_a_wrong_value_is_malformed_or_of_the_right_types(
 @given(JUNK)
 def test_junk_is_no_payload(junk: Any) -> None:
     assert parse_prepared(junk) is None
+
+
+def test_a_record_of_an_earlier_version_counts_no_malformed_rows() -> None:
+    earlier = {name: value for name, value in PREPARED.payload.items() if name != "decoded"}
+    found = parse_prepared(earlier)
+    assert found is not None
+    assert found.decoded == Decoded()
+
+
+@pytest.mark.parametrize("decoded", [{"malformed": -1}, {"malformed": "1"}, {"malformed": 10**6}, [], 7, None])
+def test_a_record_with_an_impossible_number_of_malformed_rows_is_malformed(decoded: Any) -> None:
+    assert parse_prepared(PREPARED.payload | {"decoded": decoded}) is None
 
 
 @pytest.mark.parametrize("snapshot_id", [-1, 0, 1, 2**31 - 1, 2**63, True, "7", 2.0**40])

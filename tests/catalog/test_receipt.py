@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_catalog.receipt import DataFileReceipt, Receipt, ReceiptInvalid, decode, encode
+from lakesink_catalog.decoded import Decoded, decoded_from, first_names
+from lakesink_catalog.receipt import MOST_MISFITS, DataFileReceipt, Misfit, Receipt, ReceiptInvalid, decode, encode
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -41,6 +42,10 @@ RECEIPT = st.builds(
     largest_arrow_batch_bytes=COUNT,
     files=st.lists(FILE, max_size=3).map(tuple),
     schema_id=st.none() | COUNT,
+    decoded=st.builds(Decoded, COUNT, COUNT, st.lists(st.text("abc.", max_size=9), max_size=10).map(first_names)),
+    misfits=st.lists(st.builds(Misfit, *[st.text("ab: /.", max_size=9)] * 4), max_size=20).map(tuple),
+    documents=COUNT,
+    refused=st.booleans(),
 )
 WHOLE = Receipt(
     task=1,
@@ -144,7 +149,7 @@ def _decodes_or_is_invalid(data: bytes) -> None:
     assert all(isinstance(file.path, str) and file.file_size_bytes >= 0 for file in receipt.files)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [1], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None, [2], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
 def test_a_receipt_of_another_version_is_refused_by_its_version(version: Any) -> None:
     with pytest.raises(ReceiptInvalid, match="receipt version") as error:
         decode(packed(document() | {"v": version}))
@@ -178,3 +183,32 @@ def test_a_statistic_of_no_field_is_no_receipt(name: str, field_id: str) -> None
     document["files"][0][name] = {field_id: "AA==" if name in ("lower", "upper") else 1}
     with pytest.raises(ReceiptInvalid):
         decode(zlib.compress(json.dumps(document).encode()))
+
+
+def test_a_receipt_with_more_malformed_values_than_a_task_may_send_is_refused() -> None:
+    misfit = Misfit("row 1 of task 0", "id", "BIGINT", "text of 1 character")
+    with pytest.raises(ReceiptInvalid, match="malformed values"):
+        decode(encode(replace(WHOLE, misfits=(misfit,) * (MOST_MISFITS + 1))))
+
+
+def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
+    misfit = Misfit("\x1b[2J" + "x" * 1000, "y" * 1000, "z" * 1000, "\n" * 1000)
+    [found] = decode(encode(replace(WHOLE, misfits=(misfit,)))).misfits
+    assert found.place.startswith("?[2Jxxx")
+    assert [len(found.place), len(found.column), len(found.expected), found.found] == [300, 120, 120, "?" * 120]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"malformed": -1},
+        {"malformed": True},
+        {"unknown_keys": "1"},
+        {"unknown_names": ["x"] * 11},
+        {"unknown_names": [1]},
+        {"unknown_names": "x"},
+    ],
+)
+def test_counts_of_documents_are_counts_and_a_short_list_of_names(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"unknown keys|whole number"):
+        decoded_from(document)

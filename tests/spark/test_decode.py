@@ -8,14 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.types import BinaryType, IntegerType, LongType, TimestamptzType
 from pyspark.sql.functions import from_json
 
 import lakesink
+from lakesink.cli.main import main
 from lakesink.writer.json_values import JsonReader
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_catalog.connect import connect
 from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.outcome import Committed
 from lakesink_catalog.tables import create_table, load_table
 
 TABLE = "demo.events"
@@ -63,11 +66,113 @@ def test_documents_of_a_stream_become_rows_and_each_batch_once(spark: Any, tmp_p
 @pytest.mark.usefixtures("table")
 def test_a_malformed_document_ends_the_query_by_name_and_loses_nothing(spark: Any, tmp_path: Path) -> None:
     folder = lines(tmp_path / "in", '{"id": 1}', '{"id": "one"}')
-    with pytest.raises(Exception, match=r"LAKESINK_VALUE_MALFORMED\] A value .*: row 1 of its task"):
+    with pytest.raises(Exception, match=r"LAKESINK_VALUE_MALFORMED\] 1 malformed document in batch 0; the first: "):
         run(spark, folder)
     assert rows() == []
     run(spark, folder, on_malformed="null-row")
     assert [row["id"] for row in rows()] == [1, None]
+
+
+@pytest.mark.usefixtures("table")
+def test_all_malformed_values_of_a_batch_are_told_of_once_by_file_row_column_and_kind(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = lines(tmp_path / "in", '{"id": 1}', '{"id": "private"}', '{"at": 7}')
+    lines(folder, '{"id": 1.5}')
+    with pytest.raises(Exception, match="3 malformed documents in batch 0") as failed:
+        run(spark, folder)
+    [record] = [record for record in caplog.records if "VALUE_MALFORMED" in record.getMessage()]
+    first, *told = record.getMessage().splitlines()
+    assert first.startswith("lakesink.batch.failed ")
+    assert sorted(told) == [
+        f"  - file:{folder}/0.txt, row 2: column id: BIGINT expected, found text of 7 characters",
+        f"  - file:{folder}/0.txt, row 3: column at: TIMESTAMP expected, found a whole number of 1 digit",
+        f"  - file:{folder}/1.txt, row 1: column id: BIGINT expected, found a fraction of 2 digits",
+    ]
+    assert "  - file:" not in str(failed.value)
+    assert "private" not in caplog.text + str(failed.value)
+
+
+@pytest.mark.usefixtures("table")
+def test_malformed_values_fail_no_task_of_spark_s_and_are_shown_only_on_request(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = lines(tmp_path / "in", *(f'{{"id": "v{number}"}}' for number in range(30)))
+    stream = spark.readStream.format("text").load(str(folder))
+    checkpoint = tmp_path / "checkpoint"
+    writer = lakesink.stream(stream, TABLE, sink_id="events", checkpoint=checkpoint, decode="json", show_values=True)
+    query = writer.trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="At least 30 malformed documents"):
+        query.awaitTermination()
+    told = [line for record in caplog.records for line in record.getMessage().splitlines() if line.startswith("  - ")]
+    assert len(told) == 20
+    assert told[19].endswith('row 20: column id: BIGINT expected, found text of 3 characters: "v19"')
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(query.runId)]
+    stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+    assert [(stage.numCompletedTasks > 0, stage.numFailedTasks) for stage in stages] == [(True, 0)]
+
+
+@pytest.mark.usefixtures("table")
+def test_an_append_of_malformed_documents_raises_the_whole_list(spark: Any) -> None:
+    records = spark.createDataFrame(
+        [('{"id": "one"}', "t", 1, 7)], "value string, topic string, partition int, offset long"
+    )
+    with pytest.raises(lakesink.WriteError) as refused:
+        lakesink.append(records, TABLE, txn=("load", 1), decode="json")
+    first, second, *_ = str(refused.value).splitlines()
+    assert first.startswith(
+        "[LAKESINK_VALUE_MALFORMED] 1 malformed document in batch 1; the first: topic t, partition 1"
+    )
+    assert len(first) < 200
+    told = "topic t, partition 1, offset 7: column id: BIGINT expected, found text of 3 characters"
+    assert second == f"  - {told}"
+
+
+@pytest.mark.usefixtures("table")
+def test_a_batch_of_nothing_but_malformed_documents_stops_also_where_rows_of_nulls_are_wanted(
+    spark: Any, tmp_path: Path
+) -> None:
+    folder = lines(tmp_path / "in", '{"id": "one"}', "{", "")
+    with pytest.raises(
+        Exception, match=r"LAKESINK_ALL_MALFORMED\] All 3 documents of batch 0 are malformed; the first"
+    ):
+        run(spark, folder, on_malformed="null-row")
+    assert rows() == []
+
+
+@pytest.mark.usefixtures("table")
+def test_tombstones_alone_are_rows_of_nulls_where_these_are_wanted(spark: Any) -> None:
+    records = spark.createDataFrame([(None,)], "value string")
+    outcome = lakesink.append(records, TABLE, txn=("load", 1), decode="json", on_malformed="null-row")
+    assert isinstance(outcome, Committed)
+    assert (outcome.rows, outcome.decoded.malformed_rows) == (1, 1)
+
+
+@pytest.mark.usefixtures("table")
+def test_rows_of_nulls_are_counted_in_the_snapshot_and_by_every_command(
+    spark: Any, tmp_path: Path, caplog: Any
+) -> None:
+    caplog.set_level("INFO", "lakesink")
+    folder = lines(tmp_path / "in", '{"id": 1}', '{"id": "one"}', "{")
+    run(spark, folder, on_malformed="null-row")
+    lines(folder, '{"id": 2}')
+    run(spark, folder, on_malformed="null-row")
+    table = load_table(connect(create=False), TABLE)
+    summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
+    assert [summary.get("lakesink.malformed-rows") for summary in summaries if summary] == ["2", None]
+    [committed, _] = [text for text in caplog.messages if text.startswith("lakesink.batch.committed")]
+    assert " malformed_rows=2 " in committed
+    [warned] = [text for text in caplog.messages if text.startswith("lakesink.decode.malformed")]
+    assert f"rows=2: rows of NULLs are in their place; the first: file:{folder}/0.txt, row 2: column id" in warned
+    for command in ("status", "audit", "log"):
+        found = CliRunner().invoke(main, [command, TABLE])
+        assert found.exit_code == 0
+        said = "committed, 2 malformed" if command == "log" else "2 of 4 rows are NULLs in place of malformed documents"
+        assert said in found.output, command
+        document = json.loads(CliRunner().invoke(main, [command, TABLE, "--output", "json"]).output)
+        counts = [each["malformed_rows"] for each in document["batches" if command == "log" else "sinks"]]
+        assert counts == ([2, 0] if command == "log" else [2])
 
 
 @pytest.mark.usefixtures("table")

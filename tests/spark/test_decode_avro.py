@@ -68,7 +68,10 @@ def test_a_schema_that_comes_later_is_found_in_the_registry(
     arrive(folder, first(1))
     run(spark, folder, registry.url)
     arrive(folder, first(2), second(3))
-    with pytest.raises(Exception, match=r"LAKESINK_VALUE_MALFORMED\] .*: row 1 .* schema 2, which the"):
+    with pytest.raises(
+        Exception,
+        match=r"LAKESINK_VALUE_MALFORMED\] .*1.parquet, row 2: .* found schema 2, which",
+    ):
         run(spark, folder, registry.url)
     registry.schemas[2] = registered(SECOND)
     run(spark, folder, registry.url)
@@ -126,5 +129,5 @@ def test_options_that_do_not_go_together_are_refused_before_a_task_runs(
 @pytest.mark.usefixtures("table")
 def test_text_is_no_avro(spark: Any) -> None:
     frame = spark.createDataFrame([("text",)], "value string")
-    with pytest.raises(lakesink.WriteError, match="'value' of binary; these have string"):
+    with pytest.raises(lakesink.WriteError, match="'value' of BINARY; these have STRING"):
         lakesink.append(frame, TABLE, txn=("load", 1), decode="avro", schema_registry="http://127.0.0.1:1")

@@ -1,6 +1,7 @@
 """JSON documents become the table's rows exactly, or are told of; none vanishes or is judged by its neighbours."""
 
 import json
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -214,15 +215,92 @@ def test_a_table_that_has_nothing_of_a_document_is_refused_before_any_job() -> N
 BAD = [None, b"", b"  ", b"{", b"[1]", b"null", b'"text"', b"\xff", b'{"id": 1} {"id": 2}', b'{"id": 1.5}']
 
 
-@pytest.mark.parametrize("bad", BAD)
-def test_a_value_that_cannot_be_decoded_fails_its_task_and_is_found_again_by_its_position(
-    tmp_path: Path, bad: bytes | None
+KINDS = [
+    ("", "no value (NULL)"), ("", "blank text"), ("", "blank text"), ("", "text of 1 character that is not JSON"),
+    ("", "an array of 1 element"), ("", "null"), ("", "text of 4 characters"), ("", "1 byte, not UTF-8"),
+    ("", "text of 19 characters that is not JSON"), ("id", "a fraction of 2 digits"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bad", "kind"), list(zip(BAD, KINDS, strict=True)))
+def test_a_task_votes_against_a_malformed_document_and_tells_where_it_is_and_what_it_holds(
+    tmp_path: Path, bad: bytes | None, kind: tuple[str, str]
 ) -> None:
     good = b'{"id": 1}'
-    with pytest.raises(WriteError, match=r"columns: row 3 of its task, partition 3, offset 101") as refused:
-        write(decoding(tmp_path), [kafka(good, good), kafka(good, bad, good)])
-    assert refused.value.code == "LAKESINK_VALUE_MALFORMED"
+    receipt = write(decoding(tmp_path), [kafka(good, good), kafka(good, bad, good)])
+    [misfit] = receipt.misfits
+    assert misfit.place == "partition 3, offset 101"
+    assert (misfit.column, misfit.found) == kind
+    assert misfit.expected == ("BIGINT" if misfit.column else "a JSON object")
+    assert (receipt.refused, receipt.rows, receipt.files) == (True, 5, ())
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_task_tells_of_twenty_malformed_values_at_once_and_no_value_leaves_it(tmp_path: Path) -> None:
+    bad = [f'{{"id": "secret-{number}"}}'.encode() for number in range(50)]
+    receipt = write(decoding(tmp_path), [kafka(b'{"id": 1}', *bad)])
+    assert [misfit.place for misfit in receipt.misfits] == [f"partition 3, offset {101 + n}" for n in range(20)]
+    assert {misfit.found for misfit in receipt.misfits} == {"text of 8 characters", "text of 9 characters"}
+    assert "secret" not in repr(receipt)
+
+
+def test_a_value_is_shown_only_where_the_user_asked_for_it_cut_and_safe_to_print(tmp_path: Path) -> None:
+    plan = replace(decoding(tmp_path), show_values=True)
+    receipt = write(plan, [kafka(json.dumps({"id": "\x1b[2J" + "x" * 100}).encode())])
+    [misfit] = receipt.misfits
+    assert misfit.found == 'text of 104 characters: "\\u001b[2J' + "x" * 50
+
+
+def test_a_document_of_a_file_is_found_again_by_its_file_and_row(tmp_path: Path) -> None:
+    values = [b'{"id": 1}', b"bad", b'{"id": 2}', b"bad", b'{"id": 3}', b"bad"]
+    files = ["file:///a.json"] * 2 + ["file:///b.json"] * 4
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array(values, pa.binary()),
+            "offset": pa.array(range(6), pa.int64()),
+            "file_path": pa.array(files),
+        }
+    )
+    receipt = write(decoding(tmp_path), [batch.slice(0, 3), batch.slice(3)])
+    assert [misfit.place for misfit in receipt.misfits] == [
+        "file:///a.json, row 2", "file:///b.json, row 2", "file:///b.json, row 4",
+    ]  # fmt: skip
+
+
+NESTED = Struct(
+    (
+        Field(1, "customer", required=False, type=Struct((Field(2, "age", required=False, type=Primitive("int")),))),
+        Field(3, "lines", required=False, type=ListOf(
+            Field(4, "element", required=False, type=Struct((
+                Field(5, "price", required=False, type=Primitive("decimal(9, 2)")),
+                Field(6, "at", required=False, type=Primitive("timestamptz")),
+            ))),
+        )),
+        Field(7, "tags", required=False, type=MapOf(
+            Field(8, "key", required=True, type=Primitive("string")),
+            Field(9, "value", required=False, type=Primitive("boolean")),
+        )),
+    )
+)  # fmt: skip
+BELOW = [
+    ('{"customer": {"age": "old"}}', [("customer.age", "INT", "text of 3 characters")]),
+    ('{"customer": [1, 2]}', [("customer", "STRUCT", "an array of 2 elements")]),
+    ('{"customer": 7}', [("customer", "STRUCT", "a whole number of 1 digit")]),
+    ('{"lines": [{"price": 1.5}, {"price": 1.555}]}', [("lines[1].price", "DECIMAL(9,2)", "a fraction of 4 digits")]),
+    ('{"lines": [{"at": "2024-02-29T12:00:00"}]}', [("lines[0].at", "TIMESTAMP", "text of 19 characters")]),
+    ('{"lines": [7]}', [("lines[0]", "STRUCT", "a whole number of 1 digit")]),
+    ('{"lines": {"price": 1}}', [("lines", "ARRAY", "an object of 1 key")]),
+    ('{"tags": {"a": true, "b": 2}}', [("tags{}", "BOOLEAN", "a whole number of 1 digit")]),
+    ('{"tags": {"a": true, "a": false}}', [("tags", "MAP", "an object with a key twice")]),
+    ('{"tags": false, "customer": {"age": true}}',
+     [("customer.age", "INT", "true or false"), ("tags", "MAP", "true or false")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "expected"), BELOW)
+def test_a_misfit_is_named_by_its_whole_path_at_any_depth(document: str, expected: list[tuple[str, str, str]]) -> None:
+    [found] = READER.explain(pa.array([document.encode()]), NESTED)
+    assert [(one.column, one.expected, one.kind) for one in found] == expected
 
 
 def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
@@ -231,4 +309,4 @@ def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp
     rows = rows_of(receipt.files)
     assert [row["id"] for row in rows] == [1, *[None] * len(BAD), 2]
     assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(BAD)), 100]
-    assert (receipt.rows, receipt.malformed) == (len(BAD) + 2, len(BAD))
+    assert (receipt.rows, receipt.decoded.malformed_rows) == (len(BAD) + 2, len(BAD))

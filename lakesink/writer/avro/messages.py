@@ -8,13 +8,15 @@ import pyarrow as pa
 
 from lakesink.writer.avro.cursor import ZEROS, Bytes, Cursor, Mask, Whole
 from lakesink.writer.avro.nested import ValueReader
-from lakesink.writer.avro.schema import WriterSchema
+from lakesink.writer.avro.schema import WriterSchema, kind_at
 from lakesink.writer.json_scalars import Parsed
+from lakesink.writer.misfits import Column, Found, misfitting
 from lakesink.writer.nested import all_null
 from lakesink.writer.schema import Struct, arrow_type
 
 MAGIC = 0
 HEADER_BYTES = 5
+MESSAGE = "an Avro record"
 
 Schemas = Callable[[int], WriterSchema | None]
 """The schema of a number; None if there is none."""
@@ -48,12 +50,29 @@ class MessageReader:
         misfits = pa.array(~cursor.there) if not cursor.there.all() else None
         return Parsed(_in_place(parts, kind, cursor), misfits)
 
-    def told(self, value: bytes | None) -> list[str]:
-        """What may be said of a message that is malformed: not what it holds."""
-        if value is None or len(value) < HEADER_BYTES or value[0] != MAGIC:
-            return ["not in Confluent's wire format"]
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+        """For each of a few malformed messages the values that do not fit.
+
+        Args:
+            values: The messages.
+            kind: The columns.
+        """
+        columns = misfitting(values, kind, self.documents)
+        return [self._explained(value, found) for value, found in zip(values.to_pylist(), columns, strict=True)]
+
+    def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
+        if value is None:
+            return [Found("no value (NULL)", expected=MESSAGE)]
+        if len(value) < HEADER_BYTES or value[0] != MAGIC:
+            return [Found(f"{len(value):,} bytes that are not in Confluent's wire format", expected=MESSAGE)]
         number = int.from_bytes(value[1:HEADER_BYTES], "big", signed=True)
-        return [f"schema {number}" if self._schema(number) else f"schema {number}, which the registry does not have"]
+        schema = self._schema(number)
+        if schema is None:
+            return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
+        if not _goes_to_its_end(value, schema):
+            return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
+        told = dict.fromkeys(column.found(f"{kind_at(schema, column.path)} of schema {number}") for column in columns)
+        return list(told) or [Found(f"a value of schema {number} that is not read", expected=MESSAGE)]
 
     def _written_with(self, number: int, kind: Struct, cursor: Cursor, rows: Whole) -> pa.Array:
         part = cursor.pick(rows)
@@ -72,6 +91,14 @@ class MessageReader:
         if number not in self._known:
             self._known[number] = self.schemas(number)
         return self._known[number]
+
+
+def _goes_to_its_end(value: bytes, schema: WriterSchema) -> bool:
+    """Whether the bytes are a value of the schema, whatever the table's columns."""
+    cursor = _bodies(pa.array([value]))
+    cursor.plain(HEADER_BYTES)
+    ValueReader(schema).read(schema.root, None, cursor)
+    return bool(cursor.there.all() and (cursor.at == cursor.end).all())
 
 
 def _bodies(values: pa.Array) -> Cursor:

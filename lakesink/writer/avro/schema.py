@@ -93,6 +93,9 @@ class Reference:
 Kind = Scalar | Enumeration | ArrayOf | MapTo | Record | Union | Reference
 
 
+_NAMES: Mapping[type, str] = {Enumeration: "enum", ArrayOf: "array", MapTo: "map", Record: "record"}
+
+
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
     """What values were written with.
@@ -104,6 +107,42 @@ class WriterSchema:
 
     root: Kind
     named: Mapping[str, Kind]
+
+
+def kind_at(schema: WriterSchema, path: Sequence[str]) -> str:
+    """The type that a schema has at a path from the top, in words; of a type within it as far as the path is known."""
+    kind: Kind | None = schema.root
+    for step in path:
+        kind = _below(schema, kind, step)
+    return "no field" if kind is None else f"Avro's {_words(schema, kind)}"
+
+
+def _below(schema: WriterSchema, kind: Kind | None, step: str) -> Kind | None:
+    match kind:
+        case Reference(name):
+            return _below(schema, schema.named[name], step)
+        case Union(branches):
+            return next((found for branch in branches if (found := _below(schema, branch, step)) is not branch), kind)
+        case Record(fields):
+            return dict(fields).get(step)
+        case ArrayOf(items):
+            return items
+        case MapTo(values):
+            return values
+        case _:
+            return kind
+
+
+def _words(schema: WriterSchema, kind: Kind) -> str:
+    match kind:
+        case Reference(name):
+            return _words(schema, schema.named[name])
+        case Union(branches):
+            return f"union of {' and '.join(_words(schema, branch) for branch in branches)}"
+        case Scalar(name, logical):
+            return f"{name} ({logical})" if logical else name
+        case _:
+            return _NAMES[type(kind)]
 
 
 def parse_writer_schema(texts: Sequence[str]) -> WriterSchema:

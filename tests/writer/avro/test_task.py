@@ -54,22 +54,35 @@ def test_messages_of_several_schemas_become_rows_in_their_order(tmp_path: Path) 
 
 
 BAD: dict[str, list[bytes | None]] = {
-    "not in Confluent's wire format": [None, b"", b"  ", b"\0\0\0\0", b"\1" + first(1)[1:], b'{"id": 1}'],
+    "no value": [None],
+    "bytes that are not in Confluent's wire format": [
+        b"", b"  ", b"\0\0\0\0", b"\1" + first(1)[1:], b'{"id": 1}',
+    ],
     "schema 9, which the registry does not have": [message(b"\2", 9)],
-    "schema 1": [first(1)[:-1], first(1) + b"\0", message(b"", 1)],
-    "schema 2": [second(1, "name")[:-3]],
-}
+    "bytes that end too early or too late for schema 1": [first(1)[:-1], first(1) + b"\0", message(b"", 1)],
+    "bytes that end too early or too late for schema 2": [second(1, "name")[:-3]],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("told", "bad"), [(told, bad) for told, values in BAD.items() for bad in values])
-def test_a_malformed_message_fails_its_task_and_is_found_again_by_its_position(
+def test_a_task_votes_against_a_malformed_message_and_tells_where_it_is(
     tmp_path: Path, told: str, bad: bytes | None
 ) -> None:
-    place = "row 3 of its task, partition 3, offset 101"
-    with pytest.raises(WriteError, match=f"columns: {place}, {told}\\.\n") as refused:
-        write(decoding(tmp_path), [kafka(first(1), first(2)), kafka(first(3), bad, first(4))])
-    assert refused.value.code == "LAKESINK_VALUE_MALFORMED"
+    receipt = write(decoding(tmp_path), [kafka(first(1), first(2)), kafka(first(3), bad, first(4))])
+    [misfit] = receipt.misfits
+    assert (misfit.place, misfit.column) == ("partition 3, offset 101", "")
+    assert told in misfit.found
+    assert receipt.refused
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_field_that_does_not_fit_is_named_with_its_type_in_the_writer_s_schema(tmp_path: Path) -> None:
+    other = record(("id", "long"), ("name", ["null", "double"]))
+    plan = decoding(tmp_path, writer_schemas={3: json.dumps(other)})
+    receipt = write(plan, [kafka(message(encoded(other, {"id": 1, "name": 1.5}), 3))])
+    [misfit] = receipt.misfits
+    assert (misfit.column, misfit.expected) == ("name", "STRING")
+    assert misfit.found == "Avro's union of null and double of schema 3"
 
 
 def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
@@ -78,7 +91,7 @@ def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp
     rows = rows_of(receipt.files)
     assert [row["id"] for row in rows] == [1, *[None] * len(bad), 2]
     assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(bad)), 100]
-    assert (receipt.rows, receipt.malformed) == (len(bad) + 2, len(bad))
+    assert (receipt.rows, receipt.decoded.malformed_rows) == (len(bad) + 2, len(bad))
 
 
 @pytest.mark.parametrize("on_malformed", list(OnMalformed))

@@ -1,0 +1,15 @@
+"""What readers should know of the documents that a sink's rows came from, in words. Pure."""
+
+from collections.abc import Iterator
+
+from lakesink.audit.finding import counted
+from lakesink_catalog.history import SinkState
+
+
+def of_documents(state: SinkState) -> Iterator[str]:
+    """One sentence for rows of NULLs, one for values without a column; none if there are none."""
+    if state.malformed_rows:
+        rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
+        yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
+    if state.unknown_keys:
+        yield f"{counted(state.unknown_keys, 'value')} in its documents had no column in the table and were left out."

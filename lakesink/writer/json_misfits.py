@@ -1,0 +1,131 @@
+"""What a malformed JSON document holds in the place of a value that does not fit. Pure."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lakesink.writer.misfits import ENTRY, ITEM, KEY, Column, Found, Path
+
+OBJECT = "a JSON object"
+_CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
+
+SOMETHING = Found("a document that cannot be read exactly", expected=OBJECT)
+
+Fits = Callable[[Any], bool]
+"""Whether a value, as JSON, fits a column."""
+
+
+class Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class Object(dict[str, Any]):
+    """An object whose first of two equal keys counts, as for the decoder.
+
+    Args:
+        pairs: Its members.
+    """
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(reversed(pairs))
+        self.has_a_key_twice = len(self) != len(pairs)
+
+
+def parsed(text: str) -> Any:
+    """The document with its numbers as they are written; raises ValueError."""
+    try:
+        return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def whole(value: bytes | None) -> Found | None:
+    """Why a document is none at all; None if it is one that Python can read too."""
+    if value is None:
+        return Found("no value (NULL)", expected=OBJECT)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return Found(f"{_counted(len(value), 'byte')}, not UTF-8", expected=OBJECT)
+    if not text.strip():
+        return Found("blank text", text, expected=OBJECT)
+    try:
+        document = parsed(text)
+    except ValueError:
+        return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
+    return None if isinstance(document, Object) else Found(_kind(document), _text(document), expected=OBJECT)
+
+
+def found_at(document: Any, column: Column, fits: Fits) -> Found:
+    """The value of a column that does not fit.
+
+    Args:
+        document: As `parsed` gives it.
+        column: One for which the document is malformed.
+        fits: Tells of the elements of a list or map which one it is.
+    """
+    candidates = list(_values(document, column.path))
+    wrong = [found for found in candidates if found[2]] or candidates
+    if not wrong:
+        return column.found("a value that cannot be read", "")
+    path, value, expected = next((found for found in wrong if found[2] or not fits(found[1])), wrong[0])
+    twice = isinstance(value, Object) and value.has_a_key_twice and expected == "MAP"
+    return column.found("an object with a key twice" if twice else _kind(value), _text(value), path, expected)
+
+
+def _values(value: Any, path: Path, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
+    """Values at a path, and what they should have been if the path goes on below them."""
+    if not path:
+        yield passed, value, ""
+        return
+    step, rest = path[0], path[1:]
+    wanted, kind = _CONTAINERS.get(step, ("STRUCT", dict))
+    if value is None:
+        return
+    if not isinstance(value, kind) or (wanted == "MAP" and value.has_a_key_twice):
+        yield passed, value, wanted
+    elif step == ITEM:
+        for position, element in enumerate(value):
+            yield from _values(element, rest, (*passed, f"[{position}]"))
+    elif step == KEY:
+        yield from ((passed, key, "") for key in value)
+    elif step == ENTRY:
+        for below in value.values():
+            yield from _values(below, rest, (*passed, ENTRY))
+    elif step in value:
+        yield from _values(value[step], rest, (*passed, step))
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case Number():
+            return _kind_of_number(value)
+        case str():
+            return f"text of {_counted(len(value), 'character')}"
+        case list():
+            return f"an array of {_counted(len(value), 'element')}"
+        case _:
+            return f"an object of {_counted(len(value), 'key')}"
+
+
+def _kind_of_number(text: str) -> str:
+    digits = sum(char.isdigit() for char in text)
+    if not digits:
+        return "NaN or Infinity"
+    if text.lstrip("-").isdigit():
+        return f"a whole number of {_counted(digits, 'digit')}"
+    return "a number with an exponent" if "e" in text.lower() else f"a fraction of {_counted(digits, 'digit')}"
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
