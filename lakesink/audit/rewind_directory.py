@@ -5,7 +5,6 @@ newest marker before the others, so that what is left at any moment is a shorter
 reader that has listed them can read them. Cut short, it is completed by being run again.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,8 +12,8 @@ from lakesink.audit.rewind import NOTHING_CHANGED
 from lakesink.settings import read_option
 from lakesink.sinks.files.high_water import HighWater
 from lakesink.sinks.files.layout import Layout, batch_of_record
-from lakesink.sinks.files.marker import Marker, MarkerDamaged
-from lakesink.sinks.files.markers import marker_sizes, read_history
+from lakesink.sinks.files.marker import Marker
+from lakesink.sinks.files.markers import marker_sizes, sound_history
 from lakesink.sinks.files.reader import sink_ids
 from lakesink.sinks.files.refusals import directory_failures
 from lakesink.sinks.files.settings import directory_location
@@ -128,7 +127,7 @@ class RewindableDirectory:
             raise _refused("The stream is running: its directory changed meanwhile.", "Stop it, and run this again.")
 
     def _kept(self, query_id: str, to_batch: int, count: int) -> Kept:
-        sound, damage = _sound(read_history(self._storage, self.layout, count))
+        sound, damage = sound_history(self._storage, self.layout, count)
         own = [marker for marker in sound if marker.batch.query_id == query_id]
         beyond = next((marker.number for marker in own if marker.ledger_batch_id > to_batch), len(sound))
         last = next((marker for marker in reversed(own) if marker.number < beyond), None)
@@ -145,17 +144,6 @@ class RewindableDirectory:
         if data is not None:
             self._storage.replace(to, data)
             self._storage.remove(location)
-
-
-def _sound(history: Iterator[Marker]) -> tuple[list[Marker], str]:
-    """The markers up to the first that is damaged, and its damage."""
-    sound: list[Marker] = []
-    try:
-        for marker in history:
-            sound.append(marker)  # noqa: PERF402 - `list` would lose those before the damage
-    except MarkerDamaged as damage:
-        return sound, str(damage)
-    return sound, ""
 
 
 def _lacking(to_batch: int, last: Marker | None, damage: str) -> str:

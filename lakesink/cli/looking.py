@@ -1,14 +1,13 @@
 """What the commands look at, turned into reports. Opens catalogs without making them, and only reads."""
 
-import json
-import math
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from pyiceberg.table import Table
 
 from lakesink.audit.documents import of_documents
+from lakesink.cli.offsets import parsed_offsets
 from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, plain, size, span
 from lakesink_catalog.connect import connect
 from lakesink_catalog.history import Record, SinkState, history, sinks
@@ -120,7 +119,7 @@ def _totals(table: Table) -> dict[str, int | None]:
 def _sink_document(state: SinkState, standing: str) -> dict[str, Any]:
     facts = asdict(state)
     del facts["trouble"], facts["unproven"]
-    return facts | {"offsets": _parsed(state.offsets), "standing": standing}
+    return facts | {"offsets": parsed_offsets(state.offsets), "standing": standing}
 
 
 def _sink_row(state: SinkState, standing: str, now: datetime) -> list[str]:
@@ -156,7 +155,7 @@ def _status_hints(identifier: str, states: list[SinkState], standings: list[str]
 
 
 def _record_document(record: Record) -> dict[str, Any]:
-    return asdict(record) | {"offsets": _parsed(record.offsets)}
+    return asdict(record) | {"offsets": parsed_offsets(record.offsets)}
 
 
 def _record_row(record: Record) -> list[str]:
@@ -186,19 +185,3 @@ def _log_hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str
     older = [f"{number(hidden)} older batches are not shown; --limit shows more."] if hidden else []
     newest = shown[-1].snapshot_id
     return [*older, f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."]
-
-
-def _parsed(offsets: str) -> Any:
-    try:
-        return json.loads(offsets, parse_constant=_no_number, parse_float=_finite) if offsets else None
-    except (ValueError, RecursionError):
-        return offsets
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")

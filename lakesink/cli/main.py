@@ -1,6 +1,7 @@
 """Entry point of ``lakesink``. Commands are imported when they run: help and version answer at once.
 
-Exit codes: 0 all is well; 1 something was looked at and is not well, or is not there; 2 it could not be looked at.
+Exit codes: 0 all is well; 1 something was looked at and is not well, or is not there; 2 it could not be looked at;
+3 nothing is wrong but what an operator accepted.
 """
 
 import importlib

@@ -15,12 +15,19 @@ def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timede
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(help="The last batch of each sink of TABLE, since when, totals, and whether the next will be taken.")
-@click.argument("table")
+@click.command(
+    help="The last batch of each sink of TABLE or DIRECTORY, since when, totals, and whether the next will be taken."
+)
+@click.argument("table", metavar="TABLE|DIRECTORY")
 @click.option("--max-age", callback=_max_age, metavar="SPAN", help="Exit with 1 if a last batch is older: '30 min'.")
 @reporting
 def status(table: str, catalog: str | None, max_age: timedelta | None) -> Report:
     """Exit code 1: no sink, or one whose next batch would be refused or whose last one is too old."""
+    from lakesink.cli import directory  # noqa: PLC0415 - as below
+
+    if directory.is_directory(table):
+        directory.check_no_catalog(catalog)
+        return directory.status_of_directory(table, max_age)
     from lakesink.cli import looking  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
     return looking.status_report(table, catalog, max_age)

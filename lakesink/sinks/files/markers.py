@@ -80,6 +80,17 @@ def read_history(storage: Storage, layout: Layout, count: int) -> Iterator[Marke
             below = marker
 
 
+def sound_history(storage: Storage, layout: Layout, count: int) -> tuple[list[Marker], str]:
+    """The markers up to the first that is missing or damaged, and what is wrong with it; empty if nothing is."""
+    sound: list[Marker] = []
+    try:
+        for marker in read_history(storage, layout, count):
+            sound.append(marker)  # noqa: PERF402 - `list` would lose those before the damage
+    except MarkerDamaged as damage:
+        return sound, str(damage)
+    return sound, ""
+
+
 def check_follows(below: Marker, marker: Marker) -> None:
     """Check that one marker is the other's next.
 

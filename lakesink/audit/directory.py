@@ -1,0 +1,222 @@
+"""What arrived in a directory, proved from its markers and the parts that are there. Only reads.
+
+Each marker is read and compared with the one before it; one listing shows the sizes of all parts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakesink.audit.checkpoint import Done, compare, present
+from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.settings import read_option
+from lakesink.sinks.files.layout import Layout, batch_of_part, batch_of_record
+from lakesink.sinks.files.marker import Marker, MarkerDamaged
+from lakesink.sinks.files.markers import find_markers, marker_sizes, sound_history
+from lakesink.sinks.files.reader import sink_ids
+from lakesink.sinks.files.refusals import READ_ONLY, directory_failures
+from lakesink.sinks.files.settings import directory_location
+from lakesink.sinks.storage import Storage, open_storage
+from lakesink.writer.part_receipt import Part
+from lakesink_catalog.ledger import mark_of
+
+Said = Finding | Note
+
+
+@dataclass(frozen=True, slots=True)
+class SinkInDirectory:
+    """One sink of a directory.
+
+    Attributes:
+        layout: Its places.
+        markers: Its commits, up to the first that is damaged.
+        damage: What is wrong with the commit after them; empty if nothing is.
+    """
+
+    layout: Layout
+    markers: tuple[Marker, ...]
+    damage: str
+
+    @property
+    def name(self) -> str:
+        """The sink id."""
+        return self.layout.sink_id
+
+    @property
+    def accepted(self) -> list[str]:
+        """Batches that an operator accepted, with the words."""
+        return [f"{marker.batch.batch_id} ({marker.accepted})" for marker in self.markers if marker.accepted]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryProof:
+    """What an audit looked at, and what it found.
+
+    Attributes:
+        sinks: Every sink that was looked at.
+        findings: What must not be.
+        notes: What there is to know besides.
+    """
+
+    sinks: tuple[SinkInDirectory, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[Note, ...]
+
+
+def sinks_in(directory: str, sink: str | None) -> tuple[Storage, tuple[SinkInDirectory, ...]]:
+    """The sinks of a directory with their commits.
+
+    Args:
+        directory: Path or URI.
+        sink: Only this one.
+
+    Raises:
+        SettingsError: The directory is malformed, or there is no such sink.
+        CatalogError: No stream has written to the directory, or it cannot be read.
+    """
+    place = directory_location(directory)
+    wanted = None if sink is None else read_option("sink_id", sink)
+    with directory_failures(place, data=READ_ONLY):
+        storage = open_storage(place)
+        return storage, tuple(_sink(storage, Layout(place, name)) for name in sink_ids(storage, place, wanted))
+
+
+def audit_directory(directory: str, *, sink: str | None = None, done: Done | None = None) -> DirectoryProof:
+    """Prove what can be proved of a directory.
+
+    Args:
+        directory: Path or URI.
+        sink: Only this sink.
+        done: What a stream's checkpoint says, read before.
+
+    Raises:
+        SettingsError: The directory is malformed, or there is no such sink.
+        CatalogError: No stream has written to the directory, or it cannot be read.
+    """
+    storage, sinks = sinks_in(directory, sink)
+    with directory_failures(sinks[0].layout.directory, data=READ_ONLY):
+        said = [one for found in sinks for one in (*_of_commits(found), *_of_parts(storage, found))]
+    if done is not None:
+        said += _of_checkpoint(done, sinks)
+    return DirectoryProof(
+        sinks=sinks,
+        findings=tuple(one for one in said if isinstance(one, Finding)),
+        notes=tuple(one for one in said if isinstance(one, Note)),
+    )
+
+
+def committed_at(marker: Marker) -> datetime | None:
+    """When, by the driver's clock; None if a marker states no time."""
+    try:
+        when = datetime.fromisoformat(marker.committed_at)
+    except ValueError:
+        return None
+    return None if when.tzinfo is None else when
+
+
+def _sink(storage: Storage, layout: Layout) -> SinkInDirectory:
+    lost = ""
+    try:
+        count = find_markers(storage, layout).count
+    except MarkerDamaged as damage:
+        lost = str(damage)
+        count = max(marker_sizes(storage, layout), default=-1) + 1
+    markers, damage_found = sound_history(storage, layout, count)
+    return SinkInDirectory(layout, tuple(markers), damage_found or lost)
+
+
+def _of_commits(found: SinkInDirectory) -> Iterator[Said]:
+    if found.damage:
+        text = f"The commits cannot be trusted: {found.damage}. The {len(found.markers):,} before it can."
+        yield Finding(Code.LEDGER_DAMAGED, found.name, text)
+    doubled = [str(later.batch.batch_id) for _, later in _doubled(found.markers)]
+    if doubled:
+        text = f"{counted(len(doubled), 'batch')} of it came more than once: {listed(doubled)}."
+        yield Finding(Code.BATCH_TWICE, found.name, text, tuple(doubled))
+    yield from _breaks(found)
+    if found.accepted:
+        yield Note("accepted", found.name, f"Accepted by an operator: {', '.join(found.accepted)}.")
+
+
+def _doubled(markers: Sequence[Marker]) -> Iterator[tuple[Marker, Marker]]:
+    """Commits of one batch, the same data in both: whoever accepted it, its rows are there twice."""
+    seen: dict[tuple[str, int, str], Marker] = {}
+    for marker in markers:
+        batch = marker.batch
+        earlier = seen.setdefault((batch.query_id, batch.batch_id, batch.fingerprint), marker)
+        if earlier is not marker and earlier.parts and marker.parts:
+            yield earlier, marker
+
+
+def _breaks(found: SinkInDirectory) -> Iterator[Finding]:
+    """Batches that are missing between two commits, and those in an order in which no stream commits."""
+    last, query_id = -1, ""
+    for marker in found.markers:
+        batch = marker.batch
+        if marker.ledger_batch_id != batch.batch_id:
+            continue  # an operator accepted an old batch: the ledger stayed where it was
+        if batch.query_id != query_id:
+            last, query_id = -1, batch.query_id
+        if batch.batch_id > last + 1:
+            missing = f"{last + 1}" if batch.batch_id == last + 2 else f"{last + 1}-{batch.batch_id - 1}"
+            by = f", as an operator accepted ({marker.accepted})" if marker.accepted else ""
+            text = f"Before batch {batch.batch_id} of query {query_id} these are missing: {missing}{by}."
+            yield Finding(Code.BATCH_GAP, found.name, text, (missing,))
+        elif batch.batch_id <= last and not marker.accepted:
+            text = f"Batch {batch.batch_id} was committed after batch {last}."
+            yield Finding(Code.BATCH_ORDER, found.name, text, (str(batch.batch_id),))
+        last = batch.batch_id
+
+
+def _of_parts(storage: Storage, found: SinkInDirectory) -> Iterator[Said]:
+    named: dict[str, Part] = {}
+    twice = []
+    for marker in found.markers:
+        twice += [part.name for part in marker.parts if part.name in named]
+        named |= {part.name: part for part in marker.parts}
+    if twice:
+        text = f"{counted(len(twice), 'file')} in more than one commit: {listed(twice)}."
+        yield Finding(Code.FILE_ADDED_TWICE, found.name, text, tuple(twice))
+    there = storage.listing(found.layout.parts)
+    yield from _of_sizes(found.name, named, there | _unlisted(storage, found.layout, named.keys() - there.keys()))
+    others = [name for name in there if name not in named and batch_of_part(name, found.name) is not None]
+    if others:
+        text = f"{counted(len(others), 'file')} that no commit names: being written, or left by a crash or a retry."
+        yield Note("pending", found.name, text)
+    committed = {marker.batch.batch_id for marker in found.markers}
+    records = map(batch_of_record, storage.names(found.layout.prepared))
+    waiting = sorted(str(batch) for batch in records if batch is not None and batch not in committed)
+    if waiting:
+        yield Note("prepared", found.name, f"Prepared, and committed by a restart: {', '.join(waiting)}.")
+
+
+def _unlisted(storage: Storage, layout: Layout, names: set[str]) -> dict[str, int]:
+    """Sizes of files that a listing did not show, by name: it is not one moment."""
+    wanted = sorted(names)
+    sizes = storage.sizes([f"{layout.parts}/{name}" for name in wanted])
+    return {name: size for name, size in zip(wanted, sizes, strict=True) if size is not None}
+
+
+def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Iterator[Finding]:
+    missing = sorted(named.keys() - there.keys())
+    if missing:
+        text = f"{counted(len(missing), 'file')} not there: {listed(missing)}."
+        yield Finding(Code.FILE_MISSING, sink, text, tuple(missing))
+    other = [
+        f"{name} ({there[name]:,} bytes instead of {part.size_bytes:,})"
+        for name, part in sorted(named.items())
+        if there.get(name, part.size_bytes) != part.size_bytes
+    ]
+    if other:
+        text = f"{counted(len(other), 'file')} of another size: {listed(other)}."
+        yield Finding(Code.FILE_SIZE, sink, text, tuple(other))
+
+
+def _of_checkpoint(done: Done, sinks: Sequence[SinkInDirectory]) -> Iterator[Said]:
+    found = []
+    for sink in sinks:
+        marks = [mark for marker in sink.markers if (mark := mark_of(marker.summary)) is not None]
+        one = present(sink.name, done.query_id, marks, None)
+        if one is not None:
+            found.append(one)
+    return compare(done, found)
