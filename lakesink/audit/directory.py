@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakesink.audit.checkpoint import Done, compare, present
+from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.settings import read_option
 from lakesink.sinks.files.layout import Layout, batch_of_part, batch_of_record
@@ -18,7 +19,8 @@ from lakesink.sinks.files.refusals import READ_ONLY, directory_failures
 from lakesink.sinks.files.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
 from lakesink.writer.part_receipt import Part
-from lakesink_catalog.ledger import mark_of
+from lakesink_catalog.identity import SinkKey
+from lakesink_catalog.ledger import Mark, mark_of
 
 Said = Finding | Note
 
@@ -41,11 +43,6 @@ class SinkInDirectory:
     def name(self) -> str:
         """The sink id."""
         return self.layout.sink_id
-
-    @property
-    def accepted(self) -> list[str]:
-        """Batches that an operator accepted, with the words."""
-        return [f"{marker.batch.batch_id} ({marker.accepted})" for marker in self.markers if marker.accepted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ def audit_directory(directory: str, *, sink: str | None = None, done: Done | Non
     """
     storage, sinks = sinks_in(directory, sink)
     with directory_failures(sinks[0].layout.directory, data=READ_ONLY):
-        said = [one for found in sinks for one in (*_of_commits(found), *_of_parts(storage, found))]
+        said = [one for found in sinks for one in (*_of_commits(found, sinks), *_of_parts(storage, found))]
     if done is not None:
         said += _of_checkpoint(done, sinks)
     return DirectoryProof(
@@ -125,47 +122,18 @@ def _sink(storage: Storage, layout: Layout) -> SinkInDirectory:
     return SinkInDirectory(layout, tuple(markers), damage_found or lost)
 
 
-def _of_commits(found: SinkInDirectory) -> Iterator[Said]:
+def _of_commits(found: SinkInDirectory, sinks: Sequence[SinkInDirectory]) -> Iterator[Finding]:
     if found.damage:
         text = f"The commits cannot be trusted: {found.damage}. The {len(found.markers):,} before it can."
         yield Finding(Code.LEDGER_DAMAGED, found.name, text)
-    doubled = [str(later.batch.batch_id) for _, later in _doubled(found.markers)]
-    if doubled:
-        text = f"{counted(len(doubled), 'batch')} of it came more than once: {listed(doubled)}."
-        yield Finding(Code.BATCH_TWICE, found.name, text, tuple(doubled))
-    yield from _breaks(found)
-    if found.accepted:
-        yield Note("accepted", found.name, f"Accepted by an operator: {', '.join(found.accepted)}.")
+    every = sorted((marker for sink in sinks for marker in sink.markers), key=lambda marker: marker.committed_at)
+    yield from breaks(
+        Chain(found.name, SinkKey(found.name), _marks(found.markers), complete=True, others=_marks(every))
+    )
 
 
-def _doubled(markers: Sequence[Marker]) -> Iterator[tuple[Marker, Marker]]:
-    """Commits of one batch, the same data in both: whoever accepted it, its rows are there twice."""
-    seen: dict[tuple[str, int, str], Marker] = {}
-    for marker in markers:
-        batch = marker.batch
-        earlier = seen.setdefault((batch.query_id, batch.batch_id, batch.fingerprint), marker)
-        if earlier is not marker and earlier.parts and marker.parts:
-            yield earlier, marker
-
-
-def _breaks(found: SinkInDirectory) -> Iterator[Finding]:
-    """Batches that are missing between two commits, and those in an order in which no stream commits."""
-    last, query_id = -1, ""
-    for marker in found.markers:
-        batch = marker.batch
-        if marker.ledger_batch_id != batch.batch_id:
-            continue  # an operator accepted an old batch: the ledger stayed where it was
-        if batch.query_id != query_id:
-            last, query_id = -1, batch.query_id
-        if batch.batch_id > last + 1:
-            missing = f"{last + 1}" if batch.batch_id == last + 2 else f"{last + 1}-{batch.batch_id - 1}"
-            by = f", as an operator accepted ({marker.accepted})" if marker.accepted else ""
-            text = f"Before batch {batch.batch_id} of query {query_id} these are missing: {missing}{by}."
-            yield Finding(Code.BATCH_GAP, found.name, text, (missing,))
-        elif batch.batch_id <= last and not marker.accepted:
-            text = f"Batch {batch.batch_id} was committed after batch {last}."
-            yield Finding(Code.BATCH_ORDER, found.name, text, (str(batch.batch_id),))
-        last = batch.batch_id
+def _marks(markers: Sequence[Marker]) -> list[Mark]:
+    return [mark for marker in markers if (mark := mark_of(marker.summary)) is not None]
 
 
 def _of_parts(storage: Storage, found: SinkInDirectory) -> Iterator[Said]:
@@ -215,8 +183,7 @@ def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Itera
 def _of_checkpoint(done: Done, sinks: Sequence[SinkInDirectory]) -> Iterator[Said]:
     found = []
     for sink in sinks:
-        marks = [mark for marker in sink.markers if (mark := mark_of(marker.summary)) is not None]
-        one = present(sink.name, done.query_id, marks, None)
+        one = present(sink.name, done.query_id, _marks(sink.markers), None)
         if one is not None:
             found.append(one)
     return compare(done, found)

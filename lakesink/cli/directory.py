@@ -128,7 +128,6 @@ def audit_of_directory(directory: str, *, checkpoint: str | None, sink: str | No
         document={
             "directory": redact(directory),
             "well": not proof.findings,
-            "accepted": {found.name: found.accepted for found in proof.sinks if found.accepted},
             "sinks": [_state(found, "") for found in proof.sinks],
             "findings": [_finding(finding) for finding in proof.findings],
             "notes": [asdict(note) | {"found": redact(note.found)} for note in proof.notes],
@@ -142,19 +141,22 @@ def audit_of_directory(directory: str, *, checkpoint: str | None, sink: str | No
 
 
 def _verdict(proof: DirectoryProof) -> str:
-    if proof.findings:
-        return counted(len(proof.findings), "finding")
-    batches = counted(sum(len(found.markers) for found in proof.sinks), "batch")
-    accepted = [word for found in proof.sinks for word in found.accepted]
+    accepted = [finding for finding in proof.findings if finding.accepted]
+    broken = len(proof.findings) - len(accepted)
+    if broken:
+        return counted(broken, "finding") + (f", and {len(accepted):,} accepted" if accepted else "")
     if accepted:
-        return f"no finding in {batches}, but an operator overruled {counted(len(accepted), 'refusal')}"
-    return f"clean: {batches}, each there once, with all its files"
+        batches = sum(len(finding.items) for finding in accepted if finding.code is Code.BATCH_ACCEPTED)
+        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found"
+    return (
+        f"clean: {counted(sum(len(found.markers) for found in proof.sinks), 'batch')}, each there once, with all files"
+    )
 
 
 def _exit_code(proof: DirectoryProof) -> int:
-    if proof.findings:
-        return NOT_WELL
-    return ACCEPTED if any(found.accepted for found in proof.sinks) else OK
+    if not proof.findings:
+        return OK
+    return ACCEPTED if all(finding.accepted for finding in proof.findings) else NOT_WELL
 
 
 def _lines(proof: DirectoryProof) -> Iterator[str]:
@@ -176,6 +178,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "code": finding.code.name,
         "subject": finding.subject,
         "found": redact(finding.found),
+        "accepted": finding.accepted,
         "means": means,
         "action": action,
         "items": [redact(item) for item in finding.items],

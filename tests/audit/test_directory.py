@@ -123,8 +123,11 @@ def test_a_batch_that_is_there_twice_is_found_whoever_accepted_it(stream: Stream
             part.rename(part.with_name(part.name.replace("clicks-4-", "clicks-1-")))
     rewrite(stream, 4, **same, ledger_batch_id=3, outcome="accepted", accepted="Rewound:1:commit", parts=parts)
     code, document = look("audit", stream)
+    assert (code, codes(document), document["well"]) == (ACCEPTED, ["BATCH_TWICE", "BATCH_ACCEPTED"], False)
+    assert "1 (Rewound:1:commit)" in document["findings"][1]["found"]
+    rewrite(stream, 4, outcome="committed", accepted="")
+    code, document = look("audit", stream)
     assert (code, codes(document)) == (NOT_WELL, ["BATCH_TWICE"])
-    assert document["accepted"] == {"clicks": ["1 (Rewound:1:commit)"]}
 
 
 def test_a_file_that_two_commits_list_is_found(stream: Stream) -> None:
@@ -136,15 +139,23 @@ def test_a_file_that_two_commits_list_is_found(stream: Stream) -> None:
 def test_batches_that_are_missing_are_named_though_an_operator_accepted_that(stream: Stream) -> None:
     stream.overrule(7)
     code, document = look("audit", stream)
-    assert (code, codes(document)) == (NOT_WELL, ["BATCH_GAP"])
-    assert document["findings"][0]["items"] == ["4-6"]
+    assert (code, codes(document)) == (ACCEPTED, ["BATCH_ACCEPTED", "BATCH_GAP"])
+    assert document["findings"][1]["items"] == ["4-6"]
+
+
+def test_a_batch_that_an_operator_skipped_is_missing(stream: Stream) -> None:
+    stream.overrule(stream.batch(3, end=9), "skip")
+    stream.overrule(5, "skip")
+    _, document = look("audit", stream)
+    gaps = [finding["items"] for finding in document["findings"] if finding["code"] == "BATCH_GAP"]
+    assert gaps == [["3", "5"], ["4"]]
 
 
 def test_what_an_operator_accepted_is_in_the_headline_and_has_an_exit_code_of_its_own(stream: Stream) -> None:
     stream.overrule(stream.batch(3, end=9))
     result = invoke("audit", stream.directory)
     assert result.exit_code == ACCEPTED
-    assert "an operator overruled 1 refusal" in result.stdout.splitlines()[0]
+    assert "not clean: an operator accepted 1 batch" in result.stdout.splitlines()[0]
     assert "BatchChanged:3" in result.stdout
 
 
