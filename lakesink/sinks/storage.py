@@ -20,6 +20,7 @@ from lakesink.writer.durable import make_folder, sync_folder
 from lakesink.writer.filesystem import fsspec_filesystem, local_path, scheme_of
 from lakesink.writer.refusals import unsupported_storage
 from lakesink_catalog.errors import WriteError
+from lakesink_catalog.redact import describe
 
 CONDITIONAL_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Schemes whose fsspec client sends a true precondition; others' look first and write then."""
@@ -252,7 +253,7 @@ def prove_exclusive(storage: Storage, folder: str) -> None:
     """
     location = f"{folder}/probe-{uuid.uuid4()}"
     first = uuid.uuid4().bytes
-    storage.create(location, first)
+    _create_first(storage, location, first)
     refused = False
     try:
         storage.create(location, uuid.uuid4().bytes)
@@ -263,6 +264,25 @@ def prove_exclusive(storage: Storage, folder: str) -> None:
         storage.remove(location)
     if not (refused and kept):
         raise _not_exclusive(location, "of two that created one file, both were told that they had.")
+
+
+def _create_first(storage: Storage, location: str, data: bytes) -> None:
+    """Nobody else has the name: a refusal is a client's second try after a lost answer, or the condition's own."""
+    try:
+        storage.create(location, data)
+    except FileExistsError:
+        return
+    except PermissionError:
+        raise
+    except OSError as error:
+        try:
+            storage.replace(location, data)
+        except OSError:
+            raise error from None
+        with suppress(OSError):
+            storage.remove(location)
+        why = f"it takes a plain put, and refused one with a condition ({describe(error)[:80]})."
+        raise _not_exclusive(location, why) from error
 
 
 @contextmanager

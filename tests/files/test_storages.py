@@ -14,7 +14,7 @@ import pytest
 import lakesink
 from lakesink.sinks.files.sink import FileSink
 from lakesink.sinks.records import PreparedDirectory
-from lakesink.sinks.storage import LocalStorage, Storage, UnfencedStorage, open_storage, prove_exclusive
+from lakesink.sinks.storage import LocalStorage, ObjectStorage, Storage, UnfencedStorage, open_storage, prove_exclusive
 from lakesink.two_phase import run_batch
 from lakesink_catalog.errors import CatalogError, SettingsError, WriteError
 from lakesink_catalog.identity import Batch, stream_batch
@@ -138,6 +138,53 @@ def test_a_server_that_ignores_the_condition_is_found_out_before_anything_is_wri
         run("s3://bucket/out", 0)
     assert "exclusively" in str(refused.value)
     assert s3.objects == {}
+
+
+def test_a_server_that_refuses_the_condition_is_told_before_anything_is_written(s3: ObjectStore) -> None:
+    s3.knows_condition = False
+    with pytest.raises(WriteError, match="LAKESINK_STORAGE_UNSUPPORTED") as refused:
+        run("s3://bucket/out", 0)
+    assert "refused one with a condition" in str(refused.value)
+    assert s3.objects == {}
+
+
+def test_a_put_whose_answer_is_lost_is_the_commit_although_the_clients_second_try_is_refused(s3: ObjectStore) -> None:
+    """The client sends it again by itself, and the store says that something is there: our own marker."""
+    s3.lost_answers = 1
+    assert isinstance(run("s3://bucket/out", 0), Committed), "the probe's first answer was lost"
+    sink = FileSink("s3://bucket/out", "clicks")
+    begun = sink.begin(batch(1))
+    assert not isinstance(begun, AlreadyCommitted)
+    assert begun.writer is not None
+    rows = pa.record_batch({"id": pa.array([3, 4, 5])})
+    prepared = sink.pre_commit(begun, [begun.writer.write(0, iter([rows]))])
+    s3.lost_answers = 1
+    outcome = sink.commit(begun, prepared)
+    assert isinstance(outcome, Committed)
+    assert s3.lost_answers == 0
+    assert run("s3://bucket/out", 1) == AlreadyCommitted(1)
+    assert len(committed("s3://bucket/out")) == 2
+
+
+def test_what_is_created_after_a_listing_is_in_the_next_one_by_the_same_client(directory: str) -> None:
+    storage = open_storage(directory)
+    storage.create(f"{directory}/listed/a", b"a")
+    assert storage.listing(f"{directory}/listed") == {"a": 1}
+    assert storage.size(f"{directory}/listed/b") is None
+    open_storage(directory).create(f"{directory}/listed/b", b"bb")
+    assert storage.listing(f"{directory}/listed") == {"a": 1, "b": 2}
+    assert sorted(storage.names(f"{directory}/listed")) == ["a", "b"]
+    assert storage.size(f"{directory}/listed/b") == 2
+
+
+def test_an_object_store_that_lists_late_hides_no_commit(s3: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        run("s3://bucket/out", number)
+    assert s3.objects
+    monkeypatch.setattr(ObjectStorage, "listing", lambda *_: {})
+    assert len(committed("s3://bucket/out")) == 3
+    assert isinstance(run("s3://bucket/out", 3), Committed)
+    assert len(committed("s3://bucket/out")) == 4
 
 
 def test_a_store_that_refuses_writes_is_named(s3: ObjectStore) -> None:

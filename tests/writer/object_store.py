@@ -21,6 +21,8 @@ class ObjectStore:
         keys: Access key ids that signed requests.
         refuse: True to answer every write with 403.
         conditional: False to ignore the condition that nothing is there, as some servers do.
+        knows_condition: False to answer a put that has a condition with 501, as other servers do.
+        lost_answers: So many of the next puts with a condition are carried out, and the connection is cut.
     """
 
     endpoint: str = ""
@@ -29,6 +31,8 @@ class ObjectStore:
     keys: set[str] = field(default_factory=set)
     refuse: bool = False
     conditional: bool = True
+    knows_condition: bool = True
+    lost_answers: int = 0
 
 
 @contextmanager
@@ -57,13 +61,21 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if self._refused():
             return
-        if "If-None-Match" in self.headers and self.store.conditional and self._name in self.store.objects:
+        condition = "If-None-Match" in self.headers
+        if condition and not self.store.knows_condition:
+            self._answer(501, "<Error><Code>NotImplemented</Code><Message>If-None-Match</Message></Error>")
+            return
+        if condition and self.store.conditional and self._name in self.store.objects:
             self._answer(412, "<Error><Code>PreconditionFailed</Code><Condition>If-None-Match</Condition></Error>")
             return
         if "partNumber" in self._query:
             self.store.parts.setdefault(self._name, {})[int(self._query["partNumber"][0])] = body
         else:
             self.store.objects[self._name] = body
+        if condition and self.store.lost_answers:
+            self.store.lost_answers -= 1
+            self.close_connection = True
+            return
         self._answer(200, etag=True)
 
     def do_POST(self) -> None:

@@ -43,6 +43,7 @@ _WORDS: Words = {
         (
             "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
             " checkpoint that belongs to the directory: then no row is lost and none comes twice."
+            f" {TAKING_BACK}"
         ),
     ),
     Reason.REWOUND: (
