@@ -25,8 +25,9 @@ from lakesink_catalog.failpoints import reached
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.locations import delete_old_metadata
 from lakesink_catalog.manifests import write_batch_manifests
-from lakesink_catalog.merging import ManifestMerger
+from lakesink_catalog.merging import Layouts, ManifestMerger
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_catalog.premises import premises_of, still_fits
 from lakesink_catalog.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.redact import describe
@@ -113,6 +114,7 @@ class FencedCommit:
         options: What the commits carry.
         surroundings: Clock, sleep and chance.
         trace: The driver's steps, for those who check them.
+        layouts: What is known of the table's manifests, kept from batch to batch.
     """
 
     load: Callable[[], Table]
@@ -121,6 +123,7 @@ class FencedCommit:
     options: CommitOptions
     surroundings: Surroundings
     trace: Trace = field(default_factory=Trace)
+    layouts: Layouts = field(default_factory=dict)
 
     def look(self, batch: Batch) -> Look:
         """Load the table and decide on the batch."""
@@ -157,6 +160,7 @@ class FencedCommit:
             branch=self.key.branch,
             snapshot_id=snapshot_id,
             schema_id=schema.schema_id,
+            premises=premises_of(look.table.metadata, schema.schema_id, (file.spec_id for file in files)),
             follows=look.situation.entry,
             accepted=look.verdict.accepted,
             manifests=stored(look.table.io.properties, write),
@@ -177,7 +181,7 @@ class FencedCommit:
             BatchRefused: The table's history does not allow the batch any more.
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
-        merger = ManifestMerger(self.options.merge, prepared.snapshot_id)
+        merger = ManifestMerger(self.options.merge, prepared.snapshot_id, self.layouts)
         trouble = NOT_SHOWN
         known: Mapping[str, Any] = {}
         sent = False
@@ -334,16 +338,8 @@ def still_usable(look: Look, prepared: PreparedBatch) -> bool:
         return False
     if prepared.snapshot_id in look.situation.view.snapshots:
         return False
-    specs = {spec.spec_id for spec in metadata.partition_specs}
-    written = next((schema for schema in metadata.schemas if schema.schema_id == prepared.schema_id), None)
-    if written is None or not all(manifest.spec_id in specs for manifest in prepared.manifests):
-        return False
-    return _required(look.table.schema()) <= _required(written)
-
-
-def _required(schema: Schema) -> set[int]:
-    """Fields without which a row is wrong; a field that was optional when the files were written may hold NULLs."""
-    return {field_id for field_id in schema.field_ids if schema.find_field(field_id).required}
+    premises = prepared.premises
+    return premises is not None and premises.hold_in(metadata) and still_fits(premises.schema, look.table.schema())
 
 
 def _is_final(error: Exception) -> bool:

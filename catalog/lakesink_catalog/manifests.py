@@ -18,7 +18,6 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    PartitionFieldSummary,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
     read_manifest_list,
@@ -30,7 +29,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.locations import metadata_location
-from lakesink_catalog.partitions import partition_record, partition_summaries, partition_type
+from lakesink_catalog.partitions import (
+    PartitionSummary,
+    field_summaries,
+    kinds_of,
+    partition_record,
+    partition_type,
+    summaries,
+)
 from lakesink_catalog.receipt import DataFileReceipt, binary, flag, plain_text, whole_count
 
 ENTRIES_PER_BLOCK = 1000
@@ -42,16 +48,6 @@ AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {
     "zstd": "zstandard",
     "uncompressed": "null",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """Bounds of one partition field over a manifest, in single-value binary form."""
-
-    contains_null: bool
-    contains_nan: bool
-    lower: bytes | None
-    upper: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +88,7 @@ class ManifestRecord:
             added_rows_count=self.rows,
             existing_rows_count=0,
             deleted_rows_count=0,
-            partitions=[
-                PartitionFieldSummary(part.contains_null, part.contains_nan, part.lower, part.upper)
-                for part in self.partitions
-            ],
+            partitions=field_summaries(self.partitions),
             key_metadata=None,
         )
 
@@ -173,16 +166,7 @@ def _write_batch_manifest(
         snapshot_id=snapshot_id,
         files=len(files),
         rows=sum(file.record_count for file in files),
-        partitions=summaries_of(spec, schema, entries),
-    )
-
-
-def summaries_of(spec: PartitionSpec, schema: Schema, entries: Sequence[ManifestEntry]) -> tuple[PartitionSummary, ...]:
-    """Bounds of every partition field over the entries of one manifest."""
-    found = partition_summaries(spec, schema, [entry.data_file.partition for entry in entries])
-    return tuple(
-        PartitionSummary(part.contains_null, bool(part.contains_nan), part.lower_bound, part.upper_bound)
-        for part in found
+        partitions=summaries(kinds_of(spec, schema), {file.partition for file in files}),
     )
 
 

@@ -5,17 +5,19 @@ The records are files under the table's metadata location, see `lakesink_catalog
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.decoded import Decoded, decoded_from
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.ledger import LedgerEntry, typed_entry
 from lakesink_catalog.manifests import ManifestRecord
+from lakesink_catalog.premises import Premises, premises_of
 from lakesink_catalog.receipt import MOST_IN_A_BATCH, plain_text, whole_count
 from lakesink_catalog.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 
@@ -37,6 +39,7 @@ class PreparedBatch:
         branch: Branch that they are meant for.
         snapshot_id: Id of the snapshot to come, chosen once.
         schema_id: Schema that the files were written under.
+        premises: That schema and the specs, by content; None in a record of an earlier lakesink until `pinned`.
         follows: Ledger entry seen when this was prepared; None if there was none.
         accepted: The overruled refusal as the user spelled it; empty if none.
         manifests: One a partition spec.
@@ -52,6 +55,7 @@ class PreparedBatch:
     branch: str
     snapshot_id: int
     schema_id: int
+    premises: Premises | None
     follows: LedgerEntry | None
     accepted: str
     manifests: tuple[ManifestRecord, ...]
@@ -70,6 +74,7 @@ class PreparedBatch:
             "branch": self.branch,
             "snapshot_id": self.snapshot_id,
             "schema_id": self.schema_id,
+            "premises": None if self.premises is None else self.premises.to_json(),
             "follows": None if self.follows is None else asdict(self.follows),
             "accepted": self.accepted,
             "manifests": [manifest.to_json() for manifest in self.manifests],
@@ -79,6 +84,14 @@ class PreparedBatch:
             "begun_ms": self.begun_ms,
             "decoded": self.decoded.to_json(),
         }
+
+    def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
+        """With the premises, which records of an earlier lakesink do not have, that its ids mean in a table now.
+
+        What the ids meant then, the manifests say themselves: see `lakesink_catalog.recovery`.
+        """
+        spec_ids = (manifest.spec_id for manifest in self.manifests)
+        return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
 
     def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
         """True if every data file and every manifest exists and has its size.
@@ -95,12 +108,13 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
     """What an earlier run prepared; None if the payload is malformed."""
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
-        follows = payload["follows"]
+        follows, premises = payload["follows"], payload.get("premises")
         prepared = PreparedBatch(
             table_uuid=plain_text(payload["table_uuid"]),
             branch=plain_text(payload["branch"]),
             snapshot_id=snapshot_id,
             schema_id=whole_count(payload["schema_id"]),
+            premises=None if premises is None else Premises.from_json(premises),
             follows=None if follows is None else typed_entry(follows),
             accepted=plain_text(payload["accepted"]),
             manifests=tuple(ManifestRecord.from_json(document, snapshot_id) for document in payload["manifests"]),
@@ -168,6 +182,9 @@ def _check_agreement(prepared: PreparedBatch) -> None:
     alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
     if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:
         raise ValueError("other files or rows than its manifests")
+    premises = prepared.premises
+    if premises is not None and premises.ids != (prepared.schema_id, tuple(sorted({one.spec_id for one in manifests}))):
+        raise ValueError("premises of other ids")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("something twice")
     if prepared.decoded.malformed_rows > prepared.rows:

@@ -4,58 +4,85 @@ A record and its manifests lie where others may write. A manifest of the right s
 elsewhere, one of another batch, or one twice; so before a batch is committed from a record, every entry is looked at.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestEntryStatus
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
 
-from lakesink_catalog.manifests import ManifestRecord, PartitionSummary, summaries_of
+from lakesink_catalog.avro import Header, read_header, values
+from lakesink_catalog.entries import (
+    ADDED,
+    CONTENT,
+    DATA_FILE,
+    FILE_PATH,
+    FILE_SEQUENCE_NUMBER,
+    FILE_SIZE,
+    PARTITION,
+    RECORD_COUNT,
+    SEQUENCE_NUMBER,
+    SNAPSHOT_ID,
+    STATUS,
+    check_version,
+    partition_kinds,
+    single_values,
+)
+from lakesink_catalog.manifests import ManifestRecord
+from lakesink_catalog.partitions import summaries
+from lakesink_catalog.premises import Premises
 from lakesink_catalog.prepared import PreparedBatch
 
 
-def holds_what_it_says(prepared: PreparedBatch, metadata: TableMetadata, io: FileIO) -> bool:
+def holds_what_it_says(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
     """True if the manifests add exactly the record's files, with its sizes, rows and partition bounds.
 
     Args:
-        prepared: From a record; its schema and specs are the table's.
-        metadata: Of the table.
+        prepared: From a record.
+        premises: The schema and the specs that its ids mean; the manifests must name the same.
         io: The table's files.
 
     Raises:
         OSError: The storage failed otherwise than by saying that a file is not there.
     """
     try:
-        found = list(_files(prepared, metadata, io))
+        found = list(_files(prepared, premises, io))
     except FileNotFoundError:
         return False
     except OSError:
         raise
-    except Exception:  # noqa: BLE001 - PyIceberg's decoder raises whatever the bytes lead to
+    except Exception:  # noqa: BLE001 - decoders raise whatever the bytes lead to
         return False
     return sorted(found) == sorted(prepared.files)
 
 
-def _files(prepared: PreparedBatch, metadata: TableMetadata, io: FileIO) -> Iterator[tuple[str, int]]:
+def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[tuple[str, int]]:
     for manifest in prepared.manifests:
-        entries = manifest.to_manifest_file().fetch_manifest_entry(io, discard_deleted=False)
-        if not all(_adds(entry, prepared.snapshot_id) for entry in entries):
-            raise ValueError("an entry that this batch does not add")
-        if sum(entry.data_file.record_count for entry in entries) != manifest.rows:
-            raise ValueError("other rows than the record says")
-        if _summaries(manifest, entries, prepared.schema_id, metadata) != manifest.partitions:
-            raise ValueError("other partitions than the record says")
-        yield from ((entry.data_file.file_path, entry.data_file.file_size_in_bytes) for entry in entries)
+        with io.new_input(manifest.path).open() as stream:
+            data = stream.read()
+        header = read_header(data)
+        check_version(header)
+        _check_premises(header, manifest, premises)
+        kinds, partitions, rows = partition_kinds(header.schema), set(), 0
+        for entry in values(data, header):
+            file = entry[DATA_FILE]
+            numbers = entry[SEQUENCE_NUMBER], entry[FILE_SEQUENCE_NUMBER]
+            if (entry[STATUS], entry[SNAPSHOT_ID], *numbers) != (ADDED, prepared.snapshot_id, None, None):
+                raise ValueError("an entry that this batch does not add")
+            if file[CONTENT] != DataFileContent.DATA or file[RECORD_COUNT] <= 0:
+                raise ValueError("an entry that is no data file")
+            rows += file[RECORD_COUNT]
+            partitions.add(single_values(kinds, file[PARTITION]))
+            yield file[FILE_PATH], file[FILE_SIZE]
+        if rows != manifest.rows or summaries(kinds, partitions) != manifest.partitions:
+            raise ValueError("other rows or partitions than the record says")
 
 
-def _adds(entry: ManifestEntry, snapshot_id: int) -> bool:
-    is_data = entry.data_file.content == DataFileContent.DATA and entry.data_file.record_count > 0
-    return is_data and entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot_id
-
-
-def _summaries(
-    manifest: ManifestRecord, entries: Sequence[ManifestEntry], schema_id: int, metadata: TableMetadata
-) -> tuple[PartitionSummary, ...]:
-    spec = next(spec for spec in metadata.partition_specs if spec.spec_id == manifest.spec_id)
-    schema = next(schema for schema in metadata.schemas if schema.schema_id == schema_id)
-    return summaries_of(spec, schema, entries)
+def _check_premises(header: Header, manifest: ManifestRecord, premises: Premises) -> None:
+    """The entries lie under the schema and the spec that the record's ids mean now, field by field."""
+    spec = next(spec for spec in premises.specs if spec.spec_id == manifest.spec_id)
+    fields = tuple(PartitionField.model_validate(field) for field in json.loads(header.metadata["partition-spec"]))
+    same_spec = int(header.metadata["partition-spec-id"]) == spec.spec_id and fields == spec.fields
+    if not same_spec or Schema.model_validate_json(header.metadata["schema"]) != premises.schema:
+        raise ValueError("written under another schema or spec")

@@ -9,6 +9,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
+    AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUUID,
     SetPropertiesUpdate,
@@ -163,6 +164,9 @@ def _fence(table: Table, change: Change, tag: TagPlace | None) -> tuple[TableReq
         AssertRefSnapshotId(ref=key.branch, snapshot_id=view.head),
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
+    last_partition_id = table.metadata.last_partition_id
+    if last_partition_id is not None:  # the id of a spec can be given again, those of its fields are not
+        fence.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
     # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
     if change.options.ledger_tag and table.metadata.snapshots:
         fence.append(AssertRefSnapshotId(ref=key.ledger_tag, snapshot_id=view.tag_snapshot_id))

@@ -23,6 +23,7 @@ from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usab
 from lakesink_catalog.errors import CatalogError, Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.locations import data_location, metadata_location
+from lakesink_catalog.merging import Layouts
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from lakesink_catalog.receipt import ReceiptInvalid
@@ -86,6 +87,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     _records: PreparedFiles | None = None
     _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
     _accept: AcceptInUse = field(init=False)
+    _layouts: Layouts = field(default_factory=dict)
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -139,6 +141,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
+        prepared = prepared.pinned(transaction.look.table.metadata)
         # A ledger of the present table says that the stream has come to terms with it: the record is a leftover.
         trouble = "it was made for an earlier table" if replaced else _trouble(transaction, prepared)
         if trouble:
@@ -243,7 +246,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             merge=effective.merge,
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
-        return FencedCommit(self._load, self.key, self._start_uuid, options, self.surroundings, self._trace)
+        return FencedCommit(
+            self._load, self.key, self._start_uuid, options, self.surroundings, self._trace, self._layouts
+        )
 
     def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
         if unproven:
@@ -287,7 +292,9 @@ def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | 
     io = table.io
     if not prepared.is_there(io, transaction.fence.surroundings.all_pass):
         return "a file is missing or has another size"
-    if not stored(io.properties, lambda: holds_what_it_says(prepared, table.metadata, io)):
+    premises = prepared.premises
+    assert premises is not None
+    if not stored(io.properties, lambda: holds_what_it_says(prepared, premises, io)):
         return "its manifests hold other files than it says"
     return None
 

@@ -1,8 +1,5 @@
 """Manifests: one a spec, many entries a block, merged without changing what any snapshot shows; and the totals."""
 
-import random
-import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -13,19 +10,15 @@ import pytest
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from lakesink.sinks.iceberg import IcebergTransaction
 from lakesink_catalog.commit import FencedCommit
 from lakesink_catalog.manifests import ENTRIES_PER_BLOCK, write_batch_manifests
-from lakesink_catalog.merging import MergePolicy, choose
+from lakesink_catalog.merging import MergePolicy
 from lakesink_catalog.outcome import Committed
-from lakesink_catalog.partitions import partition_summaries
 from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.request import CommitOptions
 from tests.builders import Chance, Lake, Stream, contents, counted, expected
@@ -274,44 +267,6 @@ def test_a_manifest_that_cannot_be_merged_costs_the_merge_and_not_the_batch(tmp_
     assert counted(lake) == expected(*range(5))
 
 
-def _manifest(files: int, length: int, sequence: int, spec_id: int = 0) -> ManifestFile:
-    return ManifestFile.from_args(
-        manifest_path=f"m{sequence}",
-        manifest_length=length,
-        partition_spec_id=spec_id,
-        content=0,
-        sequence_number=sequence,
-        min_sequence_number=sequence,
-        added_snapshot_id=1,
-        added_files_count=files,
-        existing_files_count=0,
-    )
-
-
-def _random_lists() -> Iterator[list[ManifestFile]]:
-    for seed in range(50):
-        chance = random.Random(seed)
-        yield [
-            _manifest(
-                chance.choice([1, 1, 1, 5, 30]), chance.choice([10, 100, 1000]), sequence, chance.choice([0, 0, 1])
-            )
-            for sequence in range(chance.randrange(30))
-        ]
-
-
-def test_what_is_merged_is_of_one_spec_more_than_one_and_below_the_target_size() -> None:
-    policy, merged = MergePolicy(min_count=4, target_size_bytes=500), 0
-    for listed in _random_lists():
-        group = choose(listed, policy)
-        merged += bool(group)
-        assert len(group) != 1
-        assert len({manifest.partition_spec_id for manifest in group}) <= 1
-        assert sum(manifest.manifest_length for manifest in group) <= policy.target_size_bytes
-        assert choose(listed, MergePolicy(enabled=False)) == []
-        assert choose(listed[:3], policy) == []
-    assert merged > 10
-
-
 def test_totals_add_up_over_every_kind_of_commit(lake: Lake) -> None:
     stream = Stream(lake)
     stream.run(0, rows=4)
@@ -370,18 +325,3 @@ def test_entries_of_a_batch_are_added_by_its_own_snapshot(lake: Lake) -> None:
         head.snapshot_id,
         head.snapshot_id,
     )
-
-
-@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0), (0.0,), (-0.0,)])
-@pytest.mark.parametrize(("kind", "code"), [(FloatType(), "f"), (DoubleType(), "d")])
-def test_bounds_of_float_partitions_hold_both_zeros_in_the_order_that_readers_have(
-    kind: FloatType | DoubleType, code: str, zeros: tuple[float, ...]
-) -> None:
-    """Java orders -0.0 below 0.0: a bound of the wrong sign would let it pass over a manifest with matching rows."""
-    schema = Schema(NestedField(1, "value", kind))
-    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "value"))
-    for values, low, high in [(zeros, -0.0, 0.0), ((*zeros, 7.0), -0.0, 7.0), ((*zeros, -7.0, None), -7.0, 0.0)]:
-        [found] = partition_summaries(spec, schema, [Record(value) for value in values])
-        assert (found.lower_bound, found.upper_bound) == (struct.pack(f"<{code}", low), struct.pack(f"<{code}", high))
-    [none] = partition_summaries(spec, schema, [Record(None)])
-    assert (none.lower_bound, none.upper_bound) == (None, None)

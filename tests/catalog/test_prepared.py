@@ -10,21 +10,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField
 
 from lakesink_catalog.decoded import Decoded
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.manifests import ManifestRecord, PartitionSummary
+from lakesink_catalog.manifests import ManifestRecord
+from lakesink_catalog.partitions import PartitionSummary
+from lakesink_catalog.premises import Premises
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from tests.catalog.views import KEY, UUID, batch, entry
 
 HOUR_MS = 3_600_000
 MAX_AGE_MS = 20 * HOUR_MS
 BATCH = batch(4)
+SCHEMA = Schema(NestedField(1, "batch", LongType()), NestedField(2, "price", DoubleType()), schema_id=0)
+BY_BATCH = PartitionSpec(
+    PartitionField(1, 1000, IdentityTransform(), "batch"),
+    PartitionField(2, 1001, IdentityTransform(), "price"),
+    spec_id=0,
+)
 PREPARED = PreparedBatch(
     table_uuid=UUID,
     branch="main",
     snapshot_id=2**40,
     schema_id=0,
+    premises=Premises(SCHEMA, (BY_BATCH,)),
     follows=entry(batch(3), 4),
     accepted="",
     manifests=(
@@ -189,6 +202,9 @@ def test_a_record_that_lacks_a_field_reads_as_absent(records: Records, name: str
 
 PATHS: list[tuple[str | int, ...]] = [
     *((name,) for name in PREPARED.payload),
+    *(("premises", name) for name in ("schema", "specs")),
+    ("premises", "schema", "fields", 0, "type"),
+    ("premises", "specs", 0, "fields", 0, "transform"),
     *(("follows", name) for name in asdict(entry(batch(3), 4))),
     *(("manifests", 0, name) for name in PREPARED.manifests[0].to_json()),
     *(("manifests", 0, "partitions", 0, place) for place in range(4)),

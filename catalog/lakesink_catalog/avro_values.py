@@ -1,0 +1,321 @@
+"""Values of Avro, bit for bit, as a writer's schema lays them out. Pure.
+
+A value is passed over, or decoded without an interpretation: a logical type stays what Avro makes of it.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Skip = Callable[[bytes, int], int]
+"""Where the value ends that begins at a place; IndexError where the bytes end before."""
+Read = Callable[[bytes, int], tuple[Any, int]]
+"""The value that begins at a place, and where it ends; IndexError as above."""
+
+LONGEST_VARINT_BITS = 63
+
+
+class Malformed(ValueError):
+    """The bytes are not what they should be, or are laid out in a way that is not known here."""
+
+
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    """An int or a long: zigzag, seven bits a byte."""
+    byte = data[at]
+    at += 1
+    number, shift = byte & 0x7F, 7
+    while byte & 0x80:
+        if shift > LONGEST_VARINT_BITS:
+            raise Malformed("a number is longer than 64 bits")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return (number >> 1) ^ -(number & 1), at
+
+
+def encode_long(value: int) -> bytes:
+    """The inverse of `read_long`."""
+    rest = (value << 1) ^ (value >> LONGEST_VARINT_BITS)
+    found = bytearray()
+    while rest > 0x7F:
+        found.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
+
+
+def skipper(schema: Any, names: dict[str, Any] | None = None) -> Skip:
+    """What passes over a value of this schema.
+
+    Raises:
+        Malformed: The schema is none, or refers to a name that is not known.
+    """
+    compiled: Skip = _compiled(schema, {} if names is None else names, _SKIPS)
+    return compiled
+
+
+def reader(schema: Any, names: dict[str, Any] | None = None) -> Read:
+    """What decodes a value of this schema.
+
+    Raises:
+        Malformed: As `skipper`.
+    """
+    compiled: Read = _compiled(schema, {} if names is None else names, _READS)
+    return compiled
+
+
+def field_key(field: Mapping[str, Any]) -> int | str:
+    """What a field of a record goes by: its id, or its name where it has none."""
+    key: int | str = field.get("field-id", field["name"])
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    """How values are handled, type by type: passed over, or decoded."""
+
+    plain: Mapping[str, Any]
+    fixed: Callable[[int], Any]
+    union: Callable[[Sequence[Any]], Any]
+    array: Callable[[Any], Any]
+    map: Callable[[Any], Any]
+    record: Callable[[Sequence[tuple[int | str, Any]]], Any]
+
+
+def _compiled(schema: Any, names: dict[str, Any], tools: _Tools) -> Any:
+    try:
+        if isinstance(schema, str):
+            return tools.plain[schema] if schema in tools.plain else names[schema]
+        if isinstance(schema, list):
+            return tools.union([_compiled(branch, names, tools) for branch in schema])
+        return _compiled_complex(schema, names, tools)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Malformed("a schema of a kind that is not known") from error
+
+
+def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _Tools) -> Any:
+    match schema["type"]:
+        case "record":
+            made = tools.record(
+                [(field_key(field), _compiled(field["type"], names, tools)) for field in schema["fields"]]
+            )
+        case "array":
+            return tools.array(_compiled(schema["items"], names, tools))
+        case "map":
+            return tools.map(_compiled(schema["values"], names, tools))
+        case "fixed":
+            if type(schema["size"]) is not int or schema["size"] < 0:
+                raise Malformed("a fixed of no size")
+            made = tools.fixed(schema["size"])
+        case "enum":
+            made = tools.plain["int"]
+        case inner:
+            return _compiled(inner, names, tools)
+    names[schema["name"]] = made
+    return made
+
+
+def _counts(data: bytes, at: int) -> tuple[int, int, int]:
+    """Count of the next block of an array or a map, its end if that is stated, and where its items begin."""
+    count, at = read_long(data, at)
+    end = 0
+    if count < 0:
+        size, at = read_long(data, at)
+        count, end = -count, at + size
+        if size < 0:
+            raise Malformed("a block of a negative size")
+    if count > len(data) - at:
+        raise Malformed("more items than bytes")
+    return count, end, at
+
+
+def _skip_null(_: bytes, at: int) -> int:
+    return at
+
+
+def _skip_long(data: bytes, at: int) -> int:
+    while data[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+def _skip_bytes(data: bytes, at: int) -> int:
+    size, at = read_long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise Malformed("a text or bytes of a size that cannot be")
+    return at + size
+
+
+def _skip_fixed(size: int) -> Skip:
+    return lambda _, at: at + size
+
+
+def _skip_union(branches: Sequence[Skip]) -> Skip:
+    def skip(data: bytes, at: int) -> int:
+        index, at = read_long(data, at)
+        end: int = _branch(branches, index)(data, at)
+        return end
+
+    return skip
+
+
+def _skip_array(item: Skip) -> Skip:
+    def skip(data: bytes, at: int) -> int:
+        while True:
+            count, end, at = _counts(data, at)
+            if count == 0:
+                return at
+            if end:
+                at = end
+                continue
+            for _ in range(count):
+                at = item(data, at)
+
+    return skip
+
+
+def _skip_record(fields: Sequence[tuple[int | str, Skip]]) -> Skip:
+    skips = [skip for _, skip in fields]
+
+    def skip(data: bytes, at: int) -> int:
+        for one in skips:
+            at = one(data, at)
+        return at
+
+    return skip
+
+
+def _skip_map(value: Skip) -> Skip:
+    return _skip_array(_skip_record([(0, _skip_bytes), (1, value)]))
+
+
+def _read_null(_: bytes, at: int) -> tuple[None, int]:
+    return None, at
+
+
+def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
+    if data[at] > 1:
+        raise Malformed("neither true nor false")
+    return data[at] == 1, at + 1
+
+
+def _read_packed(form: str) -> Read:
+    packed = struct.Struct(form)
+
+    def read(data: bytes, at: int) -> tuple[float, int]:
+        if len(data) - at < packed.size:
+            raise Malformed("a number is cut")
+        return packed.unpack_from(data, at)[0], at + packed.size
+
+    return read
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    """Bytes, after their count."""
+    end = _skip_bytes(data, at)
+    _, start = read_long(data, at)
+    return data[start:end], end
+
+
+def _read_string(data: bytes, at: int) -> tuple[str, int]:
+    text, at = read_bytes(data, at)
+    try:
+        return text.decode(), at
+    except UnicodeDecodeError as error:
+        raise Malformed("a text that is not UTF-8") from error
+
+
+def _read_fixed(size: int) -> Read:
+    def read(data: bytes, at: int) -> tuple[bytes, int]:
+        if len(data) - at < size:
+            raise Malformed("a fixed is cut")
+        return data[at : at + size], at + size
+
+    return read
+
+
+def _read_union(branches: Sequence[Read]) -> Read:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        index, at = read_long(data, at)
+        value: tuple[Any, int] = _branch(branches, index)(data, at)
+        return value
+
+    return read
+
+
+def _read_array(item: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[list[Any], int]:
+        found: list[Any] = []
+        while True:
+            count, _, at = _counts(data, at)
+            if count == 0:
+                return found, at
+            for _ in range(count):
+                value, at = item(data, at)
+                found.append(value)
+
+    return read
+
+
+def _read_record(fields: Sequence[tuple[int | str, Read]]) -> Read:
+    def read(data: bytes, at: int) -> tuple[dict[int | str, Any], int]:
+        found = {}
+        for key, one in fields:
+            found[key], at = one(data, at)
+        return found, at
+
+    return read
+
+
+def _read_map(value: Read) -> Read:
+    pairs = _read_array(_read_record([("key", _read_string), ("value", value)]))
+
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        found, at = pairs(data, at)
+        return {pair["key"]: pair["value"] for pair in found}, at
+
+    return read
+
+
+def _branch(branches: Sequence[Any], index: int) -> Any:
+    if not 0 <= index < len(branches):
+        raise Malformed("a branch that the union does not have")
+    return branches[index]
+
+
+_SKIPS = _Tools(
+    plain={
+        "null": _skip_null,
+        "boolean": _skip_fixed(1),
+        "int": _skip_long,
+        "long": _skip_long,
+        "float": _skip_fixed(4),
+        "double": _skip_fixed(8),
+        "bytes": _skip_bytes,
+        "string": _skip_bytes,
+    },
+    fixed=_skip_fixed,
+    union=_skip_union,
+    array=_skip_array,
+    map=_skip_map,
+    record=_skip_record,
+)
+_READS = _Tools(
+    plain={
+        "null": _read_null,
+        "boolean": _read_boolean,
+        "int": read_long,
+        "long": read_long,
+        "float": _read_packed("<f"),
+        "double": _read_packed("<d"),
+        "bytes": read_bytes,
+        "string": _read_string,
+    },
+    fixed=_read_fixed,
+    union=_read_union,
+    array=_read_array,
+    map=_read_map,
+    record=_read_record,
+)

@@ -1,0 +1,136 @@
+"""What data files assume of their table: the schema and the specs that they were written under, by content. Pure.
+
+An id proves nothing: catalogs give the id of a schema or a spec again once it was removed as unused.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """Schema and specs of a batch's files.
+
+    Attributes:
+        schema: The one schema of all files.
+        specs: Partition specs of the files, each once.
+    """
+
+    schema: Schema
+    specs: tuple[PartitionSpec, ...]
+
+    @property
+    def ids(self) -> tuple[int, tuple[int, ...]]:
+        """The schema's, and those of the specs."""
+        return self.schema.schema_id, tuple(spec.spec_id for spec in self.specs)
+
+    def hold_in(self, metadata: TableMetadata) -> bool:
+        """True if their ids mean in the table what they meant when the files were written."""
+        return premises_of(metadata, *self.ids) == self
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form for the prepared record."""
+        return {
+            "schema": json.loads(self.schema.model_dump_json()),
+            "specs": [json.loads(spec.model_dump_json()) for spec in self.specs],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Premises":
+        """The inverse of `to_json`; raises what a malformed document raises (ValueError, TypeError, KeyError)."""
+        return cls(
+            Schema.model_validate_json(json.dumps(document["schema"])),
+            tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"]),
+        )
+
+
+def premises_of(metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int]) -> Premises | None:
+    """What these ids mean in a table; None if it has one of them no more."""
+    schemas = {schema.schema_id: schema for schema in metadata.schemas}
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+    wanted = sorted(set(spec_ids))
+    if schema_id not in schemas or not specs.keys() >= set(wanted):
+        return None
+    return Premises(schemas[schema_id], tuple(specs[spec_id] for spec_id in wanted))
+
+
+def still_fits(written: Schema, present: Schema) -> bool:
+    """True if files of one schema show the same values under another one of the table.
+
+    A field that is required now must have been so; a field must not have been dropped and added again under its name,
+    for readers go by field id and would find no value; and no written type may be wider than the present one.
+    """
+    before, now = dict(_columns(written)), dict(_columns(present))
+    by_id = {field.field_id: field for field in before.values()}
+    folded = {_folded(path) for path in before}
+    for path, field in now.items():
+        known = by_id.get(field.field_id)
+        if path in before and before[path].field_id != field.field_id:
+            return False
+        if known is None and (field.required or _folded(path) in folded):
+            return False
+        if known is not None and (field.required and not known.required):
+            return False
+        if known is not None and not _holds(field.field_type, known.field_type):
+            return False
+    return True
+
+
+def _columns(schema: Schema) -> Iterator[tuple[Path, NestedField]]:
+    for field in schema.fields:
+        yield from _with_inner((), field)
+
+
+def _with_inner(above: Path, field: NestedField) -> Iterator[tuple[Path, NestedField]]:
+    path = (*above, field.name)
+    yield path, field
+    for inner in _inner(field.field_type):
+        yield from _with_inner(path, inner)
+
+
+def _inner(field_type: IcebergType) -> tuple[NestedField, ...]:
+    match field_type:
+        case StructType(fields=fields):
+            return fields
+        case ListType():
+            return (field_type.element_field,)
+        case MapType():
+            return field_type.key_field, field_type.value_field
+    return ()
+
+
+def _folded(path: Path) -> Path:
+    return tuple(name.casefold() for name in path)
+
+
+def _holds(present: IcebergType, written: IcebergType) -> bool:
+    """Every written value is one of the present type; the fields of a nested type are looked at one by one."""
+    if not isinstance(written, PrimitiveType):
+        return type(written) is type(present)
+    match written, present:
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+            return True
+        case DecimalType(), DecimalType():
+            return written.scale == present.scale and written.precision <= present.precision
+    return written == present
