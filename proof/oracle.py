@@ -7,7 +7,7 @@ compared as multisets: a lost row does not hide behind a doubled one.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -32,6 +32,7 @@ class Promise(Enum):
     EVERY_FILE_IS_THERE = "every file that a retained snapshot references exists"
     EVERY_FILE_IS_AS_STATED = "every referenced file has the size and the rows that its manifest states"
     EVERY_FILE_IS_REFERENCED_ONCE = "no data file is in a table twice"
+    EVERY_FILE_KEEPS_ITS_DELETES = "a data file keeps its sequence number, by which deletes apply to it"
     READERS_SEE_WHOLE_BATCHES = "a reader sees whole batches, in order"
     READERS_NEVER_GO_BACK = "a reader never sees less than before"
     NOTHING_REFERENCED_IS_TOUCHED = "nothing referenced is deleted or overwritten"
@@ -64,11 +65,15 @@ class StatedFile:
         path: Location, as in the manifest.
         size_bytes: Size of the file.
         rows: Rows in it.
+        sequence_number: Deletes of a later one apply to it.
+        least_stated: What the manifest list states as the least sequence number of its manifest.
     """
 
     path: str
     size_bytes: int
     rows: int
+    sequence_number: int = field(default=0, compare=False)
+    least_stated: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,7 @@ def batches_contiguous(facts: TableFacts) -> list[Broken]:
 
 
 def files_whole(facts: TableFacts, stored: Callable[[str], tuple[int, int] | None]) -> list[Broken]:
-    """Every file of every retained snapshot is there as stated, and in no snapshot twice.
+    """Every file of every retained snapshot is there as stated, in no snapshot twice, and keeps its deletes.
 
     Args:
         facts: The table.
@@ -196,7 +201,22 @@ def files_whole(facts: TableFacts, stored: Callable[[str], tuple[int, int] | Non
             broken.append(
                 Broken(Promise.EVERY_FILE_IS_AS_STATED, f"{file.path}: {stated}, has {there[0]} bytes, {there[1]} rows")
             )
-    return broken
+    return broken + deletes_kept(facts)
+
+
+def deletes_kept(facts: TableFacts) -> list[Broken]:
+    """Of every data file all retained snapshots state one sequence number, and none that its list hides."""
+    files = [file for snapshot in facts.snapshots.values() for file in snapshot.files]
+    numbers: dict[str, set[int]] = {}
+    for file in files:
+        numbers.setdefault(file.path, set()).add(file.sequence_number)
+    moved = [f"{path}: {sorted(found)}" for path, found in numbers.items() if len(found) > 1]
+    hidden = {
+        f"{file.path}: {file.sequence_number}, its list states {file.least_stated} as the least"
+        for file in files
+        if file.sequence_number < file.least_stated
+    }
+    return [Broken(Promise.EVERY_FILE_KEEPS_ITS_DELETES, what) for what in [*moved, *sorted(hidden)]]
 
 
 def reader_honest(seen: Sequence[Rows], batches: Sequence[Rows]) -> list[Broken]:
@@ -269,4 +289,10 @@ def _live_files(io: FileIO, snapshot: Snapshot) -> Iterable[StatedFile]:
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
             file = entry.data_file
             assert file.content == DataFileContent.DATA
-            yield StatedFile(file.file_path, file.file_size_in_bytes, file.record_count)
+            yield StatedFile(
+                path=file.file_path,
+                size_bytes=file.file_size_in_bytes,
+                rows=file.record_count,
+                sequence_number=entry.sequence_number or 0,
+                least_stated=manifest.min_sequence_number,
+            )

@@ -4,10 +4,16 @@ Each mutant is one mistake that sinks have made in the field, put into the produ
 by nothing else. Each has to be caught by the simulator, and by a scenario of real processes that is clean without it.
 """
 
-from proof.mutants import deciding, recovering, sending, writing
+from proof.mutants import deciding, merging, recovering, sending, writing
 from proof.mutants.mutant import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*deciding.MUTANTS, *sending.MUTANTS, *recovering.MUTANTS, *writing.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *deciding.MUTANTS,
+    *sending.MUTANTS,
+    *merging.MUTANTS,
+    *recovering.MUTANTS,
+    *writing.MUTANTS,
+)
 
 
 def mutant_named(name: str) -> Mutant:

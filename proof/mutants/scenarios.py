@@ -89,6 +89,10 @@ SCENARIOS = (
     ),
     Scenario("batches without rows", (run(),), stream={"rows": 0}),
     Scenario(
+        "files are added again before a merge",
+        (steps.merge_early, run("before-prepared@2=kill"), steps.add_again, run()),
+    ),
+    Scenario(
         "expired between crash and restart",
         (run("after-call@1=kill"), steps.foreign, steps.foreign, steps.expire, run()),
     ),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from proof.added_again import added_again
 from proof.mutants.stage import Stage
 from proof.processes.evidence import local
 from proof.processes.harness import PATIENCE_SECONDS, Driver
@@ -15,6 +16,7 @@ from tests.faults import maintenance
 Step = Callable[[Stage], None]
 
 POLL_SECONDS = 0.02
+ADDED_AGAIN_BY = 2**40
 NOWHERE = "http://127.0.0.1:9"
 TORN_AT = 0.8
 """Part of a record that is left of it."""
@@ -63,6 +65,17 @@ def two_drivers_in_one_call(batch: int) -> Step:
 def foreign(at: Stage) -> None:
     """Another writer's row."""
     at.append_foreign()
+
+
+def merge_early(at: Stage) -> None:
+    """Two manifests are enough for a merge."""
+    maintenance.set_property(at.lake, "commit.manifest.min-count-to-merge", "2")
+
+
+def add_again(at: Stage) -> None:
+    """All files under their old sequence numbers, as a rewrite of data files leaves them."""
+    table = at.lake.table()
+    maintenance.change(at.lake, *added_again(table, at.branch, ADDED_AGAIN_BY, table.metadata.last_updated_ms)[1])
 
 
 def expire(at: Stage) -> None:

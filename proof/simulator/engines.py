@@ -19,6 +19,7 @@ from lakesink_catalog.manifests import manifests_under, write_batch_manifests, w
 from lakesink_catalog.prepared import SNAPSHOT_IDS
 from lakesink_catalog.receipt import DataFileReceipt
 from lakesink_catalog.request import branch_at, snapshot_time_ms
+from proof.added_again import added_again
 from proof.oracle import Rows
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedIO
@@ -86,6 +87,21 @@ class Engine:
         file = self._data_file(table, rows)
         self.world.pause()
         self._commit(Place(table, branch), Operation.REPLACE, Counter(), [file], [])
+
+    def add_again(self) -> None:
+        """The branch's files under their old sequence numbers, as a rewrite of data files leaves them."""
+        table = self._table()
+        if table.snapshot_by_name(self.truth.branch) is None:
+            return
+        snapshot_id = self.world.random.choice(SNAPSHOT_IDS)
+        request = added_again(table, self.truth.branch, snapshot_id, self.world.now_ms)
+        self.truth.foreign[snapshot_id] = Counter()
+        try:
+            self.server.apply(*request)
+        except (CommitFailedException, ValueError):
+            self._did("adding again in vain", "somebody was quicker")
+        else:
+            self._did("adding again", "adds all files again under their old sequence numbers")
 
     def expire(self) -> None:
         """Forget snapshots that no branch and no tag holds, but a few; then remove the files that only they had."""

@@ -55,6 +55,7 @@ class Operator:
             "hours pass": self._hours_pass,
             "foreign append": self.engine.append,
             "compact": self.engine.compact,
+            "add again": self.engine.add_again,
             "expire": self.engine.expire,
             "clean orphans": self._clean,
             "roll back": self._roll_back,

@@ -1,0 +1,44 @@
+"""Bugs of manifest merging: what deletes go by is not what it was."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lakesink_catalog import entries, merging
+from lakesink_catalog.entries import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER, Carried, Inherited
+from proof.mutants.mutant import Focus, Patches, mutant
+
+ADDED_AGAIN = Focus(actions=("foreign append",) * 4 + ("add again",) + ("foreign append",) * 2)
+
+
+@mutant(
+    "P11: a merged entry has the sequence number of its file in the place of that of its data.",
+    seen_in="lakesink's own merge, by hand: no test noticed",
+    focus=ADDED_AGAIN,
+    scenario="files are added again before a merge",
+)
+def data_as_new_as_its_file(patches: Patches) -> None:
+    """Deletes that are older than the file and younger than its data apply no more."""
+
+    def existing(head: Mapping[int, Any], inherited: Inherited) -> Mapping[int, Any]:
+        found = real(head, inherited)
+        return {**found, SEQUENCE_NUMBER: found[FILE_SEQUENCE_NUMBER]}
+
+    real = patches.put(entries, "_as_existing", existing)
+
+
+@mutant(
+    "P11: the list states the greatest sequence number of a merged manifest as the least.",
+    seen_in="lakesink's own merge, by hand: no test noticed; Java drops deletes that are older than the least",
+    focus=ADDED_AGAIN,
+    scenario="files are added again before a merge",
+)
+def least_sequence_number_is_the_greatest(patches: Patches) -> None:
+    """Max in the place of min."""
+
+    def greatest(carried: Iterable[Carried]) -> int:
+        return max(part.min_sequence_number or 0 for part in carried)
+
+    patches.put(merging, "_least_sequence_number", greatest)
+
+
+MUTANTS = (data_as_new_as_its_file, least_sequence_number_is_the_greatest)
