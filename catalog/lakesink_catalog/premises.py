@@ -3,6 +3,7 @@
 An id proves nothing: catalogs give the id of a schema or a spec again once it was removed as unused.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pyiceberg.types import (
 )
 
 Path = tuple[str, ...]
+DIGEST_LENGTH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class Premises:
         """The schema's, and those of the specs."""
         return self.schema.schema_id, tuple(spec.spec_id for spec in self.specs)
 
+    @property
+    def digest(self) -> str:
+        """Equal for equal content."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
+
     def hold_in(self, metadata: TableMetadata) -> bool:
         """True if their ids mean in the table what they meant when the files were written."""
         return premises_of(metadata, *self.ids) == self
@@ -59,8 +66,11 @@ class Premises:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Premises":
         """The inverse of `to_json`; raises what a malformed document raises (ValueError, TypeError, KeyError)."""
+        schema = Schema.model_validate_json(json.dumps(document["schema"]))
+        if not schema.fields:
+            raise ValueError("a schema without fields")
         return cls(
-            Schema.model_validate_json(json.dumps(document["schema"])),
+            schema,
             tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"]),
         )
 

@@ -95,6 +95,7 @@ class Receipt:
         misfits: The first malformed values, at most `MOST_MISFITS`.
         documents: Rows that had a document at all; 0 where none was decoded.
         refused: True if the task votes no: it found malformed values, which are to fail the batch, and wrote nothing.
+        premises: Digest of that schema and of the files' spec, whose ids can be given again; empty if skipped.
     """
 
     task: int
@@ -108,6 +109,7 @@ class Receipt:
     misfits: tuple[Misfit, ...] = ()
     documents: int = 0
     refused: bool = False
+    premises: str = ""
 
 
 def encode(receipt: Receipt) -> bytes:
@@ -124,6 +126,7 @@ def encode(receipt: Receipt) -> bytes:
         "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
         "documents": receipt.documents,
         "refused": receipt.refused,
+        "premises": receipt.premises,
         "files": [_file_to_json(file) for file in receipt.files],
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
@@ -150,6 +153,7 @@ def decode(data: bytes) -> Receipt:
             misfits=_misfits(document["misfits"]),
             documents=whole_count(document["documents"]),
             refused=flag(document["refused"]),
+            premises=plain_text(document["premises"]),
         )
     except ReceiptInvalid:
         raise

@@ -12,6 +12,7 @@ from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.locations import data_location
+from lakesink_catalog.premises import Premises
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         data_location=data_location(table),
         file_stem=f"{key.name}-{batch.batch_id}",
         batch_id=batch.batch_id,
+        premises=Premises(schema, (spec,)).digest,
         object_storage=effective.object_storage,
         partitioned_paths=effective.partitioned_paths,
         file_io=shareable_properties(table.io.properties),

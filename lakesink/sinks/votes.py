@@ -16,6 +16,7 @@ from lakesink.writer.locations import is_location
 from lakesink_catalog.decoded import Decoded, together
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.locations import data_location, is_under
+from lakesink_catalog.premises import premises_of
 from lakesink_catalog.receipt import MOST_IN_A_BATCH, DataFileReceipt, Receipt, ReceiptInvalid, decode
 from lakesink_catalog.redact import shown
 
@@ -62,7 +63,9 @@ def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_i
         raise rejected("the batch would have more rows or bytes than can be")
     first = first_of(votes)
     decoded = together(vote.decoded for vote in votes)
-    return Counted(files, _written_under(table, votes), decoded, "" if first is None else in_words(first))
+    schema = _written_under(table, votes)
+    _check_premises(table, votes)
+    return Counted(files, schema, decoded, "" if first is None else in_words(first))
 
 
 def all_under(folder: str, paths: Iterable[str]) -> bool:
@@ -128,6 +131,16 @@ def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
     if not all(bounds_fit(file, checks) for vote in votes for file in vote.files):
         raise rejected("a bound is none of its column's type")
     return known[0]
+
+
+def _check_premises(table: Table, votes: Sequence[Receipt]) -> None:
+    """Tasks may have been planned in another process, before the id of a schema or a spec was given again."""
+    for schema_id, spec_id, digest in {
+        (vote.schema_id, file.spec_id, vote.premises) for vote in votes for file in vote.files
+    }:
+        premises = None if schema_id is None else premises_of(table.metadata, schema_id, [spec_id])
+        if premises is None or premises.digest != digest:
+            raise rejected("a data file was written under a schema or a spec whose id means another one now")
 
 
 def _plausible(file: DataFileReceipt, table: Table) -> bool:

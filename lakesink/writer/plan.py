@@ -62,6 +62,7 @@ class WritePlan:
         schema_id: Its id.
         spec_id: Partition spec to write under.
         partition_fields: Its fields, in order; empty for an unpartitioned table.
+        premises: Digest of schema and spec, for the receipts.
         batch_id: The batch, for failpoints.
         data_location: Folder of data files, scheme included, no trailing slash.
         object_storage: True to spread files over hashed folders (``write.object-storage.enabled``).
@@ -92,6 +93,7 @@ class WritePlan:
     data_location: str
     file_stem: str
     batch_id: int = 0
+    premises: str = ""
     object_storage: bool = False
     partitioned_paths: bool = True
     file_io: Mapping[str, str] = field(default_factory=dict)

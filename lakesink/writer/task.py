@@ -137,6 +137,7 @@ def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Rece
         largest_arrow_batch_bytes=rows.largest_batch_bytes,
         files=files,
         schema_id=rows.plan.schema_id,
+        premises=rows.plan.premises,
     )
     decoder = rows.decoder
     if decoder is None:

@@ -16,7 +16,7 @@ from lakesink_catalog.verdict import Commit
 from proof.mutants.mutant import Focus, Patches, mutant
 
 FOR_EVER_MS = 10**15
-PIECES: Mapping[str, Any] = {"files": [], "manifests": [], "rows": 0, "partitions": 0}
+PIECES: Mapping[str, Any] = {"files": [], "manifests": [], "rows": 0, "partitions": 0, "premises": None}
 
 
 @mutant(

@@ -211,7 +211,18 @@ class SimulatedJob:
 def vote(plan: WritePlan, task: int, files: tuple[DataFileReceipt, ...]) -> bytes:
     """The receipt of a task."""
     rows = sum(file.record_count for file in files)
-    return encode(Receipt(task, lakesink.__version__, False, rows, 0, files, plan.schema_id))  # noqa: FBT003 - a field
+    return encode(
+        Receipt(
+            task=task,
+            lakesink_version=lakesink.__version__,
+            skipped=False,
+            rows=rows,
+            largest_arrow_batch_bytes=0,
+            files=files,
+            schema_id=plan.schema_id,
+            premises=plan.premises,
+        )
+    )
 
 
 def file_receipt(plan: WritePlan, path: str, size_bytes: int, rows: int) -> DataFileReceipt:

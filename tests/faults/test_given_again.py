@@ -9,6 +9,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType
 
+from lakesink.sinks.iceberg import IcebergTransaction
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.outcome import Committed
 from tests.builders import Fault, Lake, Stream, counted, expected
@@ -120,6 +121,25 @@ def test_a_batch_is_refused_by_column_if_that_was_added_again_with_a_type_that_i
     with pytest.raises(WriteError, match=r"SCHEMA_MISMATCH.*'written'"):
         Stream(lake).run(1)
     assert counted(lake) == expected(0)
+
+
+@pytest.mark.parametrize("again", [give_spec_again, give_schema_again])
+def test_votes_are_rejected_if_an_id_was_given_again_before_another_process_counts_them(
+    bucketed: Lake, again: Evolve
+) -> None:
+    planner, committer = Stream(bucketed), Stream(bucketed)
+    planned = planner.sink().begin(planner.batch(1))
+    assert isinstance(planned, IcebergTransaction)
+    assert planned.writer is not None
+    votes = planner.write(planner.batch(1))({"it": planned.writer})["it"]
+    again(bucketed)
+    sink = committer.sink()
+    counting = sink.begin(committer.batch(1))
+    assert isinstance(counting, IcebergTransaction)
+    with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
+        sink.pre_commit(counting, votes)
+    assert isinstance(committer.run(1), Committed)
+    assert counted(bucketed) == expected(0, 1)
 
 
 class OldRecord(Crashed):

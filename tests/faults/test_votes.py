@@ -68,6 +68,7 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "with a file twice": lambda vote: replace(vote, rows=2 * vote.rows, files=vote.files * 2),
     "of a task that is another one": lambda vote: replace(vote, task=0),
     "under a schema that the table does not have": lambda vote: replace(vote, schema_id=7),
+    "under a schema or spec of another content": lambda vote: replace(vote, premises="0" * 32),
     "under no schema": lambda vote: replace(vote, schema_id=None),
     "of a task beyond the last": lambda vote: replace(vote, task=7),
     "of a lakesink that clears terminals": lambda vote: replace(vote, lakesink_version="\x1b[2J\n" + "9" * 5_000),

@@ -14,6 +14,7 @@ from proof.oracle import (
     StatedFile,
     TableFacts,
     batches_contiguous,
+    deletes_kept,
     ended_well,
     facts_of,
     files_whole,
@@ -131,3 +132,18 @@ def test_a_snapshot_whose_manifests_are_gone_is_seen(tmp_path: Path) -> None:
     Stream(lake).run(0)
     Path(urlsplit(lake.head().manifest_list).path).unlink()
     assert promises(files_whole(facts_of(lake.table(), "events"), lambda _: None)) == {Promise.EVERY_FILE_IS_THERE}
+
+
+@pytest.mark.parametrize(
+    ("other", "broken"),
+    [
+        (StatedFile("a", 10, 2, sequence_number=3, least_stated=2), set()),
+        (StatedFile("b", 10, 2, sequence_number=9, least_stated=2), set()),
+        (StatedFile("a", 10, 2, sequence_number=4, least_stated=2), {Promise.EVERY_FILE_KEEPS_ITS_DELETES}),
+        (StatedFile("b", 10, 2, sequence_number=4, least_stated=5), {Promise.EVERY_FILE_KEEPS_ITS_DELETES}),
+    ],
+)
+def test_a_file_keeps_the_number_by_which_deletes_apply_to_it(other: StatedFile, broken: set[Promise]) -> None:
+    file = StatedFile("a", 10, 2, sequence_number=3, least_stated=1)
+    snapshots = {number: SnapshotFacts(number, None, None, (one,)) for number, one in enumerate((file, other))}
+    assert promises(deletes_kept(TableFacts(None, snapshots))) == broken
