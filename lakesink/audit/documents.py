@@ -12,4 +12,5 @@ def of_documents(state: SinkState) -> Iterator[str]:
         rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
     if state.unknown_keys:
-        yield f"{counted(state.unknown_keys, 'value')} in its documents had no column in the table and were left out."
+        values = counted(state.unknown_keys, "value")
+        yield f"Of the documents that were looked at, {values} had no column in the table and were left out."

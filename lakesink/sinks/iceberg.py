@@ -15,11 +15,12 @@ from lakesink.settings import Settings
 from lakesink.sinks.planning import SessionFacts, write_plan
 from lakesink.sinks.votes import all_under, count_votes, is_data_file, rejected
 from lakesink.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
-from lakesink.writer.columns import check_columns
+from lakesink.writer.columns import check_columns, missing_columns
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
 from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usable
+from lakesink_catalog.decoded import LONGEST_NAME, Decoded
 from lakesink_catalog.errors import CatalogError, Reason
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
 from lakesink_catalog.locations import data_location, metadata_location
@@ -28,6 +29,7 @@ from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
 from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.recovery import holds_what_it_says
+from lakesink_catalog.redact import shown
 from lakesink_catalog.refusal import refusal
 from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.situation import Situation
@@ -73,6 +75,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         schema: The DataFrame's schema.
         session: What the tasks must know of the Spark session.
         surroundings: Clock, sleep and chance.
+        told: What a warning has named before, so that it is not repeated with every batch.
     """
 
     table: str
@@ -82,6 +85,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     schema: pa.Schema
     session: SessionFacts
     surroundings: Surroundings = field(default_factory=Surroundings)
+    told: set[str] = field(default_factory=set)
     _opened: Catalog | None = None
     _start_uuid: str | None = None
     _records: PreparedFiles | None = None
@@ -162,6 +166,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 counted.decoded.malformed_rows,
                 counted.first_malformed,
             )
+        self._warn_of_missing(transaction)
+        self._warn_of_unknown(batch_id, counted.decoded)
         try:
             prepared = transaction.fence.prepare(
                 transaction.look, counted.files, schema=counted.schema, decoded=counted.decoded
@@ -249,6 +255,32 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return FencedCommit(
             self._load, self.key, self._start_uuid, options, self.surroundings, self._trace, self._layouts
         )
+
+    def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
+        """Once for each column, with the first batch: one that fell out of a query is NULL from there on."""
+        columns = [name for name in missing_columns(self.schema, transaction.plan) if f"column {name}" not in self.told]
+        if columns:
+            self.told.update(f"column {name}" for name in columns)
+            logger.warning(
+                "lakesink.columns.missing table=%s sink=%s batch=%d: the rows lack these columns of the table, which"
+                " are NULL: %s",
+                self.table,
+                self.key.name,
+                transaction.batch.batch_id,
+                ", ".join(shown(name, LONGEST_NAME) for name in columns),
+            )
+
+    def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
+        """Once for each name: that a key is left out may be wanted, and a stream runs for long."""
+        news = [name for name in decoded.unknown_names if name not in self.told]
+        if news:
+            self.told.update(news)
+            logger.warning(
+                "lakesink.decode.unknown-keys table=%s batch=%d: keys without a column are left out: %s",
+                self.table,
+                batch_id,
+                Decoded(unknown_names=tuple(news)).names_text,
+            )
 
     def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
         if unproven:

@@ -32,7 +32,7 @@ from lakesink.two_phase import TaskWriter, run_batch, writers_for
 from lakesink_catalog.connect import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.errors import QueryError, WriteError
 from lakesink_catalog.failpoints import reached
-from lakesink_catalog.identity import Batch
+from lakesink_catalog.identity import Batch, SinkKey
 
 NAME = "lakesink"
 Messages = Sequence[WriterCommitMessage | None]
@@ -236,7 +236,14 @@ def _opened(catalog: KeptOpen) -> Catalog:
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
     catalog = KeptOpen(settings.catalog, tuple(settings.catalog_properties.items()))
-    return IcebergSink(destination.table, destination.key, catalog, settings, schema, SessionFacts())
+    told = _told(destination.table, destination.key)
+    return IcebergSink(destination.table, destination.key, catalog, settings, schema, SessionFacts(), told=told)
+
+
+@lru_cache(maxsize=64)
+def _told(table: str, key: SinkKey) -> set[str]:  # noqa: ARG001 - what it is kept for
+    """What warnings of a sink have named in this process, where every batch has a sink object of its own."""
+    return set()
 
 
 def _receipts(messages: Messages) -> list[bytes]:

@@ -4,7 +4,7 @@ The way from one Arrow schema to the table's is worked out once and then applied
 out before the job, so that a mismatch costs no task.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -100,6 +100,25 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
         check_documents(incoming, schema, plan.decode)
     else:
         align(incoming, schema, case_sensitive=plan.case_sensitive)
+
+
+def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
+    """Optional columns that rows of this schema lack, so that they become NULL; none where documents are decoded."""
+    if plan.decode:
+        return ()
+    schema = parse_schema(plan.schema_json)
+    return tuple(_dotted(path) for path in _lacking(list(incoming), schema, (), case_sensitive=plan.case_sensitive))
+
+
+def _lacking(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> Iterator[Path]:
+    for field, position in zip(
+        schema.fields, _match(incoming, schema, path, case_sensitive=case_sensitive), strict=True
+    ):
+        below = (*path, field.name)
+        if position is None:
+            yield below
+        elif isinstance(field.type, Struct) and pa.types.is_struct(incoming[position].type):
+            yield from _lacking(list(incoming[position].type), field.type, below, case_sensitive=case_sensitive)
 
 
 def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[Source]:

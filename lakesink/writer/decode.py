@@ -19,6 +19,7 @@ from lakesink.writer.places import PLACES, Places
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
+from lakesink.writer.unknown_keys import UnknownKeys
 from lakesink_catalog.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
 from lakesink_catalog.redact import shown as printable
 from lakesink_catalog.spark_types import sql_type
@@ -62,6 +63,7 @@ class Decoder:
         malformed: Documents that do not fit; those that follow the first twenty of a failing batch are not counted.
         documents: Rows that have a document at all.
         misfits: The first values that do not fit.
+        unknown: What the documents have and the table has not.
     """
 
     plan: WritePlan
@@ -70,11 +72,12 @@ class Decoder:
     malformed: int = 0
     documents: int = 0
     misfits: list[Misfit] = field(default_factory=list)
+    unknown: UnknownKeys = field(default_factory=UnknownKeys)
     _reader: DocumentReader = field(init=False)
     _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reader = _reader_for(self.plan)
+        self._reader = _reader_for(self.plan, self.unknown)
         self._places = Places(self.task)
 
     @property
@@ -127,9 +130,9 @@ class Decoder:
         return Misfit(place[-LONGEST_PLACE:], found.column, found.expected, f"{found.kind}{value}")
 
 
-def _reader_for(plan: WritePlan) -> DocumentReader:
+def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
     if plan.decode == JSON:
-        return JsonReader()
+        return JsonReader(unknown)
     try:
         from lakesink.writer.avro.messages import MessageReader  # noqa: PLC0415 - an extra: only who decodes Avro needs it
         from lakesink.writer.avro.registry import schemas_of  # noqa: PLC0415 - with it

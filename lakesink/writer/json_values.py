@@ -17,20 +17,32 @@ from lakesink.writer.json_digits import respelled
 from lakesink.writer.json_misfits import SOMETHING, found_at, parsed, whole
 from lakesink.writer.json_raw import as_json, as_text, first_members, items, unique_members
 from lakesink.writer.json_scalars import Parsed, converted, either, parse, wants_json, without
-from lakesink.writer.misfits import Column, Found, misfitting
+from lakesink.writer.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
 from lakesink.writer.nested import as_list, rebuild_list, rebuild_map, rebuild_struct
 from lakesink.writer.refusals import decoder_missing
 from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
+from lakesink.writer.unknown_keys import LOOKED_AT, UnknownKeys
 
 _BLANKS = " \t\r\n"
 _JSON, _TEXT = "JSON", "VARCHAR"
+_UNKNOWN = """
+    SELECT key, count(*) FROM (SELECT value, unnest(json_keys(value)) AS key FROM documents)
+    WHERE NOT list_contains(?::VARCHAR[], key)
+      AND json_type(value, '/' || replace(replace(key, '~', '~0'), '/', '~1')) <> 'NULL'
+    GROUP BY key
+"""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
 
 
 @dataclass(slots=True)
 class JsonReader:
-    """Reads documents for one task; what DuckDB needs is opened with it."""
+    """Reads documents for one task; what DuckDB needs is opened with it.
 
+    Attributes:
+        unknown: Counts keys that no column asks for; None if nobody wants to know.
+    """
+
+    unknown: UnknownKeys | None = None
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
 
@@ -59,9 +71,10 @@ class JsonReader:
             values: The documents.
             kind: The columns.
         """
-        columns = misfitting(values, kind, self.documents)
+        alone = JsonReader()  # what is read once more is not counted once more
+        columns = misfitting(values, kind, alone.documents)
         return [
-            self._explained(value, found)
+            alone._explained(value, found)
             for value, found in zip(values.cast(pa.binary()).to_pylist(), columns, strict=True)
         ]
 
@@ -76,42 +89,56 @@ class JsonReader:
         alone = Struct((Field(0, "c", required=False, type=column.type),))
         return lambda value: self.documents(pa.array([json.dumps({"c": value}).encode()]), alone).misfits is None
 
-    def read(self, texts: pa.StringArray, kind: Type) -> Parsed:
+    def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
         """Values of a type from their texts.
 
         Args:
             texts: JSON of a nested type, of any other see `json_scalars`; NULL for NULL.
             kind: The type.
+            path: Where they are in the documents.
         """
         match kind:
             case Primitive():
                 return parse(texts, kind)
             case Struct():
-                return self._struct(texts, kind)
+                return self._struct(texts, kind, path)
             case ListOf(element):
-                return self._list(texts, kind, element)
+                return self._list(texts, kind, element, path)
             case MapOf():
-                return self._map(texts, kind)
+                return self._map(texts, kind, path)
 
-    def _struct(self, texts: pa.Array, struct: Struct) -> Parsed:
+    def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
         opened = self._open(texts, struct, "{", _members(struct))
-        parts = [self.read(column, field.type) for column, field in zip(opened.columns, struct.fields, strict=True)]
+        if self.unknown is not None:
+            self.unknown.saw(path, self._unknown_in(opened.texts[:LOOKED_AT], struct))
+        parts = [
+            self.read(column, field.type, (*path, field.name))
+            for column, field in zip(opened.columns, struct.fields, strict=True)
+        ]
         values = rebuild_struct(opened.texts, [part.values for part in parts], list(arrow_type(struct)))
         return Parsed(values, reduce(either, (part.misfits for part in parts), opened.misfits))
 
-    def _list(self, texts: pa.Array, kind: ListOf, element: Field) -> Parsed:
+    def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
+        """Keys of some documents that no field takes, with how often they have another value than null."""
+        self._connection.register("documents", pa.table({"value": texts}))
+        known = [field.name for field in struct.fields]
+        found: list[tuple[str, int]] = self._connection.execute(_UNKNOWN, [known]).fetchall()
+        return found
+
+    def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
         opened = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
         [lists] = opened.columns
-        elements = self.read(lists.flatten(), element.type)
+        elements = self.read(lists.flatten(), element.type, (*path, ITEM))
         values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
         return Parsed(values, either(opened.misfits, _holders(lists, elements.misfits)))
 
-    def _map(self, texts: pa.Array, kind: MapOf) -> Parsed:
+    def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
         opened = self._open(texts, kind, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
         [maps] = opened.columns
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
-        read_keys, read_items = self.read(keys, kind.key.type), self.read(items, kind.value.type)
+        read_keys = self.read(keys, kind.key.type, (*path, KEY))
+        read_items = self.read(items, kind.value.type, (*path, ENTRY))
         values = rebuild_map(maps, arrow_type(kind), lambda _: read_keys.values, lambda _: read_items.values)
         below = _holders(entries, either(read_keys.misfits, read_items.misfits))
         return Parsed(values, reduce(either, (below, _lost(opened.texts, maps)), opened.misfits))

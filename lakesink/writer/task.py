@@ -144,7 +144,7 @@ def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Rece
         return receipt
     return replace(
         receipt,
-        decoded=Decoded(malformed_rows=decoder.malformed),
+        decoded=Decoded(decoder.malformed, decoder.unknown.count, decoder.unknown.names),
         misfits=tuple(decoder.misfits),
         documents=decoder.documents,
         refused=decoder.refuses,

@@ -202,6 +202,36 @@ def test_kafka_s_own_columns_are_filled_where_the_table_has_them(spark: Any) -> 
     assert row["_kafka_timestamp"].isoformat() == "2024-02-29T12:00:00+00:00"
 
 
+@pytest.mark.usefixtures("table")
+def test_keys_without_a_column_are_told_of_once_and_shown_with_their_batch(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "lakesink")
+    folder = lines(tmp_path / "in", '{"id": 1, "new": 1, "more": {"x": 2}}', '{"id": 2, "new": null}')
+    stream = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder))
+    lines(folder, '{"id": 3, "new": 7}')
+    writer = lakesink.stream(stream, TABLE, sink_id="events", checkpoint=tmp_path / "checkpoint", decode="json")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    told = [text for text in caplog.messages if text.startswith("lakesink.decode.unknown-keys")]
+    assert " ".join(told).count('"new"') == 1
+    committed = [text for text in caplog.messages if text.startswith("lakesink.batch.committed")]
+    assert sorted(text.partition("unknown_keys=")[2].partition(" seconds")[0] for text in committed) == [
+        '1 unknown_names=["new"]',
+        '2 unknown_names=["more","new"]',
+    ]
+    found = CliRunner().invoke(main, ["log", TABLE])
+    assert "committed, 2 unknown keys" in found.output
+    assert "3 values had no column" in CliRunner().invoke(main, ["audit", TABLE]).output
+
+
+@pytest.mark.usefixtures("table")
+def test_a_column_that_the_rows_lack_is_told_of_before_it_is_null(spark: Any, caplog: pytest.LogCaptureFixture) -> None:
+    lakesink.append(spark.range(1).selectExpr("id", "'x' AS name"), TABLE, txn=("load", 1))
+    [told] = [text for text in caplog.messages if text.startswith("lakesink.columns.missing")]
+    assert told.endswith("the rows lack these columns of the table, which are NULL: at")
+    assert [row["at"] for row in rows()] == [None]
+
+
 # Beside from_json
 
 
