@@ -22,6 +22,7 @@ from proof.model.spin import CannotCheck
 from proof.mutants import run as mutants_run
 from proof.outcome import Budget, Outcome, Part
 from proof.security.run import run as attack
+from proof.simulator import advice
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
 
@@ -30,6 +31,8 @@ SEEDS = 20_000
 KILLS = 500
 INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
+ADVICE, ADVICE_SHORT = 600, 40
+"""Histories whose operator follows every message."""
 
 
 def simulator(budget: Budget) -> Outcome:
@@ -48,8 +51,15 @@ def real_tables(budget: Budget) -> Outcome:
         done = histories.run(budget.seed, budget.seconds, budget.progress)
     except AssertionError as error:
         return Outcome((f"a history of a real table: {error}",))
-    lines = (("random histories over SQLite and real files", f"{done.histories:,} of {done.steps:,} judged steps"),)
-    return Outcome((), (), lines, done.to_json())
+    followed = advice.run(budget.seed, ADVICE_SHORT if budget.short else ADVICE, budget.progress)
+    lines = (
+        ("random histories over SQLite and real files", f"{done.histories:,} of {done.steps:,} judged steps"),
+        (
+            "histories whose operator follows every message",
+            f"{followed.seeds:,}, {followed.followed:,} advices followed",
+        ),
+    )
+    return Outcome(tuple(followed.broken), (), lines, done.to_json() | {"advice": followed.to_json()})
 
 
 def processes(budget: Budget) -> Outcome:

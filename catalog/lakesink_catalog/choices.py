@@ -87,6 +87,21 @@ def _leaves_out(s: Situation) -> Choice:
     return _skip(f"leaves the rows of batch {_n(s)} out for good")
 
 
+def _leaves_out_and_repeats(s: Situation) -> Choice:
+    """For a batch that does not follow what is there: those after it go on from its end, wherever that is."""
+    return _skip(
+        f"leaves the rows of batch {_n(s)} out; later batches go on from its end: what is there beyond it comes twice"
+    )
+
+
+def _misaligned(s: Situation, before: int) -> Choices:
+    n = _n(s)
+    return (
+        _commit(f"adds batch {n}: rows between the end of batch {before} and its start come twice or are lost"),
+        _leaves_out_and_repeats(s),
+    )
+
+
 def _follows(s: Situation, mark: Mark | None) -> bool:
     if mark is None:
         return False
@@ -99,11 +114,16 @@ def _span(first: int, last: int) -> str:
     return f"batch {first}" if first == last else f"batches {first} to {last}"
 
 
-def _other_data(s: Situation) -> Choices:
+def _other_data(s: Situation, *, moves_ledger: bool = True) -> Choices:
     n = _n(s)
+    then = " and the next batch goes on from the end of the new one, so that rows between both ends come twice or"
     return (
         _commit(f"adds the whole new batch {n}: rows that the committed batch {n} has too come twice"),
-        _skip(f"keeps the committed batch {n}: rows that only the new one has are lost"),
+        _skip(
+            f"keeps the committed batch {n},{then} are lost"
+            if moves_ledger
+            else f"keeps the committed batch {n}: rows that only the new one has are lost"
+        ),
     )
 
 
@@ -118,21 +138,20 @@ def _after_unknown_history(s: Situation) -> Choices:
     before, n = s.newest_of_stream, _n(s)
     if before is None:
         missing = f"without {_span(0, n - 1)}, which are not there" if n else "beside what the sink wrote elsewhere"
-        return (_commit(f"adds batch {n} {missing}; rows that are there already come twice"), _leaves_out(s))
+        doubled = f"adds batch {n} {missing}; rows that are there already come twice"
+        return (_commit(doubled), _leaves_out_and_repeats(s))
     if _follows(s, before):
         return (_commit(f"adds batch {n} right after batch {before.batch_id} of the same query"), _leaves_out(s))
     if before.batch_id == n:
         return _other_data(s)
-    gap = (
-        f"and leaves {_span(before.batch_id + 1, n - 1)} out for good"
-        if n > before.batch_id + 1
-        else "as it starts now"
-    )
-    return (_commit(f"adds batch {n} {gap}"), _leaves_out(s))
+    if n == before.batch_id + 1:
+        return _misaligned(s, before.batch_id)
+    missing = _span(before.batch_id + 1, n - 1)
+    return (_commit(f"adds batch {n} and leaves {missing} out for good"), _leaves_out(s))
 
 
 def _after_rollback(s: Situation) -> Choices:
-    newest, n = s.newest_mark, _n(s)
+    newest, n = s.newest_mark or s.newest_of_stream, _n(s)
     if s.key.kind is SinkKind.TXN:
         return (_commit(f"adds version {n}"), _skip(f"leaves the rows of version {n} out for good"))
     if newest is None:
@@ -140,12 +159,21 @@ def _after_rollback(s: Situation) -> Choices:
             _commit(f"adds batch {n}: right if its rows are not there and those of every batch before it are"),
             _skip(f"adds no row and counts batch {n} as committed: right if its rows are there"),
         )
+    if _follows(s, newest):
+        return (_commit(f"adds batch {n} right after batch {newest.batch_id}, the newest there is"), _leaves_out(s))
+    return _beside(s, newest)
+
+
+def _beside(s: Situation, newest: Mark) -> Choices:
+    """A batch that does not follow the newest one that a rollback has left."""
+    n = _n(s)
     if newest.query_id != s.batch.query_id:
-        return (_commit(f"adds batch {n} of another checkpoint: what both read comes twice"), _leaves_out(s))
+        doubled = f"adds batch {n} of another checkpoint: what both read comes twice"
+        return (_commit(doubled), _leaves_out_and_repeats(s))
     if n <= newest.batch_id:
         return _other_data(s)
     if n == newest.batch_id + 1:
-        return (_commit(f"adds batch {n} though it does not start where batch {n - 1} ends"), _leaves_out(s))
+        return _misaligned(s, newest.batch_id)
     lost = _span(newest.batch_id + 1, n - 1)
     return (_commit(f"adds batch {n} and leaves {lost} out, as far as the rollback removed them"), _leaves_out(s))
 
@@ -155,13 +183,13 @@ def _after_new_checkpoint(s: Situation) -> Choices:
     if reads_files(s):
         return (
             _commit(f"adds every row of the files of batch {n}: of files that the sink has read before, a second time"),
-            _skip(f"leaves out every file of batch {n}, also those that were never read"),
+            _skip(f"leaves out every file of batch {n}, also those never read; later batches bring old files twice"),
         )
     return (
         _commit(
             f"adds batch {n}: what earlier batches read from the same offsets comes twice, what lies between is lost"
         ),
-        _skip(f"leaves the rows of batch {n} out, also those that were never read"),
+        _leaves_out_and_repeats(s),
     )
 
 
@@ -170,16 +198,13 @@ def _after_changed_batch(s: Situation) -> Choices:
     n, last = _n(s), s.entry.batch_id
     if n == last:
         return _other_data(s)
-    return (
-        _commit(f"adds batch {n}: rows between the end of batch {last} and its start come twice or are lost"),
-        _leaves_out(s),
-    )
+    return _misaligned(s, last)
 
 
 def _after_rewind(s: Situation) -> Choices:
     n = _n(s)
     if s.marked_with_other_data:
-        return _other_data(s)
+        return _other_data(s, moves_ledger=False)
     if s.shows_the_batch_before:
         return (_commit(f"adds batch {n}, which was never committed here"), _leaves_out(s))
     return (

@@ -26,7 +26,7 @@ def refusal(reason: Reason, situation: Situation, own_words: Words | None = None
         own_words: Where a target that is no table has words of its own.
     """
     words = {**_WORDS, **_words_for(reason, situation), **(own_words or {}), **_urgent_words(situation)}[reason]
-    facts = _facts(situation) | _facts_of(reason, situation)
+    facts = _facts(situation, _newest(reason, situation)) | _facts_of(reason, situation)
     return BatchRefused(
         reason,
         words[0].format(**facts),
@@ -261,8 +261,15 @@ def _urgent_words(situation: Situation) -> Words:
     return found
 
 
-def _facts(situation: Situation) -> dict[str, str]:
-    view, entry, mark = situation.view, situation.entry, situation.newest_mark
+def _newest(reason: Reason, situation: Situation) -> Mark | None:
+    """The newest batch in the branch; after a rollback it may be of an earlier sink id of the same query."""
+    if situation.newest_mark is None and reason is Reason.ROLLED_BACK:
+        return situation.newest_of_stream
+    return situation.newest_mark
+
+
+def _facts(situation: Situation, mark: Mark | None) -> dict[str, str]:
+    view, entry = situation.view, situation.entry
     last = entry.batch_id if entry else -1
     n = situation.batch.batch_id
     return {

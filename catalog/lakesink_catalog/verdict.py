@@ -98,6 +98,15 @@ def _follows(s: Situation, mark: Mark | None) -> bool:
     return mark is not None and s.batch.batch_id == mark.batch_id + 1 and s.starts_at(mark.end)
 
 
+def _is_elsewhere(s: Situation) -> bool:
+    """The batch, or others of its query, came under another sink id or branch."""
+    return s.landed is not None or s.newest_of_stream is not None
+
+
+def _from_the_beginning(s: Situation) -> bool:
+    return s.newest_mark is None and s.walk_complete and s.batch.batch_id == 0
+
+
 def _ahead(s: Situation) -> int:
     """How far the batch is ahead of the ledger's; 1 is the next one."""
     return s.batch.batch_id - (s.entry.batch_id if s.entry else -1)
@@ -149,9 +158,9 @@ STREAM_RULES = (
     ),
     Rule(
         5,
-        "no entry, and N > 0, or the walk has this sink under another branch, or N under another sink",
+        "no entry, and N > 0, or the walk has this sink under another branch, or N's query under another sink",
         Reason.UNKNOWN_HISTORY,
-        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or s.landed is not None),
+        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or _is_elsewhere(s)),
     ),
     Rule(6, "no entry, N = 0", "commit", lambda s: s.entry is None),
     Rule(
@@ -168,11 +177,9 @@ STREAM_RULES = (
     ),
     Rule(
         9,
-        "gone; same query, no M, walk complete, N = 0",
+        "gone; same query, no M nor batch of it under another sink, walk complete, N = 0",
         "commit",
-        lambda s: (
-            s.gone and not _other_query(s) and s.newest_mark is None and s.walk_complete and s.batch.batch_id == 0
-        ),
+        lambda s: s.gone and not _other_query(s) and s.newest_of_stream is None and _from_the_beginning(s),
     ),
     Rule(
         10,
@@ -235,9 +242,9 @@ TRANSACTION_RULES = (
     ),
     Rule(
         9,
-        "gone; no M, walk complete, version not above the entry's",
+        "gone; no M nor the version under another branch, walk complete, version not above the entry's",
         "commit",
-        lambda s: s.gone and s.newest_mark is None and s.walk_complete and _ahead(s) <= 0,
+        lambda s: s.gone and s.newest_mark is None and s.landed is None and s.walk_complete and _ahead(s) <= 0,
     ),
     Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
     Rule(14, "version equal to the entry's", "skip", lambda s: _ahead(s) == 0),

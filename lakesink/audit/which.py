@@ -95,8 +95,9 @@ def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
     records = [record for record in past.records if key_of(record) == key]
     same = [record for record in records if record.batch_id == batch_id]
     if same:
-        best = ([record for record in same if record.in_branch is not False] or same)[-1]
-        return Chosen(best.snapshot_id, key, _note(best, same))
+        there = [record for record in same if record.in_branch is not False] or same
+        best = ([record for record in there if _moved(past, record) is None] or there)[-1]
+        return Chosen(best.snapshot_id, key, _note(best, same, _moved(past, best)))
     last = past.last.get(key, -1)
     if batch_id > last:
         raise _not_yet(past, key, batch_id, last)
@@ -175,7 +176,18 @@ def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError
     )
 
 
-def _note(record: Record, same: Sequence[Record]) -> str:
+def _moved(past: Past, record: Record) -> int | None:
+    """The later batch that the ledger had when an operator accepted this one; None for a batch in its place."""
+    mark = mark_of(past.snapshots[record.snapshot_id].summary)
+    return None if mark is None or mark.ledger_batch_id == mark.batch_id else mark.ledger_batch_id
+
+
+def _note(record: Record, same: Sequence[Record], after: int | None) -> str:
+    if after is not None:
+        return (
+            f"An operator accepted batch {record.batch_id} after batch {after}: this snapshot shows the batches up to"
+            f" {after} too. The table as batch {record.batch_id} first left it is not retained."
+        )
     if record.in_branch is False:
         return f"Rolled back: branch {record.branch} no longer contains this snapshot of batch {record.batch_id}."
     if len(same) > 1:

@@ -132,7 +132,7 @@ def _sink_row(state: SinkState, standing: str, now: datetime) -> list[str]:
         number(state.batches),
         number(state.rows),
         size(state.bytes),
-        moment(state.since),
+        moment(state.since) if state.batches or state.trouble is None else "-",
         standing,
     ]
 

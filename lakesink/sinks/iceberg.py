@@ -227,8 +227,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             return self._load()
         except CatalogError as error:
             first = batch.batch_id == 0 or self.key.kind is SinkKind.TXN
-            if error.code != TABLE_MISSING or not (self.settings.create_table and first):
+            if error.code != TABLE_MISSING or not self.settings.create_table:
                 raise
+            if not first:
+                raise _dropped(self.table, batch) from None
         assert self._opened is not None
         table = create_table(self._opened, self.table, self.schema, self.settings.partition_by, {})
         logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
@@ -310,6 +312,18 @@ class IcebergPreparedLog:
     def landed(self, batch: Batch) -> None:
         """See `PreparedFiles.landed`."""
         self.sink.records().landed(batch)
+
+
+def _dropped(table: str, batch: Batch) -> CatalogError:
+    before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
+    return CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {table}, and the checkpoint is past its beginning, at batch {batch.batch_id}.",
+        data=f"Nothing was created or written. The rows of {before} were in the table that is gone.",
+        action="Restore the table, or correct its name or the option catalog. If it was dropped on purpose, start a new"
+        " checkpoint: it creates the table and reads the source from its beginning; what the source no longer has is"
+        " lost. With this checkpoint a new table would lack every earlier row.",
+    )
 
 
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:

@@ -15,6 +15,7 @@ from proof.simulator.drivers import SCHEMA, Stream
 from proof.simulator.engines import TABLE_PROPERTIES, Engine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.world import World
+from tests.builders import offered
 
 HOUR_MS = 3_600_000
 LONGEST_FREEZE_MS = 100 * HOUR_MS
@@ -75,7 +76,7 @@ class Operator:
         self.world.tell(f"the operator mends {refused.reason.value}")
         match refused.reason:
             case Reason.ROLLED_BACK:
-                return self._rewind()
+                return self._rewind(refused)
             case Reason.GAP:
                 self.stream.checkpoint.cut(self._entry().batch.batch_id)
             case Reason.REWOUND | Reason.BATCH_CHANGED | Reason.NEW_CHECKPOINT:
@@ -97,7 +98,7 @@ class Operator:
         assert entry.asked is not None
         return entry.asked
 
-    def _rewind(self) -> dict[str, Any]:
+    def _rewind(self, refused: BatchRefused) -> dict[str, Any]:
         """Cut the checkpoint behind the newest batch in the table, or begin one there; where that is done, say so."""
         batches = self.stream.truth.newest.batches
         checkpoint = self.stream.checkpoint
@@ -107,7 +108,7 @@ class Operator:
         elif checkpoint.newest("commits") > goal or checkpoint.newest("offsets") > goal + 1:
             checkpoint.cut(goal)
         else:
-            return {"accept": f"RolledBack:{goal + 1}:commit"}
+            return {"accept": offered(refused)["commit"]}
         return {}
 
     def _put_back(self) -> None:

@@ -348,3 +348,16 @@ def test_every_value_has_a_form_in_json() -> None:
     }
     assert row["far"].startswith("11999-")
     assert cells([row])[0][2] == '{"list": [1, null], "at": "2030-01-01T00:00:00+00:00"}'
+
+
+def test_a_batch_that_was_accepted_late_is_shown_in_its_place_or_with_a_note(
+    run: Run, lake: Lake, stream: Stream
+) -> None:
+    first = stream.snapshot_of(1)
+    stream.overrule(stream.batch(1, end=9))
+    document = found(run("as-of", "--batch", 1, *JSON))
+    assert document["snapshot_id"] == first
+    expire(lake)
+    late = found(run("as-of", "--batch", 1, *JSON))
+    assert late["snapshot_id"] != first
+    assert late["note"].startswith("An operator accepted batch 1 after batch 3")
