@@ -75,7 +75,7 @@ def _type_of(schema: StructType, path: Sequence[str]) -> DataType | None:
 
 def _truncated(column: Column, kind: DataType, width: int) -> Column | None:
     if isinstance(kind, IntegralType):
-        return column - sf.pmod(column, sf.lit(width))
+        return _down_to(column, width)
     return sf.substring(column, 1, width) if isinstance(kind, StringType) else None
 
 
@@ -95,11 +95,16 @@ def _period(column: Column, kind: DataType, period: str) -> Column | None:
 def _hours(column: Column, kind: DataType) -> Column | None:
     """Hours since 1970 in UTC, whatever the zone of the session."""
     if isinstance(kind, DateType):
-        return sf.unix_date(column) * _DAY_HOURS
+        return sf.unix_date(column).cast("long") * _DAY_HOURS
     if isinstance(kind, TimestampNTZType):
-        return sf.unix_date(column.cast("date")) * _DAY_HOURS + sf.hour(column)
+        return sf.unix_date(column.cast("date")).cast("long") * _DAY_HOURS + sf.hour(column)
     return _whole(sf.unix_micros(column), _HOUR_MICROS) if isinstance(kind, TimestampType) else None
 
 
 def _whole(number: Column, by: int) -> Column:
-    return (number - sf.pmod(number, sf.lit(by))) / by
+    return _down_to(number, by) / by
+
+
+def _down_to(number: Column, multiple: int) -> Column:
+    """NULL just above a type's minimum, where there is no such multiple and Spark's minus would end the query."""
+    return sf.try_subtract(number, sf.pmod(number, sf.lit(multiple)))

@@ -52,6 +52,27 @@ def test_rows_of_a_partition_come_to_one_task(spark: Any, path: tuple[str, ...],
     assert found.count() == 2000
 
 
+ENDS = """
+    select explode(array(cast(-9223372036854775808 as bigint), 0, 9223372036854775807)) as long,
+        cast(if(long < 0, -2147483648, if(long > 0, 2147483647, 0)) as int) as whole,
+        cast(if(long < 0, -128, if(long > 0, 127, 0)) as tinyint) as tiny,
+        timestamp_micros(long) as at, cast(timestamp_micros(long) as timestamp_ntz) as plain,
+        date_from_unix_date(whole) as day
+"""
+AT_THE_ENDS = [
+    *((column, "truncate[10]") for column in ("long", "whole", "tiny")),
+    *((column, period) for column in ("at", "plain", "day") for period in ("hour", "day", "month", "year")),
+]
+
+
+@pytest.mark.parametrize(("column", "transform"), AT_THE_ENDS, ids=[f"{c}-{t}" for c, t in AT_THE_ENDS])
+def test_values_at_the_ends_of_their_type_are_distributed_too(spark: Any, column: str, transform: str) -> None:
+    zone = "UTC" if column == "plain" else spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    found = distributed(spark.sql(ENDS).select(column), [((column,), transform)])
+    assert found.groupBy(column).count().count() == 3
+
+
 @pytest.mark.parametrize("path_and_transform", [[], [(("n",), "bucket[4]")], [(("nowhere",), "identity")]])
 def test_rows_stay_where_they_are_if_there_is_nothing_to_shuffle_by(spark: Any, path_and_transform: Any) -> None:
     rows = spark.sql(ROWS)
