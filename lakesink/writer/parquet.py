@@ -1,7 +1,6 @@
 """One Parquet file from its opening to its receipt. A file either closes whole or is abandoned without a footer."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -15,7 +14,7 @@ from lakesink.writer.filesystem import PathOf
 from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.refusals import footer_disagrees, storage_failures
-from lakesink.writer.statistics import Column, count_nans, file_statistics, split_offsets
+from lakesink.writer.statistics import Column, Counted, count, file_statistics, split_offsets
 from lakesink_catalog.receipt import DataFileReceipt
 
 ICEBERG_SCHEMA_KEY = "iceberg.schema"
@@ -72,7 +71,7 @@ class OpenFile:
         self._path = path_of(location)
         self._format = file_format
         self._rows = 0
-        self._nans: Counter[int] = Counter()
+        self._counted = {column.leaf.field_id: Counted() for column in file_format.columns if column.is_counted}
         with storage_failures(location):
             if isinstance(filesystem, LocalFileSystem):
                 filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
@@ -104,8 +103,8 @@ class OpenFile:
             self._writer.write_table(annotated, row_group_size=rows.num_rows)
         self._rows += rows.num_rows
         for column in self._format.columns:
-            if column.counts_nans:
-                self._nans[column.leaf.field_id] += count_nans(rows, column)
+            if column.is_counted:
+                self._counted[column.leaf.field_id] += count(rows, column)
 
     def close(self) -> DataFileReceipt:
         """Finish the file and compare its footer with what was counted.
@@ -135,7 +134,7 @@ class OpenFile:
             self._filesystem.delete_file(self._path)
 
     def _receipt(self, footer: pq.FileMetaData, size: int) -> DataFileReceipt:
-        found = file_statistics(footer, self._format.columns)
+        found = file_statistics(footer, self._format.columns, self._counted)
         return DataFileReceipt(
             path=self.location,
             spec_id=self._format.spec_id,
@@ -145,7 +144,7 @@ class OpenFile:
             column_sizes=found.column_sizes,
             value_counts=found.value_counts,
             null_value_counts=found.null_value_counts,
-            nan_value_counts=dict(self._nans),
+            nan_value_counts=found.nan_value_counts,
             lower_bounds=found.lower_bounds,
             upper_bounds=found.upper_bounds,
             split_offsets=split_offsets(footer),
@@ -155,7 +154,11 @@ class OpenFile:
 def parquet_writer(
     sink: Any, schema: pa.Schema, options: ParquetOptions, dictionaries: Sequence[str] | None = None
 ) -> pq.ParquetWriter:
-    """Arrow's writer of one Parquet file into an open stream, encoded as asked for."""
+    """Arrow's writer of one Parquet file into an open stream, encoded as asked for.
+
+    Columns of floating-point numbers have no statistics in the footer: no NaN is in them, and readers skip row groups
+    for a predicate that a NaN fulfils, or take a zero for one of the other sign.
+    """
     codec = "none" if options.compression_codec == "uncompressed" else options.compression_codec
     level = ZSTD_LEVEL if codec == "zstd" and options.compression_level is None else options.compression_level
     level = level if codec in CODECS_WITH_LEVELS else None
@@ -169,4 +172,25 @@ def parquet_writer(
         dictionary_pagesize_limit=options.dictionary_size_bytes,
         store_decimal_as_integer=True,
         store_schema=False,
+        write_statistics=_with_statistics(schema),
     )
+
+
+def _with_statistics(schema: pa.Schema) -> list[str]:
+    """The Parquet columns that have statistics; one that cannot be told from one of floating-point numbers has none."""
+    found = [leaf for field in schema for leaf in _leaf_paths(field.name, field.type)]
+    floating = {path for path, kind in found if pa.types.is_floating(kind)}
+    return [path for path, _ in found if path not in floating]
+
+
+def _leaf_paths(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaf_paths(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaf_paths(f"{path}.key_value.key", kind.key_type)
+        yield from _leaf_paths(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaf_paths(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind

@@ -1,5 +1,9 @@
-"""Column statistics of one closed file, from its own footer, as the table's metrics modes ask for them."""
+"""Column statistics of one closed file, as the table's metrics modes ask for them: from its own footer.
 
+Those of floating-point columns are counted from the rows: they are not in the footer, whose readers lose NaNs by them.
+"""
+
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakesink.writer.bounds import Range, bounds, merge, parquet_raw
+from lakesink.writer.nested import as_list
 from lakesink.writer.schema import Leaf
 
 _DEFAULT_LENGTH = 16
@@ -38,9 +43,29 @@ class Column:
     mode: MetricsMode
 
     @property
-    def counts_nans(self) -> bool:
-        """True if NaNs of this column are counted: they are no part of Parquet's own statistics."""
-        return self.mode.counts and self.leaf.type.is_floating and not self.leaf.repeated
+    def is_counted(self) -> bool:
+        """True if its statistics are counted from the rows."""
+        return self.mode.counts and self.leaf.type.is_floating
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted of a floating-point column.
+
+    Attributes:
+        values: Values that are no NULLs.
+        nans: NaNs among them.
+        range: Of all others; None if there are none.
+    """
+
+    values: int = 0
+    nans: int = 0
+    range: Range | None = None
+
+    def __add__(self, other: "Counted") -> "Counted":
+        """Of the rows of both."""
+        ranges = [part.range for part in (self, other) if part.range is not None]
+        return Counted(self.values + other.values, self.nans + other.nans, merge(ranges) if ranges else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +75,7 @@ class FileStatistics:
     column_sizes: dict[int, int] = field(default_factory=dict)
     value_counts: dict[int, int] = field(default_factory=dict)
     null_value_counts: dict[int, int] = field(default_factory=dict)
+    nan_value_counts: dict[int, int] = field(default_factory=dict)
     lower_bounds: dict[int, bytes] = field(default_factory=dict)
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
@@ -73,26 +99,49 @@ def columns(leaves: Sequence[Leaf], modes: Mapping[int, str]) -> tuple[Column, .
     return tuple(Column(leaf, parse_mode(modes.get(leaf.field_id, f"truncate({_DEFAULT_LENGTH})"))) for leaf in leaves)
 
 
-def count_nans(table: pa.Table, column: Column) -> int:
-    """NaNs of a floating-point column outside lists and maps."""
-    top, *below = column.leaf.indices
-    values = table.column(top)
-    if below:
-        values = pc.struct_field(values, indices=below)
-    return pc.sum(pc.is_nan(values)).as_py() or 0
+def count(rows: pa.Table, column: Column) -> Counted:
+    """Count a floating-point column of some rows."""
+    return sum((_count(_leaf(chunk, column.leaf)) for chunk in rows.column(column.leaf.indices[0]).chunks), Counted())
 
 
-def file_statistics(footer: pq.FileMetaData, columns: Sequence[Column]) -> FileStatistics:
+def _count(values: pa.Array) -> Counted:
+    ends = pc.min_max(values).as_py()  # NaNs do not count
+    found = ends["min"] is not None and not math.isnan(ends["min"])
+    nans = pc.sum(pc.is_nan(values)).as_py() or 0
+    return Counted(len(values) - values.null_count, nans, Range(ends["min"], ends["max"]) if found else None)
+
+
+def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
+    """The values of a leaf column below a top-level column: none for what a list does not hold."""
+    for name in leaf.path[1:]:
+        if pa.types.is_struct(array.type):
+            array = pc.struct_field(array, array.type.get_field_index(name))
+        elif pa.types.is_map(array.type):
+            array = as_list(array).flatten().flatten()[("key", "value").index(name)]
+        else:
+            array = array.flatten()
+    return array
+
+
+def file_statistics(
+    footer: pq.FileMetaData, columns: Sequence[Column], counted: Mapping[int, Counted]
+) -> FileStatistics:
     """Statistics of a file.
 
     Args:
         footer: As the writer made it.
         columns: Every Parquet column, in order.
+        counted: By field id, of all columns that are counted from the rows.
     """
     found = FileStatistics()
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     for position, column in enumerate(columns):
-        _add_column(found, column, [group.column(position) for group in groups])
+        chunks = [group.column(position) for group in groups]
+        if _add_sizes(found, column, chunks):
+            if column.is_counted:
+                _add_counted(found, column, counted[column.leaf.field_id])
+            else:
+                _add_from_footer(found, column, chunks)
     return found
 
 
@@ -107,33 +156,41 @@ def _start(chunk: pq.ColumnChunkMetaData) -> int:
     return min(start, int(chunk.dictionary_page_offset)) if chunk.dictionary_page_offset else start
 
 
-def _add_column(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> None:
+def _add_sizes(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> bool:
+    """What does not depend on statistics; False if that is all."""
     field_id = column.leaf.field_id
     found.column_sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
-    if not column.mode.counts:
+    if column.mode.counts:
+        found.value_counts[field_id] = sum(chunk.num_values for chunk in chunks)
+    return column.mode.counts
+
+
+def _add_counted(found: FileStatistics, column: Column, counted: Counted) -> None:
+    field_id = column.leaf.field_id
+    found.null_value_counts[field_id] = found.value_counts[field_id] - counted.values
+    if column.leaf.repeated:
         return
-    found.value_counts[field_id] = sum(chunk.num_values for chunk in chunks)
+    found.nan_value_counts[field_id] = counted.nans
+    if column.mode.bounds and counted.range is not None:
+        _add_bounds(found, column, counted.range)
+
+
+def _add_from_footer(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> None:
+    """No bounds if a chunk with values has none."""
     statistics = [chunk.statistics for chunk in chunks]
     if all(part is not None and part.has_null_count for part in statistics):
-        found.null_value_counts[field_id] = sum(part.null_count for part in statistics)
-    if column.mode.bounds and not column.leaf.repeated:
-        _add_bounds(found, column, statistics)
-
-
-def _add_bounds(found: FileStatistics, column: Column, statistics: Sequence[pq.Statistics]) -> None:
-    """No bounds if a chunk with values has none; but one of floats without them is all NaN, which bounds leave out."""
-    kind = column.leaf.type
-    ranges = []
-    for part in statistics:
-        if part is None:
-            return
-        if part.has_min_max:
-            ranges.append(Range(parquet_raw(kind, part.min_raw), parquet_raw(kind, part.max_raw)))
-        elif part.num_values and not kind.is_floating:
-            return
-    if not ranges:
+        found.null_value_counts[column.leaf.field_id] = sum(part.null_count for part in statistics)
+    with_values = [part for part in statistics if part is None or part.has_min_max or part.num_values]
+    if not column.mode.bounds or column.leaf.repeated or not with_values:
         return
-    lower, upper = bounds(kind, merge(ranges), column.mode.truncate_to)
+    if all(part is not None and part.has_min_max for part in with_values):
+        kind = column.leaf.type
+        ranges = (Range(parquet_raw(kind, part.min_raw), parquet_raw(kind, part.max_raw)) for part in with_values)
+        _add_bounds(found, column, merge(ranges))
+
+
+def _add_bounds(found: FileStatistics, column: Column, values: Range) -> None:
+    lower, upper = bounds(column.leaf.type, values, column.mode.truncate_to)
     found.lower_bounds.update(_present(column, lower))
     found.upper_bounds.update(_present(column, upper))
 

@@ -165,5 +165,9 @@ class Stream:
         assert len(paths) == len(set(paths))
         if not paths:
             return Counter()
-        read = duckdb.read_json(paths) if paths[0].endswith(".jsonl") else duckdb.read_parquet(paths)
+        read = (
+            duckdb.read_json(paths)
+            if paths[0].endswith(".jsonl")
+            else duckdb.read_parquet(paths, hive_partitioning=False)
+        )
         return Counter(read.project("batch, position").fetchall())

@@ -47,6 +47,15 @@ def test_the_sql_of_the_page_reads_committed_rows_and_no_others(stream: Stream) 
     assert listed == lakesink.committed_files(stream.directory)
 
 
+def test_a_folder_named_like_a_partition_does_not_overwrite_a_column(tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "batch=7" / "number=9")
+    stream.run(0)
+    with duckdb.connect() as connection:
+        setting, _, query = printed("sql", stream, mentioning="SET VARIABLE").partition(";")
+        connection.execute(setting)
+        assert connection.execute(query.replace("count(*)", "list(DISTINCT batch)")).fetchall() == [([0],)]
+
+
 def test_the_python_of_the_page_reads_the_same_by_spark_alone(stream: Stream, spark: Any) -> None:
     names: dict[str, Any] = {"spark": spark}
     exec(printed("python", stream, mentioning="markers"), names)  # noqa: S102 - the page's own words

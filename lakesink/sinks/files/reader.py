@@ -17,7 +17,9 @@ from lakesink_catalog.nearest import did_you_mean
 def committed_files(
     directory: str | os.PathLike[str], *, sink_id: str | None = None, up_to_batch: int | None = None
 ) -> list[str]:
-    """The files of all committed batches: ``spark.read.parquet(*paths)``, ``duckdb.read_parquet(paths)``.
+    """The files of all committed batches: ``spark.read.parquet(*paths)``.
+
+    In DuckDB ``duckdb.read_parquet(paths, hive_partitioning=False)``: otherwise a folder like ``x=7`` is a column.
 
     The list is a view of whole batches at one moment; files in it are never changed. Read it again to see more.
 
