@@ -4,7 +4,6 @@ Batch ids grow by one and each batch starts where the one before ended. Anything
 may overrule it for one batch with `Accept`, by one of the choices that the refusal offers.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from lakesink_catalog.ledger import Mark
 from lakesink_catalog.situation import Situation
 
 SUPPORTED_FORMAT_VERSION = 2
-logger = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,31 +276,6 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
             unproven=situation.unproven,
         )
     return Refuse(rule.number, rule.then)
-
-
-@dataclass(slots=True)
-class AcceptInUse:
-    """Reports an `Accept` that overrules nothing, once a run: left in the code it misleads whoever reads it.
-
-    Attributes:
-        accept: The word that was given, if any.
-    """
-
-    accept: Accept | None
-    _settled: bool = False
-
-    def decided(self, verdict: Verdict, where: str) -> None:
-        """Take note of a verdict.
-
-        Args:
-            verdict: What was decided, with this word in hand.
-            where: Table, sink and batch, for the log.
-        """
-        if self.accept is None or self._settled:
-            return
-        self._settled = True
-        if not isinstance(verdict, Commit) or not verdict.accepted:
-            logger.warning("lakesink.accept.unused %s accept=%s: it did not apply; remove it", where, self.accept)
 
 
 def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:

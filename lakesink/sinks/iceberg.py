@@ -18,6 +18,7 @@ from lakesink.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, 
 from lakesink.writer.columns import check_columns, missing_columns
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
+from lakesink_catalog.accept_in_use import AcceptInUse
 from lakesink_catalog.catalog_errors import stored
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usable
 from lakesink_catalog.decoded import LONGEST_NAME, Decoded
@@ -35,7 +36,7 @@ from lakesink_catalog.request import CommitOptions
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Event, Trace
-from lakesink_catalog.verdict import AcceptInUse, Commit, Refuse, Skip
+from lakesink_catalog.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
 

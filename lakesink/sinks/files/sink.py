@@ -21,12 +21,13 @@ from lakesink.writer.part_receipt import PartsReceipt, can_be_told, decode_parts
 from lakesink.writer.parts import PartsPlan, PartsWriter
 from lakesink.writer.refusals import receipt_rejected
 from lakesink_catalog.accept import Accept
+from lakesink_catalog.accept_in_use import AcceptInUse
 from lakesink_catalog.commit import Surroundings as SystemSurroundings
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.receipt import ReceiptInvalid
 from lakesink_catalog.redact import shown
-from lakesink_catalog.verdict import AcceptInUse, Commit, Refuse, Skip
+from lakesink_catalog.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
 
