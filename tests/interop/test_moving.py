@@ -19,7 +19,7 @@ from proof.contrast.engine import Engine
 from proof.contrast.place import Place
 from proof.contrast.result import Ending, judge
 from proof.contrast.sinks import STREAM
-from proof.drivers import wait_until
+from proof.drivers import PATIENCE_SECONDS, wait_until
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
 from servers.jars import ICEBERG_SPARK, REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference
@@ -146,6 +146,27 @@ def kill_at_the_answer(place: Place, jars: tuple[Path, ...], proxy: FaultProxy) 
     log = place.root / "driver.log"
     with Engine.driver(Engine(None, jars), orders(place, "iceberg"), log) as driver:  # type: ignore[arg-type] # no session is needed
         assert wait_until(proxy.met.is_set, driver), log.read_text()[-2000:]
+
+
+def test_adopting_while_icebergs_own_sink_still_writes_loses_and_doubles_no_row(
+    session: StreamSession, place: Place
+) -> None:
+    """An operator does not stop that query first: lakesink notices the batches that it wrote after the adoption."""
+    place.arrive(range(6))
+    told = replace(orders(place, "iceberg"), slowly=True)
+    log = place.root / "driver.log"
+    with Engine.driver(Engine(None, fetched(ICEBERG_SPARK)), told, log) as driver:  # type: ignore[arg-type] # no session is needed
+        assert wait_until(lambda: bool(place.load().metadata.snapshots), driver), log.read_text()[-2000:]
+        while (answer := adopted(place))["exit_code"] != 0:
+            assert answer["error"]["code"] == "LAKESINK_ADOPT_REFUSED"
+        assert driver.wait(PATIENCE_SECONDS) == 0, log.read_text()[-2000:]
+    assert answer["batch_id"] < 5, "it was adopted too late to be a case"
+
+    place.arrive(range(6, 8))
+    assert session.run(orders(place, "lakesink")) == "LAKESINK_UNKNOWN_HISTORY"
+    assert adopted(place)["batch_id"] == 5
+    assert session.run(orders(place, "lakesink")) == ""
+    assert words(place) == EXACT
 
 
 @pytest.mark.parametrize("logged", [True, False])
