@@ -139,7 +139,7 @@ def _facts(s: Situation, verdict: Verdict) -> dict[str, Any]:
         "newest": _mark(s.newest_mark),
         "shown": s.marked_snapshot,
         "marked": s.marked,
-        "elsewhere": s.marked_elsewhere,
+        "elsewhere": s.marked_elsewhere or (s.newest_of_stream is not None and s.newest_of_stream.key != s.key),
         "complete": s.walk_complete,
     }
 
