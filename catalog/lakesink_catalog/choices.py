@@ -168,7 +168,7 @@ def _beside(s: Situation, newest: Mark) -> Choices:
     """A batch that does not follow the newest one that a rollback has left."""
     n = _n(s)
     if newest.query_id != s.batch.query_id:
-        doubled = f"adds batch {n} of another checkpoint: what both read comes twice"
+        doubled = f"adds batch {n} of another checkpoint: what both read comes twice, and what lies between is lost"
         return (_commit(doubled), _leaves_out_and_repeats(s))
     if n <= newest.batch_id:
         return _other_data(s)
