@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ PREFIX = "conformance."
 """Before the names of `lakesink.testing.points`, where they stand in ``LAKESINK_FAILPOINTS``."""
 
 PATIENCE_SECONDS = 120
+READY = b"ready\n"
 
 
 class OpensSink(Protocol):
@@ -61,6 +62,7 @@ class Drive:
         batch_ids: Batches to run.
         run: Number of its jobs.
         tries: How often a batch is started again after an error of lakesink.
+        waits: It says when it is ready, and begins when it is told to.
     """
 
     suite: type[OpensSink]
@@ -68,11 +70,16 @@ class Drive:
     batch_ids: tuple[int, ...]
     run: int
     tries: int = 1
+    waits: bool = False
 
     def do(self) -> None:
         """Run the batches, each by the sink that the process opens once."""
         stream = Stream(partial(self.suite().open_sink, self.target), lambda: ())
         sink = stream.open_sink()
+        if self.waits:
+            sys.stdout.buffer.write(READY)
+            sys.stdout.flush()
+            sys.stdin.buffer.readline()
         for batch_id in self.batch_ids:
             self._run(stream, sink, batch_id)
 
@@ -110,9 +117,26 @@ def start(request: Work | Drive, failpoints: str = "") -> "subprocess.Popen[byte
     )
     assert child.stdin is not None
     child.stdin.write(pickle.dumps(request))
-    child.stdin.close()
-    child.stdin = None
+    if isinstance(request, Drive) and request.waits:
+        child.stdin.flush()
+    else:
+        child.stdin.close()
+        child.stdin = None
     return child
+
+
+def start_together(drives: Sequence[Drive]) -> "list[subprocess.Popen[bytes]]":
+    """Start drivers that wait for one another: however long each takes to start, they begin at one moment."""
+    children = [start(replace(drive, waits=True)) for drive in drives]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == READY, f"a process did not start: {ended(child)[2]}"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+        child.stdin.close()
+        child.stdin = None
+    return children
 
 
 def ended(child: "subprocess.Popen[bytes]") -> tuple[int, bytes, str]:

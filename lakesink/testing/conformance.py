@@ -19,9 +19,10 @@ driver and target, a machine that loses power. A sink that passes has kept its p
 from lakesink.testing.checks.crashes import CrashChecks
 from lakesink.testing.checks.history import HistoryChecks
 from lakesink.testing.checks.processes import ProcessChecks
+from lakesink.testing.checks.rivals import RivalChecks
 from lakesink.testing.checks.rows import RowChecks
 from lakesink.testing.checks.votes import VoteChecks
 
 
-class SinkConformance(RowChecks, VoteChecks, HistoryChecks, CrashChecks, ProcessChecks):
+class SinkConformance(RowChecks, VoteChecks, HistoryChecks, CrashChecks, RivalChecks, ProcessChecks):
     """Every promise of `lakesink.two_phase.TwoPhaseCommitSink`, checked. See `SinkUnderTest` for what to supply."""

@@ -1,6 +1,7 @@
 """The points that a batch comes to on its way through the seam, and a sink that says when it has come to one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -62,6 +63,9 @@ RECOVERY_POINTS = tuple(
 Meet = Callable[[Point, Batch], None]
 """Called at every point. Raises `Died` to have the process end there, as far as the sink can tell."""
 
+Within = Callable[[Phase], AbstractContextManager[object]]
+"""Makes the context in which a phase runs."""
+
 
 class Died(BaseException):
     """The process is gone: whatever comes after this is not heard by the sink."""
@@ -71,19 +75,26 @@ def pass_by(point: Point, batch: Batch) -> None:
     """Do nothing at a point."""
 
 
+def plainly(phase: Phase) -> AbstractContextManager[object]:
+    """Nothing special."""
+    return nullcontext(phase)
+
+
 class WatchedSink(TwoPhaseCommitSink[Any, Any]):
     """The sink under test, with somebody at every point.
 
     Args:
         sink: The sink.
         meet: Called at every point.
+        within: Makes the context in which each phase runs.
     """
 
-    def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet) -> None:
+    def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet, within: Within = plainly) -> None:
         self.sink = sink
         self.name = sink.name
         self.durability = sink.durability
         self._meet = meet
+        self._within = within
         self._dead = False
         self._batch: Batch | None = None
 
@@ -124,7 +135,8 @@ class WatchedSink(TwoPhaseCommitSink[Any, Any]):
         assert self._batch is not None
         try:
             self._meet(Point(phase, after=False), self._batch)
-            found = call()
+            with self._within(phase):
+                found = call()
             self._meet(Point(phase, after=True), self._batch)
         except Died:
             self._dead = True

@@ -1,57 +1,131 @@
-"""Steps through Python code line by line: a crash between two lines, or a look at each, without threads or luck."""
+"""Steps through Python code: a crash between two steps, a look, or a rival at each, without threads or luck.
+
+A step is a line of the code that is stepped through, or a call that this line makes after its first one. So two calls
+on one line are two steps, and what happens between them is seen.
+"""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 OURS = __name__.rpartition(".")[0]
 
 
-@dataclass(slots=True)
-class Steps:
-    """Lines stepped through so far.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step.
 
     Attributes:
-        count: How many.
+        number: Its number, from 0.
+        place: File and line, and the call on this line, if the step is one.
+        visit: How often the place was met before.
     """
 
-    count: int = 0
+    number: int
+    place: str
+    visit: int
+
+    def is_at(self, other: "Step") -> bool:
+        """Whether it is the same step of another run, which may have taken more or fewer steps on its way."""
+        return (self.place, self.visit) == (other.place, other.visit)
+
+    def __str__(self) -> str:
+        return f"step {self.number} ({self.place})"
+
+
+@dataclass(slots=True)
+class Stepper:
+    """Calls somebody before each step of some packages, on one thread.
+
+    Attributes:
+        packages: Names of top-level packages or modules.
+        at_step: Is given the step. What it raises, the step raises.
+        taken: Steps so far.
+    """
+
+    packages: tuple[str, ...]
+    at_step: Callable[[Step], None]
+    taken: list[Step] = field(default_factory=list)
+    _visits: Counter[str] = field(default_factory=Counter)
+    _line_is_new: bool = False
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        """For `sys.settrace`: every line is a step."""
+        if event == "call":
+            return self.trace if self._is_stepped(frame) else None
+        if event == "line":
+            self._line_is_new = True
+            self._step(frame, "")
+        return self.trace
+
+    def profile(self, frame: FrameType, event: str, called: Any) -> None:
+        """For `sys.setprofile`: so is every call that a line makes after its first one, into C or other packages."""
+        if event == "c_call" and self._is_stepped(frame):
+            self._call(frame, called.__name__)
+        elif event == "call" and not self._is_stepped(frame):
+            caller = frame.f_back
+            if caller is not None and self._is_stepped(caller):
+                self._call(caller, frame.f_code.co_name)
+
+    def _call(self, frame: FrameType, name: str) -> None:
+        first, self._line_is_new = self._line_is_new, False
+        if not first:
+            self._step(frame, f", before {name}")
+
+    def _step(self, frame: FrameType, call: str) -> None:
+        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}{call}"
+        step = Step(len(self.taken), place, self._visits[place])
+        self._visits[place] += 1
+        self.taken.append(step)
+        self.at_step(step)
+
+    def _is_stepped(self, frame: FrameType) -> bool:
+        module = str(frame.f_globals.get("__name__"))
+        ours = module == OURS or module.startswith(f"{OURS}.")
+        return not ours and module.partition(".")[0] in self.packages
 
 
 @contextmanager
-def stepping(packages: tuple[str, ...], at_line: Callable[[int], None]) -> Iterator[Steps]:
-    """Call `at_line` before every line that this thread runs inside the block in functions of the packages.
+def stepping(packages: tuple[str, ...], at_step: Callable[[Step], None]) -> Iterator[list[Step]]:
+    """Call `at_step` before every step that this thread takes inside the block in functions of the packages.
 
     Args:
         packages: Names of top-level packages or modules.
-        at_line: Is given the number of the step, from 0. What it raises, the line raises.
+        at_step: Is given the step. What it raises, the step raises.
+
+    Yields:
+        The steps taken so far.
     """
-    steps = Steps()
-
-    def line(_: FrameType, event: str, __: Any) -> Any:
-        if event == "line":
-            steps.count += 1
-            at_line(steps.count - 1)
-        return line
-
-    def enter(frame: FrameType, _: str, __: Any) -> Any:
-        module = str(frame.f_globals.get("__name__"))
-        ours = module == OURS or module.startswith(f"{OURS}.")
-        return line if not ours and module.partition(".")[0] in packages else None
-
-    before = sys.gettrace()
-    sys.settrace(enter)
+    stepper = Stepper(packages, at_step)
+    before, profiled = sys.gettrace(), sys.getprofile()
+    sys.settrace(stepper.trace)
+    sys.setprofile(stepper.profile)
     try:
-        yield steps
+        yield stepper.taken
     finally:
         sys.settrace(before)
+        sys.setprofile(profiled)
 
 
 def spread(count: int, most: int) -> list[int]:
     """At most so many of the numbers below `count`, evenly spread, the first and the last among them."""
     if count <= most:
         return list(range(count))
+    if most < 2:
+        return [0][:most]
     return sorted({round(number * (count - 1) / (most - 1)) for number in range(most)})
+
+
+def worth_trying(steps: Sequence[Step], most: int) -> list[Step]:
+    """At most so many of the steps, in their order: the first at each place, and the last where there is room."""
+    first = [step for step in steps if step.visit == 0]
+    if len(first) >= most:
+        return [first[number] for number in spread(len(first), most)]
+    last = [step for step in {step.place: step for step in steps}.values() if step.visit]
+    chosen = [*first, *(last[number] for number in spread(len(last), most - len(first)))]
+    return sorted(chosen, key=lambda step: step.number)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lakesink.testing.points import Meet, WatchedSink, pass_by
+from lakesink.testing.points import Meet, WatchedSink, Within, pass_by, plainly
 from lakesink.testing.rows import Attempt, Found, counted, trouble
 from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
 from lakesink_catalog.identity import Batch, stream_batch
@@ -76,7 +76,13 @@ class Stream:
         return stream_batch(batch_id, self.query, start=[batch_id], end=[batch_id + 1 if end is None else end])
 
     def run(
-        self, batch: Batch | int, *, sink: Sink | None = None, meet: Meet = pass_by, cast: Cast = cast_votes
+        self,
+        batch: Batch | int,
+        *,
+        sink: Sink | None = None,
+        meet: Meet = pass_by,
+        cast: Cast = cast_votes,
+        within: Within = plainly,
     ) -> Outcome:
         """One batch.
 
@@ -85,9 +91,10 @@ class Stream:
             sink: Who runs it; a driver that has just started, if None.
             meet: Called at every point.
             cast: The job.
+            within: Makes the context in which each phase runs.
         """
         batch = self.batch(batch) if isinstance(batch, int) else batch
-        watched = WatchedSink(sink or self.open_sink(), meet)
+        watched = WatchedSink(sink or self.open_sink(), meet, within)
         write = watched.writing(partial(self._job, batch.batch_id, cast))
         outcomes = run_batch(batch, [watched], watched.prepared_log, write)
         return outcomes[watched.name]
@@ -107,10 +114,10 @@ class Stream:
         assert not isinstance(transaction, AlreadyCommitted), f"begin takes batch {batch_id} for committed; it is not"
         return transaction
 
-    def prepare(self, sink: Sink, batch_id: int) -> tuple[Any, Any]:
+    def prepare(self, sink: Sink, batch_id: int, cast: Cast = cast_votes) -> tuple[Any, Any]:
         """A batch that a sink has begun and pre-committed, under a durable record: transaction and prepared."""
         transaction = self.begin(sink, batch_id)
-        prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id))
+        prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id, cast))
         sink.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
         return transaction, prepared
 

@@ -19,6 +19,7 @@ from lakesink.testing.checks.base import BATCHES
 from lakesink.two_phase import Durability, NoPreparedLog, Payload
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from tests.testing.sinks.unsafe import LooksBeforeTheLock, WipesAtTheFirstBegin
 
 BETWEEN = "mutant.between"
 
@@ -381,7 +382,7 @@ class LooksThenLocks(Pieces):
     def commit(self, transaction: Open, prepared: Staged) -> Outcome:
         with closing(self._connect()) as database:
             there = self._has(database, transaction.batch)
-        time.sleep(0.05)
+        time.sleep(0.2)
         if there:
             return AlreadyCommitted(None)
         with closing(self._connect()) as database, database:
@@ -458,6 +459,8 @@ MUTANTS = (
     Mutant(KnowsTheLastOnly, "test_an_old_batch_is_known_or_refused", Promise.HISTORY),
     Mutant(CommitsAtRecover, "test_the_driver_that_recovers_dies_too", Promise.CRASH),
     Mutant(CleansUpBehindItself, "test_a_driver_is_killed_at_every_point", Promise.CRASH, (BETWEEN,)),
+    Mutant(LooksBeforeTheLock, "test_a_rival_commits_before_every_step", Promise.RIVAL),
+    Mutant(WipesAtTheFirstBegin, "test_a_rival_commits_before_a_step_of_the_first_begin", Promise.RIVAL),
     Mutant(LooksThenLocks, "test_two_drivers_run_the_same_batches_at_once", Promise.RIVAL),
     Mutant(CountsWrong, "test_each_row_of_each_batch_is_there_once", Promise.ONCE),
 )

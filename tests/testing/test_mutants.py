@@ -1,6 +1,7 @@
 """The suite can fail: each of the sinks that are broken on purpose is caught by the check that is there for it."""
 
 import itertools
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,9 +13,14 @@ from typing import Any
 import pytest
 from sqlite_sink import SqliteSink
 
-from lakesink.testing import BrokenPromise, SinkConformance
+from lakesink.testing import BrokenPromise, Promise, SinkConformance
+from lakesink.testing.checks.rivals import RIVALS
+from lakesink.testing.points import Phase
 from lakesink.testing.stream import Stream
 from tests.testing.mutants import MUTANTS, MustRedo, Mutant, Pieces
+from tests.testing.sinks import SOUND
+from tests.testing.sinks.staged import StagedSink
+from tests.testing.sinks.unsafe import UNSAFE, AsksInTheSameLine
 
 CHECKS = {name for name in dir(SinkConformance) if name.startswith("test_")}
 
@@ -46,6 +52,9 @@ class Suite(SinkConformance):
         return target.sink(target.folder / "rows.db", "events", "events", target.folder / "staging")
 
     def read_rows(self, target: Place) -> list[tuple[int, int]]:
+        sink = self.open_sink(target)
+        if isinstance(sink, StagedSink):
+            return sink.rows()
         with closing(sqlite3.connect(target.folder / "rows.db")) as database:
             return database.execute("SELECT batch, position FROM events").fetchall()
 
@@ -54,6 +63,15 @@ class TestMustRedo(Suite):
     """Sound, and made as the broken ones are; nothing of what it prepares survives a crash."""
 
     sink = MustRedo
+
+
+@pytest.mark.soak
+class TestSoundSinks(Suite):
+    """The whole suite on each sound way to commit."""
+
+    @pytest.fixture(params=SOUND, ids=lambda sink: sink.__name__)
+    def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+        return Place.make(tmp_path, request.param)
 
 
 def runs_of(check: Any) -> Iterator[dict[str, Any]]:
@@ -70,7 +88,7 @@ def broken_by(mutant: Mutant, folder: Path) -> Iterator[BrokenPromise]:
     check = getattr(suite, mutant.check)
     for number, arguments in enumerate(runs_of(check)):
         target = Place.make(folder / str(number), mutant.sink)
-        stream = Stream(partial(suite.open_sink, target), partial(suite.read_rows, target))
+        stream = stream_into(suite, target)
         wanted = {"target": target} if "target" in check.__wrapped__.__code__.co_varnames else {}
         try:
             check(stream=stream, **wanted, **arguments)
@@ -78,7 +96,49 @@ def broken_by(mutant: Mutant, folder: Path) -> Iterator[BrokenPromise]:
             yield broken
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.sink.__name__}-{mutant.check}")
+def stream_into(suite: Suite, target: Place) -> Stream:
+    return Stream(partial(suite.open_sink, target), partial(suite.read_rows, target))
+
+
+@pytest.mark.parametrize("sink", SOUND, ids=lambda sink: sink.__name__)
+def test_a_sound_sink_commits_each_batch_once_beside_a_rival_at_any_step(
+    sink: type[SqliteSink], tmp_path: Path
+) -> None:
+    suite = Suite()
+    for phase in RIVALS:
+        target = Place.make(tmp_path / phase.value, sink)
+        suite.test_a_rival_commits_before_every_step(stream_into(suite, target), phase)
+
+
+@pytest.mark.parametrize("sink", [*UNSAFE, AsksInTheSameLine], ids=lambda sink: sink.__name__)
+def test_an_unsafe_sink_is_caught_by_name_and_by_the_step_where_the_rival_came(
+    sink: type[SqliteSink], tmp_path: Path
+) -> None:
+    suite = Suite()
+    with pytest.raises(BrokenPromise) as broken:
+        suite.test_a_rival_commits_before_every_step(stream_into(suite, Place.make(tmp_path, sink)), Phase.COMMIT)
+    assert broken.value.promise is Promise.RIVAL
+    assert re.search(r"broken promise RIVAL.*\n.* before step \d+ \(\w+\.py:\d+.*\) of commit: ", str(broken.value))
+
+
+def test_the_suite_says_how_many_steps_it_tries_and_warns_when_it_leaves_some_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = Suite()
+    suite.most_steps = 3  # type: ignore[misc] # this one suite's
+    with pytest.warns(UserWarning, match="3 of them are tried: set most_steps to try more"):
+        suite.test_a_rival_commits_before_every_step(stream_into(suite, Place.make(tmp_path, Pieces)), Phase.PRE_COMMIT)
+    assert re.search(r"pre-commit takes \d+ steps at \d+ places; 3 steps are tried", capsys.readouterr().out)
+
+
+def _mutant(mutant: Mutant) -> Any:
+    """Those that start processes are long."""
+    name = f"{mutant.sink.__name__}-{mutant.check}"
+    long = mutant.check in {"test_a_driver_is_killed_at_every_point", "test_two_drivers_run_the_same_batches_at_once"}
+    return pytest.param(mutant, id=name, marks=pytest.mark.soak if long else ())
+
+
+@pytest.mark.parametrize("mutant", map(_mutant, MUTANTS))
 def test_a_broken_sink_is_caught_by_its_check(mutant: Mutant, tmp_path: Path) -> None:
     broken = next(broken_by(mutant, tmp_path), None)
     assert broken is not None, "nobody noticed"

@@ -1,6 +1,7 @@
 """What whoever inherits the suite supplies, and what every check starts from."""
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from typing import Any, ClassVar, ParamSpec
 
@@ -8,7 +9,7 @@ import pytest
 
 from lakesink.testing.points import Died
 from lakesink.testing.promises import BrokenPromise, Promise
-from lakesink.testing.steps import stepping
+from lakesink.testing.steps import Step, stepping, worth_trying
 from lakesink.testing.stream import Sink, Stream
 
 P = ParamSpec("P")
@@ -17,16 +18,22 @@ BATCHES = 3
 FIRST_MIDDLE_LAST = tuple(range(BATCHES))
 
 
+def pass_on(step: Step) -> None:
+    """Do nothing at a step."""
+
+
 class SinkUnderTest:
     """Supplies the sink.
 
     Attributes:
-        stepped_packages: Top-level packages whose code `commit` is stepped through, line by line; that of the sink's
-            class, if there are none.
+        stepped_packages: Top-level packages whose code is stepped through, line by line and call by call; that of the
+            sink's class, if there are none.
+        most_steps: Steps that a check tries at most, evenly spread; a warning says when that is not all of them.
         failpoints: Names with which the sink calls `lakesink.testing.reached`: its processes are killed there too.
     """
 
     stepped_packages: ClassVar[tuple[str, ...]] = ()
+    most_steps: ClassVar[int] = 30
     failpoints: ClassVar[tuple[str, ...]] = ()
 
     @pytest.fixture
@@ -47,24 +54,37 @@ class SinkUnderTest:
         """A stream into the target."""
         return Stream(partial(self.open_sink, target), partial(self.read_rows, target))
 
-    def steps_of_commit(self, stream: Stream, batch_id: int, at_step: Callable[[int], None]) -> int:
-        """Prepare a batch and step through its commit, line by line.
+    def packages_of(self, sink: Sink) -> tuple[str, ...]:
+        """Whose code is stepped through."""
+        return self.stepped_packages or (type(sink).__module__.partition(".")[0],)
+
+    def steps_of_commit(self, stream: Stream, batch_id: int, at_step: Callable[[Step], None] = pass_on) -> list[Step]:
+        """Prepare a batch and step through its commit.
 
         Args:
             stream: The stream.
             batch_id: The batch.
-            at_step: Called before each step with its number, from 0.
+            at_step: Called before each step.
 
         Returns:
-            How many steps there were.
+            The steps.
         """
         sink = stream.open_sink()
         transaction, prepared = stream.prepare(sink, batch_id)
-        packages = self.stepped_packages or (type(sink).__module__.partition(".")[0],)
+        packages = self.packages_of(sink)
         with stepping(packages, at_step) as steps:
             sink.commit(transaction, prepared)
-        assert steps.count, f"commit runs no line of {', '.join(packages)}: set stepped_packages"
-        return steps.count
+        assert steps, f"commit runs no line of {', '.join(packages)}: set stepped_packages"
+        return steps
+
+    def chosen(self, steps: Sequence[Step], what: str) -> list[Step]:
+        """The steps that a check tries: `most_steps` at most. It prints how many, and warns if that is not all."""
+        places, chosen = len({step.place for step in steps}), worth_trying(steps, self.most_steps)
+        told = f"{what} takes {len(steps)} steps at {places} places"
+        print(f"{told}; {len(chosen)} steps are tried")  # noqa: T201 - shown by pytest -rP, and beside a failure
+        if len(chosen) < places:
+            warnings.warn(f"{told}; {len(chosen)} of them are tried: set most_steps to try more", stacklevel=2)
+        return chosen
 
 
 def keeps(promise: Promise) -> Callable[[Callable[P, None]], Callable[P, None]]:

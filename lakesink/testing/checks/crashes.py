@@ -8,14 +8,12 @@ import pytest
 from lakesink.testing.checks.base import BATCHES, FIRST_MIDDLE_LAST, SinkUnderTest, keeps
 from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, Died, Meet, Phase, Point
 from lakesink.testing.promises import Promise
-from lakesink.testing.steps import spread
+from lakesink.testing.steps import Step
 from lakesink.testing.stream import Stream, empty
 from lakesink.two_phase import Durability
 from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
-
-MOST_STEPS = 40
 
 
 class Failed(Exception):
@@ -67,39 +65,30 @@ def by(point: Point) -> str:
     return str(point)
 
 
-RIVALS: dict[str, Callable[[int], tuple[int, ...]]] = {
-    "that batch": lambda batch_id: (batch_id,),
-    "that batch and the next": lambda batch_id: (batch_id, batch_id + 1),
-}
-
-
 class CrashChecks(SinkUnderTest):
     """Crash points times batches times what happens there."""
 
     @keeps(Promise.CRASH)
-    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
-    def test_a_driver_dies_and_another_completes_its_batch(self, stream: Stream, point: Point, batch_id: int) -> None:
-        """The process is gone: no abort, no memory."""
-        stream.run_all(*range(batch_id))
-        ended_at(stream, point, batch_id, Died())
-        stream.check(*range(batch_id + 1 if point.committed else batch_id))
-        stream.run_all(*range(batch_id, BATCHES + 1))
+    def test_a_driver_dies_and_another_completes_its_batch(self, stream: Stream, point: Point) -> None:
+        """The process is gone: no abort, no memory. First, middle and last batch."""
+        for batch_id in FIRST_MIDDLE_LAST:
+            ended_at(stream, point, batch_id, Died())
+            stream.check(*range(batch_id + 1 if point.committed else batch_id))
+            stream.run(batch_id)
+            stream.check(*range(batch_id + 1))
+        stream.run(BATCHES)
         stream.check(*range(BATCHES + 1))
 
     @keeps(Promise.CRASH)
-    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
-    def test_a_driver_fails_and_the_same_sink_completes_its_batch(
-        self, stream: Stream, point: Point, batch_id: int
-    ) -> None:
+    def test_a_driver_fails_and_the_same_sink_completes_its_batch(self, stream: Stream, point: Point) -> None:
         """The query is started again in one process: the sink is told to abort, and remembers what it remembers."""
         sink = stream.open_sink()
-        for number in range(batch_id):
-            stream.run(number, sink=sink)
-        ended_at(stream, point, batch_id, Failed(), sink=sink)
-        for number in range(batch_id, BATCHES + 1):
-            stream.run(number, sink=sink)
+        for batch_id in FIRST_MIDDLE_LAST:
+            ended_at(stream, point, batch_id, Failed(), sink=sink)
+            stream.run(batch_id, sink=sink)
+        stream.run(BATCHES, sink=sink)
         stream.check(*range(BATCHES + 1))
 
     @keeps(Promise.CRASH)
@@ -114,12 +103,12 @@ class CrashChecks(SinkUnderTest):
 
     @keeps(Promise.CRASH)
     def test_a_crash_at_any_line_of_commit_loses_and_doubles_nothing(self, stream: Stream) -> None:
-        """A driver dies before a line of the sink's own code that commit runs; each batch at another one."""
-        steps = self.steps_of_commit(stream, 0, lambda _: None)
-        for batch_id, step in enumerate(spread(steps, MOST_STEPS), start=1):
+        """A driver dies before a step of the sink's own code that commit takes; each batch at another one."""
+        steps = self.steps_of_commit(stream, 0)
+        for batch_id, step in enumerate(self.chosen(steps, "commit"), start=1):
 
-            def die(now: int, step: int = step) -> None:
-                if now == step:
+            def die(now: Step, step: Step = step) -> None:
+                if now.is_at(step):
                     raise Died
 
             with suppress(Died):
@@ -128,7 +117,7 @@ class CrashChecks(SinkUnderTest):
             try:
                 stream.check(*range(batch_id + 1))
             except AssertionError as found:
-                raise AssertionError(f"after a crash before step {step} of commit: {found}") from None
+                raise AssertionError(f"after a crash before {step} of commit: {found}") from None
 
     @keeps(Promise.DURABILITY)
     @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
@@ -175,34 +164,6 @@ class CrashChecks(SinkUnderTest):
         ended_at(stream, point, 1, Died())
         stream.run_all(1, 2)
         stream.check(0, 1, 2)
-
-    @keeps(Promise.RIVAL)
-    @pytest.mark.parametrize("committed", RIVALS)
-    @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
-    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
-    def test_a_driver_goes_on_after_another_one_committed(
-        self, stream: Stream, point: Point, batch_id: int, committed: str
-    ) -> None:
-        """A zombie: it stands still while another driver commits, and then goes on as if nothing had been."""
-        stream.run_all(*range(batch_id))
-        rival = RIVALS[committed](batch_id)
-        with suppress(LakesinkError):
-            stream.run(batch_id, meet=at(point, lambda: stream.run_all(*rival)))
-        last = rival[-1]
-        stream.check(*range(last + 1))
-        stream.run_all(last, last + 1)
-        stream.check(*range(last + 2))
-
-    @keeps(Promise.RIVAL)
-    def test_of_two_drivers_with_other_data_one_wins(self, stream: Stream) -> None:
-        """The same batch id from two checkpoints: the second to commit must not add its rows."""
-        stream.run(0)
-        other = stream.batch(1, end=99)
-        with suppress(LakesinkError):
-            stream.run(1, meet=at(Point(Phase.COMMIT, after=False), lambda: stream.run(other)))
-        stream.check(0, 1)
-        winner = stream.candidates[1][1]
-        assert frozenset(stream.seen()[1]) == winner, "the rows of the batch that was committed first are not there"
 
     @keeps(Promise.AGAIN)
     @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])

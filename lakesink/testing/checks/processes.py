@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 from lakesink.testing.checks.base import SinkUnderTest, keeps
-from lakesink.testing.child import PREFIX, Drive, Work, all_answered, ended, start
+from lakesink.testing.child import PREFIX, Drive, Work, all_answered, ended, start, start_together
 from lakesink.testing.points import KILL_POINTS, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import Attempt
@@ -70,7 +70,7 @@ class ProcessChecks(SinkUnderTest):
         for batch_id, run in itertools.product(batches, runs):
             stream.candidates[batch_id].append(rows_of(batch_id, run))
         drives = [Drive(type(self), target, batches, run, TRIES) for run in runs]
-        all_answered([start(drive) for drive in drives])
+        all_answered(start_together(drives))
         stream.check(*batches)
         stream.run(RACED_BATCHES)
         stream.check(*batches, RACED_BATCHES)

@@ -8,14 +8,13 @@ from lakesink.testing.checks.base import BATCHES, FIRST_MIDDLE_LAST, SinkUnderTe
 from lakesink.testing.points import Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import trouble
-from lakesink.testing.steps import spread
+from lakesink.testing.steps import Step
 from lakesink.testing.stream import Cast, Stream, cast_votes, empty
 from lakesink.two_phase import TaskWriter
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
 
 MANY_TASKS = 64
-MOST_LOOKS = 60
 
 EMPTY_JOBS: dict[str, Cast] = {"tasks without rows": empty, "no task": partial(cast_votes, tasks=0)}
 EMPTY_BATCHES = {"first": {0}, "middle": {1}, "last": {BATCHES - 1}, "all": set(FIRST_MIDDLE_LAST)}
@@ -70,16 +69,15 @@ class RowChecks(SinkUnderTest):
 
     @keeps(Promise.WHOLE)
     def test_readers_see_all_or_nothing_at_every_line_of_commit(self, stream: Stream) -> None:
-        """A reader looks before each line of the sink's own code that commit runs, or between many of them."""
-        steps = self.steps_of_commit(stream, 0, lambda _: None)
+        """A reader looks before each step of the sink's own code that commit takes, or before many of them."""
+        chosen = self.chosen(self.steps_of_commit(stream, 0), "commit")
         for batch_id in range(1, BATCHES):
-            looks = set(spread(steps, MOST_LOOKS))
 
-            def look(step: int, before: int = batch_id, looks: set[int] = looks) -> None:
-                seen = stream.seen() if step in looks else {}
+            def look(now: Step, before: int = batch_id) -> None:
+                seen = stream.seen() if any(now.is_at(step) for step in chosen) else {}
                 wanted = range(before + 1 if before in seen else before)
                 found = trouble(seen, stream.candidates, wanted) if seen else ""
-                assert not found, f"before step {step} of commit: {found}"
+                assert not found, f"before {now} of commit: {found}"
 
             self.steps_of_commit(stream, batch_id, look)
             stream.check(*range(batch_id + 1))

@@ -1,0 +1,185 @@
+"""Of two drivers with one batch one commits it, wherever the other one comes between."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from lakesink.testing.checks.base import FIRST_MIDDLE_LAST, SinkUnderTest, keeps
+from lakesink.testing.checks.crashes import at, by, ended_at
+from lakesink.testing.points import CRASH_POINTS, Died, Phase, Point
+from lakesink.testing.promises import Promise
+from lakesink.testing.rival import Ended, Party, Patience, Rival, run_driver
+from lakesink.testing.rows import trouble
+from lakesink.testing.steps import Step, stepping
+from lakesink.testing.stream import Stream
+from lakesink.two_phase import Durability
+from lakesink_catalog.errors import LakesinkError
+
+COMMITTED: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "that batch": lambda batch_id: (batch_id,),
+    "that batch and the next": lambda batch_id: (batch_id, batch_id + 1),
+}
+
+Made = Callable[[Stream, int], Callable[[Party], Ended]]
+
+
+def from_the_start(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
+    """A driver that has just started; it uses what is prepared."""
+    return lambda party: stream.run(batch_id, cast=party.cast)
+
+
+def and_goes_on(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
+    """A driver that has just started, and runs the next batch too."""
+
+    def run(party: Party) -> Ended:
+        ended = stream.run(batch_id, cast=party.cast)
+        stream.run(batch_id + 1)
+        return ended
+
+    return run
+
+
+def with_rows_of_its_own(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
+    """A driver that began with the other one, and has prepared the batch for itself."""
+    party, sink = Party(), stream.open_sink()
+    transaction = stream.begin(sink, batch_id)
+    prepared = sink.pre_commit(transaction, stream.votes(transaction, batch_id, party.cast))
+
+    def run(of: Party) -> Ended:
+        of.votes = party.votes
+        batch = stream.batch(batch_id)
+        sink.prepared_log.put(batch, {sink.name: prepared.payload})
+        ended = sink.commit(transaction, prepared)
+        sink.prepared_log.landed(batch)
+        return ended
+
+    return run
+
+
+RIVALS: dict[Phase, tuple[Made, ...]] = {
+    Phase.BEGIN: (from_the_start, and_goes_on),
+    Phase.PRE_COMMIT: (from_the_start, and_goes_on),
+    Phase.RECOVER: (from_the_start, and_goes_on),
+    Phase.COMMIT: (with_rows_of_its_own, from_the_start, and_goes_on),
+}
+"""Which rivals come in each phase, in turn; in `commit`, each comes before every step."""
+
+FIRST_STEPS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 22, 30, 45, 70, 120)
+"""Tried in the first batch, each on a target of its own."""
+
+
+class RivalChecks(SinkUnderTest):
+    """Two drivers."""
+
+    @keeps(Promise.RIVAL)
+    @pytest.mark.parametrize("phase", RIVALS, ids=lambda phase: phase.value)
+    def test_a_rival_commits_before_every_step(self, stream: Stream, phase: Phase) -> None:
+        """The driver stands still before a step of the phase, another one runs its whole commit, the driver goes on."""
+        if phase is Phase.RECOVER and stream.open_sink().durability is Durability.MUST_BE_REDONE:
+            pytest.skip("nothing is recovered by a sink that must redo")
+        stream.run(0)
+        steps: list[Step] = []
+        self._prepare_for(phase, stream, 1)
+        self._driver(stream, 1, phase, steps.append)
+        assert steps, f"{phase.value} runs no line that is stepped through: set stepped_packages"
+        chosen, patience = self.chosen(steps, phase.value), Patience()
+        in_turn = cycle(RIVALS[phase])
+        for step in chosen:
+            for make in RIVALS[phase] if phase is Phase.COMMIT else [next(in_turn)]:
+                self._rival_at(stream, phase, make, step.is_at, patience)
+
+    @keeps(Promise.RIVAL)
+    @pytest.mark.parametrize("number", FIRST_STEPS)
+    def test_a_rival_commits_before_a_step_of_the_first_begin(self, stream: Stream, number: int) -> None:
+        """The target is empty: two drivers make what a sink makes at first."""
+        self._rival_at(stream, Phase.BEGIN, and_goes_on, lambda step: step.number == number, Patience())
+
+    @keeps(Promise.RIVAL)
+    @pytest.mark.parametrize("committed", COMMITTED)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    def test_a_driver_goes_on_after_another_one_committed(self, stream: Stream, point: Point, committed: str) -> None:
+        """A zombie: it stands still while another driver commits, and then goes on. First, middle and last batch."""
+        last = -1
+        for _ in FIRST_MIDDLE_LAST:
+            rival = COMMITTED[committed](last + 1)
+            with suppress(LakesinkError):
+                stream.run(rival[0], meet=at(point, partial(stream.run_all, *rival)))
+            last = rival[-1]
+            stream.check(*range(last + 1))
+            stream.run(last)
+        stream.run(last + 1)
+        stream.check(*range(last + 2))
+
+    @keeps(Promise.RIVAL)
+    def test_of_two_drivers_with_other_data_one_wins(self, stream: Stream) -> None:
+        """The same batch id from two checkpoints: the second to commit must not add its rows."""
+        stream.run(0)
+        other = stream.batch(1, end=99)
+        with suppress(LakesinkError):
+            stream.run(1, meet=at(Point(Phase.COMMIT, after=False), lambda: stream.run(other)))
+        stream.check(0, 1)
+        winner = stream.candidates[1][1]
+        assert frozenset(stream.seen()[1]) == winner, "the rows of the batch that was committed first are not there"
+
+    def _rival_at(
+        self, stream: Stream, phase: Phase, make: Made, is_it: Callable[[Step], bool], patience: Patience
+    ) -> None:
+        """One batch, and a rival before one step of it."""
+        batch_id, driver = len(stream.seen()), Party()
+        self._prepare_for(phase, stream, batch_id)
+        rival = Rival(make(stream, batch_id), stream)
+        came_before: list[Step] = []
+
+        def at_step(step: Step) -> None:
+            if not rival.came and is_it(step):
+                came_before.append(step)
+                patience.meet(rival, step.place)
+
+        driver.ended = run_driver(lambda: self._driver(stream, batch_id, phase, at_step, driver))
+        if not rival.came:
+            return
+        rival.finish()
+        try:
+            self._judge(stream, batch_id, driver, rival)
+        except AssertionError as found:
+            who = make.__name__.replace("_", " ")
+            raise AssertionError(
+                f"another driver ({who}) committed batch {batch_id} before {came_before[0]} of {phase.value}: {found};"
+                f" that driver returned {rival.party}, this one {driver}"
+            ) from found
+
+    def _prepare_for(self, phase: Phase, stream: Stream, batch_id: int) -> None:
+        """A driver recovers what an earlier one prepared."""
+        if phase is Phase.RECOVER:
+            ended_at(stream, Point(Phase.COMMIT, after=False), batch_id, Died())
+
+    def _driver(
+        self, stream: Stream, batch_id: int, phase: Phase, at_step: Callable[[Step], Any], party: Party | None = None
+    ) -> Ended:
+        """A driver whose steps in one phase are watched."""
+        sink = stream.open_sink()
+
+        def within(now: Phase) -> AbstractContextManager[object]:
+            return stepping(self.packages_of(sink), at_step) if now is phase else nullcontext()
+
+        return stream.run(batch_id, sink=sink, within=within, cast=(party or Party()).cast)
+
+    def _judge(self, stream: Stream, batch_id: int, driver: Party, rival: Rival) -> None:
+        """Each row once, what was seen stays, and neither outcome is a lie; then the stream goes on."""
+        seen = stream.seen()
+        found = trouble(seen, stream.candidates, seen)
+        assert not found, found
+        rows = frozenset(seen.get(batch_id, ()))
+        for who, party in (("the other driver", rival.party), ("this driver", driver)):
+            lie = party.lie(rows)
+            assert not lie, f"{who} {lie}"
+        if rival.saw is not None:
+            changed = [at for at, there in rival.saw.items() if seen.get(at) != there]
+            assert not changed, f"rows of batch {changed[0]}, which readers had seen, are gone or replaced"
+        newest = max(batch_id, *seen) if seen else batch_id
+        stream.run_all(*range(newest if batch_id in seen else batch_id, newest + 1))
+        stream.check(*range(newest + 1))

@@ -1,0 +1,139 @@
+"""Another driver, on a thread of its own: it runs while the driver under test stands still before a step.
+
+A rival that needs a lock of the driver cannot end before the driver goes on. So it is waited for, and after a while the
+driver goes on beside it. A slow machine may cut that short; no sink fails by it.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lakesink.testing.rows import Found
+from lakesink.testing.stream import Stream, cast_votes
+from lakesink.two_phase import TaskWriter
+from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+
+PATIENCE_SECONDS = 5.0
+HELD_SECONDS = 0.2
+"""Given to a rival where the one before it was held up by a lock."""
+
+END_SECONDS = 240.0
+
+Ended = Outcome | Exception | None
+
+
+@dataclass(slots=True)
+class Party:
+    """One driver and what its own jobs voted for.
+
+    Attributes:
+        votes: The positions of each job.
+        ended: Its outcome or its error.
+    """
+
+    votes: list[frozenset[int]] = field(default_factory=list)
+    ended: Ended = None
+
+    def cast(self, writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
+        """A job of its own."""
+        votes, positions = cast_votes(writer, batch_id, run)
+        self.votes.append(frozenset(positions))
+        return votes, positions
+
+    @property
+    def says_there(self) -> bool:
+        """It says that the batch is in the target."""
+        return isinstance(self.ended, (Committed, AlreadyCommitted))
+
+    def lie(self, seen: frozenset[int]) -> str:
+        """What is not true of its outcome, given the rows of the batch; empty if it is true."""
+        if self.says_there and not seen:
+            return f"says {_named(self.ended)}, and readers see nothing of the batch"
+        if not isinstance(self.ended, Committed):
+            return ""
+        if not self.ended.recovered and self.votes and seen != self.votes[-1]:
+            return "says Committed, and readers see the rows of the other"
+        if self.ended.rows != len(seen):
+            return f"says Committed with {self.ended.rows} rows, and readers see {len(seen)}"
+        return ""
+
+    def __str__(self) -> str:
+        return _named(self.ended)
+
+
+@dataclass(slots=True)
+class Rival:
+    """The other driver.
+
+    Attributes:
+        run: Runs it; given the party that it is.
+        stream: The stream.
+        party: The party.
+        saw: What readers saw after it, if it ended before the driver went on.
+    """
+
+    run: Callable[[Party], Ended]
+    stream: Stream
+    party: Party = field(default_factory=Party)
+    saw: Found | None = None
+    _thread: threading.Thread | None = None
+
+    @property
+    def came(self) -> bool:
+        """It was started."""
+        return self._thread is not None
+
+    def come(self, patience_seconds: float) -> bool:
+        """Start it and wait. False if something that the driver holds keeps it from its end."""
+        self._thread = threading.Thread(target=self._go, name="lakesink-rival", daemon=True)
+        self._thread.start()
+        self._thread.join(patience_seconds)
+        if self._thread.is_alive():
+            return False
+        self.saw = self.stream.seen()
+        return True
+
+    def finish(self) -> None:
+        """Wait for its end, once the driver has ended."""
+        assert self._thread is not None
+        self._thread.join(END_SECONDS)
+        assert not self._thread.is_alive(), "the rival waits for ever, although the other driver has ended"
+
+    def _go(self) -> None:
+        try:
+            self.party.ended = self.run(self.party)
+        except Exception as error:  # noqa: BLE001 - judged later
+            self.party.ended = error
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long a rival is waited for: long, unless the one before it was held up.
+
+    Attributes:
+        held: The rival before was held up.
+        places: Where rivals were held up.
+    """
+
+    held: bool = False
+    places: set[str] = field(default_factory=set)
+
+    def meet(self, rival: Rival, place: str) -> None:
+        """Let a rival come."""
+        long = not self.held and place not in self.places
+        self.held = not rival.come(PATIENCE_SECONDS if long else HELD_SECONDS)
+        if self.held:
+            self.places.add(place)
+
+
+def run_driver(run: Callable[[], Ended]) -> Ended:
+    """How a driver ends; an error that the seam does not name is raised."""
+    try:
+        return run()
+    except LakesinkError as error:
+        return error
+
+
+def _named(ended: Ended) -> str:
+    return "nothing" if ended is None else type(ended).__name__
