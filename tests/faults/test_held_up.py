@@ -77,3 +77,19 @@ def test_a_driver_stopped_inside_its_attempt_does_not_send_what_it_wrote_before(
     assert len(stream.lake.catalog.sent) == sent
     assert isinstance(stream.run(1), Committed)
     assert counted(stream.lake) == expected(0, 1)
+
+
+def test_files_are_as_old_as_the_start_of_their_writing_however_long_it_took(stream: Stream) -> None:
+    """A cleaner may take the first file of a long batch before the last one is written."""
+    sink, batch = stream.sink(), stream.batch(1)
+    begun = sink.begin(batch)
+    assert isinstance(begun, IcebergTransaction)
+    assert begun.writer is not None
+    votes = stream.write(batch)({"it": begun.writer})["it"]
+    stream.chance.move_ms(21 * HOUR_MS)
+    prepared = sink.pre_commit(begun, votes)
+    sweep(stream.lake)
+    assert sink.commit(begun, prepared) is None
+    assert counted(stream.lake) == expected(0)
+    assert isinstance(stream.run(1), Committed)
+    assert counted(stream.lake) == expected(0, 1)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.core.rdd import RDD
 
-from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
+from lakesink.spark.batch_rows import FrameRows, PlanRows, _collected, arriving_schema
 from lakesink.spark.hop import MAX_BYTES, HopTuning
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.schema import schema_json
@@ -71,6 +73,20 @@ def test_values_of_every_type_arrive_as_by_the_dataframe(session: Any) -> None:
 def _without_zone(kind: pa.DataType) -> pa.DataType:
     """Spark's DataFrames come with the session's zone; the moment is the same."""
     return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+
+
+def test_messages_of_which_the_jvm_could_not_send_all_are_an_error(spark: Any) -> None:
+    context = spark.sparkContext
+    elements = context._jvm.java.util.ArrayList()  # noqa: SLF001 - the JVM's own list
+    for element in (b"first", b"second", 3):  # a number has no place on this way: it ends the sending
+        elements.add(element)
+    for whole, sent in ((True, elements.subList(0, 2)), (False, elements)):
+        messages: RDD[bytes] = RDD(context._jsc.parallelize(sent, 1), context, Messages())  # noqa: SLF001 - as above
+        if whole:
+            assert _collected(messages) == [b"first", b"second"]
+            continue
+        with pytest.raises(Py4JJavaError):
+            _collected(messages)
 
 
 @pytest.mark.parametrize("names", [["a.b", "c`d"], ["a", "A"], ["a", "a"]])
