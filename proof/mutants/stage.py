@@ -32,7 +32,7 @@ from tests.builders import FaultyCatalog
 from tests.catalog.rest_catalog import rest_catalog
 
 MAIN = "main"
-TIMEOUT_SECONDS = 2.0
+TIMEOUT_SECONDS = 5.0
 """After which a driver gives an answer up; a busy machine is not to look like a lost one."""
 
 

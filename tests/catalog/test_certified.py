@@ -1,9 +1,11 @@
 """What "certified" means: on each such catalog rival writers commit at once, and every batch is there once."""
 
 import itertools
+import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +60,14 @@ def test_rival_writers_each_commit_every_batch_once(properties: dict[str, Any], 
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[tuple[Writer, RestService]]:
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Writer, RestService]]:
+    """The client's patience ends where that is the point, and nowhere else."""
+    silent = request.node.callspec.params["fault"] == "never answers"
     local = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
     with rest_catalog(connect("backing", local)) as (uri, service):
-        catalog = connect("rest", {"type": "rest", "uri": uri, "lakesink.http-timeout-seconds": "1"})
+        catalog = connect(
+            "rest", {"type": "rest", "uri": uri, "lakesink.http-timeout-seconds": "5" if silent else "60"}
+        )
         create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
         writer = Writer(catalog)
         writer.commit(0)
@@ -94,6 +100,23 @@ def test_whatever_a_rest_catalog_answers_the_batch_lands_once(
     assert records[-1].snapshot_id == outcome.snapshot_id
 
 
+@contextmanager
+def once_logged(start: str, act: Callable[[], object]) -> Iterator[None]:
+    """Do something when lakesink logs a line that starts so."""
+
+    class Acting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage().startswith(start):
+                act()
+
+    handler = Acting()
+    logging.getLogger("lakesink").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("lakesink").removeHandler(handler)
+
+
 def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,10 +130,8 @@ def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
         writer.commit(0)
         sleeper = create_engine(uri.replace("://", "+psycopg2://")).connect()
         sleeper.execute(text("SELECT * FROM iceberg_tables FOR UPDATE"))
-        release = threading.Timer(3, sleeper.close)
-        release.start()
-        outcome = writer.commit(1)
-        release.join()
+        with once_logged("lakesink.commit.unknown batch=1 attempt=1", sleeper.close):
+            outcome = writer.commit(1)
         assert isinstance(outcome, Committed)
         assert outcome.attempts > 1
         assert [record.batch_id for record in history(writer.load())] == [0, 1]
@@ -119,7 +140,7 @@ def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[tuple[Writer, Postgres]]:
     with postgres(PASSWORD) as server:
-        uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}?connect_timeout=2"
+        uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}?connect_timeout=10"
         catalog = connect("pg", {"uri": uri, "warehouse": f"file://{tmp_path}/w"})
         create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
         writer = Writer(catalog)
@@ -131,17 +152,17 @@ def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_l
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine is alive and acknowledges packets, so that no time-out of TCP ends the wait."""
-    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 2.0)
+    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 5.0)
     writer, server = database
     updates = itertools.count()
 
     def pause(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("UPDATE iceberg_tables") and next(updates) == 0:
             server.pause()
-            threading.Timer(5, server.resume).start()
 
     event.listen(writer.catalog.engine, "before_cursor_execute", pause)  # type: ignore[attr-defined] # SqlCatalog's
-    outcome = writer.commit(1)
+    with once_logged("lakesink.commit.unknown batch=1 attempt=1", server.resume):
+        outcome = writer.commit(1)
     assert isinstance(outcome, Committed)
     assert outcome.attempts > 1
     assert [record.batch_id for record in history(writer.load())] == [0, 1]
@@ -150,7 +171,7 @@ def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_l
 def test_a_database_that_stays_silent_ends_in_a_clear_error(
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 2.0)
+    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 5.0)
     writer, server = database
     server.pause()
     goes_on = threading.Timer(60, server.resume)
@@ -159,7 +180,7 @@ def test_a_database_that_stays_silent_ends_in_a_clear_error(
     with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE") as refused:
         writer.load()
     goes_on.cancel()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 50
     assert PASSWORD not in str(refused.value)
     server.resume()
 

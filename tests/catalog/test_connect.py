@@ -269,15 +269,19 @@ def test_a_postgresql_that_never_answers_ends_in_a_clear_error() -> None:
         address = uri.removeprefix("http://")
         started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE"):
-            connect("pg", {"uri": f"postgresql://lake:{CANARY}@{address}/db?connect_timeout=2"})
-        assert time.monotonic() - started < 20
+            connect("pg", {"uri": f"postgresql://lake:{CANARY}@{address}/db?connect_timeout=5"})
+        assert time.monotonic() - started < 60
 
 
 # REST
 
 
+SHORT = {"lakesink.http-timeout-seconds": "5"}
+"""For services that do not answer; it ends each of their waits, and none of a service that is slow."""
+
+
 def rest(uri: str, **properties: str) -> Catalog:
-    return connect("rest", {"type": "rest", "uri": uri, "lakesink.http-timeout-seconds": "0.5", **properties})
+    return connect("rest", {"type": "rest", "uri": uri, "lakesink.http-timeout-seconds": "60", **properties})
 
 
 def test_a_rest_catalog_is_opened_and_lists_what_is_near() -> None:
@@ -303,8 +307,8 @@ def test_a_rest_catalog_that_never_answers_ends_in_bounded_time(path: str, prope
     with rest_server({path: None}) as (uri, server):
         started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE") as refused:
-            load_table(rest(uri, **properties), "demo.events")
-        assert time.monotonic() - started < 10
+            load_table(rest(uri, **SHORT, **properties), "demo.events")
+        assert time.monotonic() - started < 60
         assert path in server.requests
     assert CANARY not in full_text(refused.value)
 
@@ -314,8 +318,8 @@ def test_a_rest_catalog_that_answers_drop_by_drop_ends_in_bounded_time() -> None
     with dripping_server(every_seconds=0.2) as uri:
         started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE"):
-            rest(uri)
-        assert time.monotonic() - started < 10
+            rest(uri, **{"lakesink.http-timeout-seconds": "1"})  # five times that for all of an answer
+        assert time.monotonic() - started < 60
 
 
 def test_a_token_server_that_never_answers_ends_in_bounded_time() -> None:
@@ -323,8 +327,8 @@ def test_a_token_server_that_never_answers_ends_in_bounded_time() -> None:
         oauth = {"client_id": "me", "client_secret": CANARY, "token_url": f"{uri}/token"}
         started = time.monotonic()
         with pytest.raises(CatalogError, match="LAKESINK_CATALOG_UNREACHABLE") as refused:
-            rest(uri, auth={"type": "oauth2", "oauth2": oauth})  # type: ignore[arg-type] # as YAML gives it
-        assert time.monotonic() - started < 10
+            rest(uri, **SHORT, auth={"type": "oauth2", "oauth2": oauth})  # type: ignore[arg-type] # as YAML gives it
+        assert time.monotonic() - started < 60
         assert server.requests == ["/token"]
     assert CANARY not in full_text(refused.value)
 

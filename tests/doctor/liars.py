@@ -59,7 +59,7 @@ class ChecksThenWrites(LastOneWins):
         for requirement in requirements:
             requirement.validate(current.metadata)
         if current.metadata.snapshots:  # a first commit has no rival at its side
-            self.both_checked.wait(5)
+            self.both_checked.wait(60)
         return self.overwrite(current, updates)
 
 

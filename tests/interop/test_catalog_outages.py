@@ -40,7 +40,7 @@ class Lake:
 @contextmanager
 def over_postgresql(folder: Path) -> Iterator[tuple[Postgres, dict[str, Any]]]:
     with postgres_server(PASSWORD) as server:
-        uri = f"postgresql://lake:{PASSWORD}@{server.address}?connect_timeout=2"
+        uri = f"postgresql://lake:{PASSWORD}@{server.address}?connect_timeout=10"
         yield server, {"uri": uri, "warehouse": f"file://{folder}/warehouse"}
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,18 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from requests.adapters import HTTPAdapter
 
 from lakesink_catalog.connect import connect
+from lakesink_catalog.rest import _BoundedAdapter
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy, is_commit
 from tests.catalog.rest_catalog import RestService, rest_catalog
 
 TABLE = "demo.events"
-HTTP_SECONDS = "1"
+PATIENT_SECONDS = 60.0
+GIVES_UP_SECONDS = {Kind.SILENCE: 5.0, Kind.LATE: 5.0, Kind.DRIP: 1.0}
+"""Given to the one request that is spoilt. An answer that drips is given up after five times that."""
+LATE_SECONDS = 12.0
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 
 
@@ -28,11 +34,22 @@ class Between:
     proxy: FaultProxy
     through: Catalog
 
-    def commit(self) -> Any:
-        """One commit that sets a property, with no retry of its own."""
+    def commit(self, seconds: float = PATIENT_SECONDS) -> Any:
+        """One commit that sets a property, with no retry of its own; no other request has so little time."""
         table = self.through.load_table(TABLE)
-        with table.transaction() as transaction:
+        with self._given(seconds), table.transaction() as transaction:
             transaction.set_properties(moved="yes")
+
+    @contextmanager
+    def _given(self, seconds: float) -> Iterator[None]:
+        session = self.through._session  # type: ignore[attr-defined] # noqa: SLF001 - PyIceberg shows it to nobody
+        before = dict(session.adapters)
+        for prefix in before:
+            session.mount(prefix, _BoundedAdapter(HTTPAdapter(), seconds))
+        try:
+            yield
+        finally:
+            session.adapters.update(before)
 
     def applied(self) -> bool:
         return "moved" in self.backing.load_table(TABLE).properties
@@ -42,7 +59,7 @@ class Between:
 def between(tmp_path: Path) -> Iterator[Between]:
     backing = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
     with rest_catalog(backing) as (uri, service), fault_proxy(uri) as proxy:
-        properties = {"type": "rest", "uri": proxy.uri, "lakesink.http-timeout-seconds": HTTP_SECONDS}
+        properties = {"type": "rest", "uri": proxy.uri, "lakesink.http-timeout-seconds": str(PATIENT_SECONDS)}
         through = connect("lake", properties)
         backing.create_namespace("demo")
         backing.create_table(TABLE, ROWS.schema, properties={"commit.retry.num-retries": "0"})
@@ -71,7 +88,7 @@ def test_a_spoilt_commit_fails_for_the_client_and_is_applied_or_not_as_told(betw
     seen: list[bool] = []
     between.proxy.arm(1, fault, lambda: seen.append(between.applied()))
     with pytest.raises(Exception):  # noqa: B017, PT011 # whatever PyIceberg makes of it
-        between.commit()
+        between.commit(GIVES_UP_SECONDS.get(fault.kind, PATIENT_SECONDS))
     assert between.applied() is fault.applied
     assert seen == [fault.applied]
     between.commit()
@@ -79,12 +96,12 @@ def test_a_spoilt_commit_fails_for_the_client_and_is_applied_or_not_as_told(betw
 
 
 def test_a_late_commit_is_applied_after_the_client_has_given_up(between: Between) -> None:
-    between.proxy.arm(1, HttpFault(Kind.LATE, seconds=2), lambda: None)
+    between.proxy.arm(1, HttpFault(Kind.LATE, seconds=LATE_SECONDS), lambda: None)
     with pytest.raises(Exception):  # noqa: B017, PT011 # whatever PyIceberg makes of it
-        between.commit()
+        between.commit(GIVES_UP_SECONDS[Kind.LATE])
     assert between.proxy.met.is_set()
     assert not between.applied()
-    assert between.proxy.over.wait(5)
+    assert between.proxy.over.wait(60)
     assert between.applied()
 
 
@@ -134,8 +151,8 @@ def test_whoever_waits_is_let_go_at_the_end(tmp_path: Path) -> None:
         proxy.arm(1, HttpFault(Kind.SILENCE, applied=False), lambda: None)
         waiting = threading.Thread(target=_post, args=(proxy.uri,))
         waiting.start()
-        assert proxy.met.wait(5)
-    waiting.join(5)
+        assert proxy.met.wait(60)
+    waiting.join(60)
     assert not waiting.is_alive()
 
 

@@ -118,7 +118,8 @@ def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is
         time.sleep(0.02)
     stopping = threading.Thread(target=query.stop)
     stopping.start()
-    time.sleep(0.3)
+    while query.isActive:  # Spark says so before it interrupts the batch
+        time.sleep(0.02)
     paused.unlink()
     stopping.join(60)
     assert query.exception() is None

@@ -284,23 +284,27 @@ def test_the_rows_of_a_batch_are_evaluated_once(
 
 
 @pytest.fixture
-def slow(spark: Any) -> str:
-    """A column that takes a tenth of a second a row, while the task can be interrupted."""
+def held(spark: Any, tmp_path: Path) -> str:
+    """A column whose task says that it is busy, and goes on when it is let go."""
+    busy, hold = tmp_path / "busy", tmp_path / "hold"
+    hold.touch()
 
-    def slowly(value: int) -> int:
-        time.sleep(0.1)
+    def holding(value: int) -> int:
+        busy.touch()
+        while hold.exists():
+            time.sleep(0.05)
         return value
 
-    spark.udf.register("slowly", slowly, "long")
-    return "slowly(id) as id"
+    spark.udf.register("holding", holding, "long")
+    return "holding(id) as id"
 
 
 @pytest.mark.parametrize("when", ["reading", "writing"])
 def test_stopping_a_query_in_the_middle_of_a_batch_is_quiet_and_the_replay_exact(
-    spark: Any, tmp_path: Path, sink: DirectorySink, checkpoint: Path, slow: str, when: str
+    spark: Any, tmp_path: Path, sink: DirectorySink, checkpoint: Path, held: str, when: str
 ) -> None:
     write_files(tmp_path / "in", 2, rows=30)
-    rows = file_stream(spark, tmp_path / "in").selectExpr(slow, "text")
+    rows = file_stream(spark, tmp_path / "in").selectExpr(held, "text")
     entered = threading.Event()
 
     def wrap(function: Any) -> Any:
@@ -313,12 +317,14 @@ def test_stopping_a_query_in_the_middle_of_a_batch_is_quiet_and_the_replay_exact
         return announcing
 
     query = writer(rows, sink, checkpoint, wrap=wrap).start()
-    assert entered.wait(30)
-    time.sleep(0.1 if when == "reading" else 1.5)
+    assert entered.wait(60)
+    while when == "writing" and not (tmp_path / "busy").exists():
+        time.sleep(0.05)
     query.stop()
     assert query.exception() is None
     assert not query.isActive
     assert sink.batches() == []
+    (tmp_path / "hold").unlink()
     run(writer(rows, sink, checkpoint))
     assert ids(sink.rows()) == list(range(60))
 

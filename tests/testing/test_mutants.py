@@ -22,6 +22,9 @@ from tests.testing.sinks import SOUND
 from tests.testing.sinks.staged import StagedSink
 from tests.testing.sinks.unsafe import UNSAFE, AsksInTheSameLine
 
+MOST_STEPS = 10
+"""So many of some forty in every run of the tests; the long tests try more."""
+
 CHECKS = {name for name in dir(SinkConformance) if name.startswith("test_")}
 
 
@@ -100,11 +103,13 @@ def stream_into(suite: Suite, target: Place) -> Stream:
     return Stream(partial(suite.open_sink, target), partial(suite.read_rows, target))
 
 
+@pytest.mark.filterwarnings("ignore:.*set most_steps")
 @pytest.mark.parametrize("sink", SOUND, ids=lambda sink: sink.__name__)
 def test_a_sound_sink_commits_each_batch_once_beside_a_rival_at_any_step(
     sink: type[SqliteSink], tmp_path: Path
 ) -> None:
     suite = Suite()
+    suite.most_steps = MOST_STEPS  # type: ignore[misc] # this one suite's
     for phase in RIVALS:
         target = Place.make(tmp_path / phase.value, sink)
         suite.test_a_rival_commits_before_every_step(stream_into(suite, target), phase)
