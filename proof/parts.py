@@ -89,6 +89,8 @@ def mutants(budget: Budget) -> Outcome:
     starts = 0 if budget.short else mutants_run.STARTS
     figures = mutants_run.run(budget.seconds, budget.seed, budget.progress, starts=starts)
     lines = [("seeded bugs seen by the simulator and by real processes", f"{figures.caught} of {len(figures.results)}")]
+    seen = sum(not one.broken for one in figures.tested)
+    lines.append(("seeded bugs that a test of the product sees", f"{seen} of {len(figures.tested)}"))
     medians = [one.median_seeds for one in figures.results if one.median_seeds is not None]
     if medians:
         lines.append(

@@ -32,6 +32,7 @@ def main(mutant: str | None, seed: int, starts: int, seconds: float | None, outp
 
 def _text(figures: MutantFigures) -> str:
     lines = [table(figures), "", f"{figures.caught} of {len(figures.results)} mutants are seen by both layers."]
+    lines += [f"{one.name}: seen by {one.test}" for one in figures.tested if one.seen]
     lines += [f"NOT WELL: {what}" for what in figures.broken]
     if figures.broken:
         lines.append("Next: python -m proof.mutants --mutant <name>, and see what the layer lacks.")

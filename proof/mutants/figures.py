@@ -1,9 +1,11 @@
-"""What mutants came to: which layer saw each, and how soon. Pure."""
+"""What mutants came to: which layer saw each, and how soon."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
+
+from proof.mutants.tested import SeededBugResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,20 @@ class MutantFigures:
         seed: First seed of the first start.
         seconds: Wall time.
         results: One a mutant.
+        tested: One a bug that only a test can see.
     """
 
     seed: int
     seconds: float
     results: tuple[MutantResult, ...]
+    tested: tuple[SeededBugResult, ...] = ()
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Holes in the proof, and scenarios that are not clean."""
         holes = [f"{one.name}: only seen by {one.layers or 'nobody'}" for one in self.results if len(one.layers) < 2]
         unsound = [f"{one.scenario}, without a mutant: {what}" for one in self.results for what in one.unsound]
-        return (*holes, *unsound)
+        return (*holes, *unsound, *(what for one in self.tested for what in one.broken))
 
     @property
     def caught(self) -> int:
@@ -111,6 +115,7 @@ class MutantFigures:
             "mutants": len(self.results),
             "caught_by_both_layers": self.caught,
             "results": [_result_json(one) for one in self.results],
+            "tested": [one.to_json() for one in self.tested],
             "broken": list(self.broken),
         }
 

@@ -14,6 +14,7 @@ from proof.mutants.figures import MutantFigures, MutantResult, Start
 from proof.mutants.mutant import Mutant
 from proof.mutants.scenarios import play, scenario_named
 from proof.mutants.simulated import Caught, catch, focused
+from proof.mutants.tested import run_tested
 from proof.simulator.scenario import draw
 
 STARTS = 5
@@ -52,7 +53,8 @@ def run(
     results = (
         _result(one, in_focus[one], by_chance[one.name], sound[one.scenario], unsound[one.name]) for one in mutants
     )
-    return MutantFigures(seed, time.monotonic() - began, tuple(results))
+    tested = run_tested() if len(mutants) == len(MUTANTS) else ()
+    return MutantFigures(seed, time.monotonic() - began, tuple(results), tested)
 
 
 def _result(mutant: Mutant, focus: Caught | None, starts: Sequence[Start], sound: Broken, bad: Broken) -> MutantResult:

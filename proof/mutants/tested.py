@@ -1,0 +1,134 @@
+"""Seeded bugs in places that neither the simulator nor the scenarios reach: one test of the product sees each.
+
+The JVM's side of a batch is not simulated, and a pointer of another catalog shows in no rows. So the test runs in a
+process of its own that has the bug, and has to fail there; without the bug it has to pass.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables
+from pyiceberg.typedef import Identifier
+from pyspark.core.rdd import RDD
+from pyspark.util import local_connect_and_auth
+
+from lakesink.spark import batch_rows
+from lakesink.spark.task import Messages
+from lakesink_catalog.lean_sql import LeanSqlCatalog
+from proof.mutants.mutant import Patches
+
+ROOT = Path(__file__).parents[2]
+VARIABLE = "LAKESINK_PROOF_TESTED"
+FAILED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SeededBug:
+    """One bug.
+
+    Attributes:
+        name: What it does wrong.
+        breaks: What it breaks.
+        test: The test that sees it.
+        put_in: Puts it in.
+    """
+
+    name: str
+    breaks: str
+    test: str
+    put_in: Callable[[Patches], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SeededBugResult:
+    """What came of one bug.
+
+    Attributes:
+        name: The bug.
+        breaks: What it breaks.
+        test: The test.
+        seen: The test failed with the bug.
+        sound: It passed without it.
+    """
+
+    name: str
+    breaks: str
+    test: str
+    seen: bool
+    sound: bool
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Holes in the proof."""
+        unseen = () if self.seen else (f"{self.name}: {self.test} does not see it",)
+        return unseen if self.sound else (*unseen, f"{self.test} fails without a mutant")
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return asdict(self)
+
+
+def gathered_batch_unchecked(patches: Patches) -> None:
+    """The end of what came is taken for the end of what there is."""
+
+    def collected(encoded: "RDD[bytes]") -> list[bytes]:
+        jvm: Any = encoded.ctx._jvm  # noqa: SLF001 - as the product does
+        sender = jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - as the product does
+        stream, connection = local_connect_and_auth(sender[0], sender[1])
+        with connection, stream:
+            return list(Messages().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
+
+    patches.put(batch_rows, "_collected", collected)
+
+
+def catalog_name_not_compared(patches: Patches) -> None:
+    """A table's row in the database is found by namespace and table alone."""
+
+    def row(_: LeanSqlCatalog, name: Identifier) -> tuple[Any, ...]:
+        namespace = Catalog.namespace_to_string(Catalog.namespace_from(name))
+        return IcebergTables.table_namespace == namespace, IcebergTables.table_name == Catalog.table_name_from(name)
+
+    patches.put(LeanSqlCatalog, "_row", row)
+
+
+TESTED = (
+    SeededBug(
+        "gathered batch unchecked",
+        "P8: rows that the JVM could not send are left out of the batch.",
+        "tests/spark/test_batch_rows.py::test_messages_of_which_the_jvm_could_not_send_all_are_an_error",
+        gathered_batch_unchecked,
+    ),
+    SeededBug(
+        "catalog name not compared",
+        "P2: a commit moves the table of another catalog in the same database.",
+        "tests/catalog/test_lean_sql.py::test_two_catalogs_in_one_database_each_have_their_own_table",
+        catalog_name_not_compared,
+    ),
+)
+
+
+def run_tested(bugs: Sequence[SeededBug] = TESTED) -> tuple[SeededBugResult, ...]:
+    """Each test with its bug, and without."""
+    return tuple(
+        SeededBugResult(bug.name, bug.breaks, bug.test, _ends(bug, bug.name) == FAILED, _ends(bug, "") == 0)
+        for bug in bugs
+    )
+
+
+def pytest_configure() -> None:
+    """As a plugin of pytest: put the bug in for good that a variable names."""
+    for bug in TESTED:
+        if bug.name == os.environ.get(VARIABLE):
+            bug.put_in(Patches())
+
+
+def _ends(bug: SeededBug, name: str) -> int:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", __name__, "-p", "no:cacheprovider", bug.test]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: name}, capture_output=True, check=False)
+    return done.returncode
