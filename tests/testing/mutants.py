@@ -19,7 +19,7 @@ from lakesink.testing.checks.base import BATCHES
 from lakesink.two_phase import Durability, NoPreparedLog, Payload
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
-from tests.testing.sinks.unsafe import LooksBeforeTheLock, WipesAtTheFirstBegin
+from tests.testing.sinks.unsafe import AsksThenPublishes, WipesAtTheFirstBegin
 
 BETWEEN = "mutant.between"
 
@@ -459,7 +459,7 @@ MUTANTS = (
     Mutant(KnowsTheLastOnly, "test_an_old_batch_is_known_or_refused", Promise.HISTORY),
     Mutant(CommitsAtRecover, "test_the_driver_that_recovers_dies_too", Promise.CRASH),
     Mutant(CleansUpBehindItself, "test_a_driver_is_killed_at_every_point", Promise.CRASH, (BETWEEN,)),
-    Mutant(LooksBeforeTheLock, "test_a_rival_commits_before_every_step", Promise.RIVAL),
+    Mutant(AsksThenPublishes, "test_a_rival_commits_before_every_step", Promise.RIVAL),
     Mutant(WipesAtTheFirstBegin, "test_a_rival_commits_before_a_step_of_the_first_begin", Promise.RIVAL),
     Mutant(LooksThenLocks, "test_two_drivers_run_the_same_batches_at_once", Promise.RIVAL),
     Mutant(CountsWrong, "test_each_row_of_each_batch_is_there_once", Promise.ONCE),

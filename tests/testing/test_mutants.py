@@ -66,6 +66,7 @@ class TestMustRedo(Suite):
     """Sound, and made as the broken ones are; nothing of what it prepares survives a crash."""
 
     sink = MustRedo
+    most_steps = MOST_STEPS
 
 
 @pytest.mark.soak

@@ -1,0 +1,30 @@
+"""The sink of files keeps every promise that lakesink asks of others."""
+
+from pathlib import Path
+
+import pytest
+
+import lakesink
+from lakesink.sinks.files.sink import FileSink
+from lakesink.testing import SinkConformance
+from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*set most_steps")
+
+
+class TestFileSink(SinkConformance):
+    most_steps = MOST_STEPS
+    failpoints = FAILPOINTS
+
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> Path:
+        return tmp_path / "out"
+
+    def open_sink(self, target: Path) -> FileSink:
+        return FileSink(target, "events")
+
+    def read_rows(self, target: Path) -> list[tuple[int, int]]:
+        if not target.exists():
+            return []
+        parts = lakesink.committed_files(target, sink_id="events")
+        return [row for part in parts for row in rows_of(str(part))]
