@@ -83,7 +83,10 @@ def _branch(value: Any) -> str:
 
 
 def _checkpoint(value: Any) -> str:
-    return _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if text.startswith("~"):
+        raise ValueError(f"only a shell knows what ~ is; write {os.path.expanduser(text)!r}")  # noqa: PTH111 - a URI stays
+    return text
 
 
 def _partition_by(value: Any) -> str:

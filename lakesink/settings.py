@@ -15,7 +15,7 @@ from lakesink.writer.plan import AVRO, OnMalformed
 from lakesink_catalog.accept import Accept
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.nearest import did_you_mean, sentence
 from lakesink_catalog.redact import MASK, bears_secret, redact
 from lakesink_catalog.tags import EveryBatches, EveryPeriod, TagEvery
 
@@ -132,7 +132,7 @@ def _read(option: Option, value: Any) -> Any:
         return option.read(value)
     except ValueError as error:
         shown = MASK if bears_secret(option.name, value) or option.name == "catalog_properties" else _shown(value)
-        why = f"The option {option.name} is {shown}: {redact(str(error))}."
+        why = f"The option {option.name} is {shown}: {sentence(redact(str(error)))}"
     raise _wrong(option.name, why)
 
 

@@ -18,7 +18,7 @@ from lakesink.values import size_bytes, switch, whole_number
 from lakesink.writer.plan import ParquetOptions
 from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.merging import MergePolicy
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.nearest import did_you_mean, sentence
 from lakesink_catalog.redact import redact
 from lakesink_catalog.retry import RetryPolicy
 
@@ -235,14 +235,28 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
     try:
         level_of(chosen.value, level.value)
     except ValueError as error:
-        raise _malformed("write.parquet.compression-level", str(level.value), str(error)) from None
-    return values
+        why = str(error)
+    else:
+        return values
+    if level.origin is Origin.OPTION:
+        raise SettingsError(
+            "OPTION_INVALID",
+            f"The option compression_level is {level.value}: {why}.",
+            data="Nothing was written.",
+            action=f"Give a level that the codec of {_whose(chosen)} has, or leave compression_level out.",
+        )
+    raise _malformed("write.parquet.compression-level", str(level.value), why)
+
+
+def _whose(chosen: Value) -> str:
+    words = {Origin.OPTION: "the option", Origin.TABLE: "the table property", Origin.DEFAULT: "the default"}
+    return words[chosen.origin]
 
 
 def _malformed(name: str, text: str, why: str) -> SettingsError:
     return SettingsError(
         "SETTING_INVALID",
-        f"{name} is {redact(text)[:60]!r}: {why}.".replace("..", ".").replace("?.", "?"),
+        f"{name} is {redact(text)[:60]!r}: {sentence(why)}",
         data="Nothing of this batch was written.",
         action=f"Correct the table property {name}, or give the option that overrides it.",
     )

@@ -43,13 +43,13 @@ def size_bytes(value: object) -> int:
 
 
 def duration(value: object) -> timedelta:
-    """A time span above zero: a timedelta, seconds as a number, or text such as ``20 hours`` or ``1h 30m``."""
+    """A time span above zero: a timedelta, or text such as ``20 hours`` or ``1h 30m``. A bare number has no unit."""
     span = value if isinstance(value, timedelta) else None
     seconds = _seconds(value)
     if seconds is not None and 0 < seconds <= _LONGEST.total_seconds():
         span = timedelta(seconds=seconds)
     if span is None or not timedelta(0) < span <= _LONGEST:
-        raise ValueError("expected a time span above zero: a timedelta, seconds, or text such as '20 hours'")
+        raise ValueError("expected a time span above zero, with its unit: a timedelta, or text such as '20 hours'")
     return span
 
 
@@ -63,12 +63,8 @@ def switch(value: object) -> bool:
 
 
 def _seconds(value: object) -> float | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value) if abs(value) <= _LONGEST.total_seconds() else None  # too large is beyond any float
     if not isinstance(value, str) or not value.strip():
         return None
-    if re.fullmatch(r"\s*\d{1,15}(\.\d{1,9})?\s*", value, re.ASCII):
-        return float(value)
     total, place = 0.0, 0
     while place < len(value):
         part = _DURATION_PART.match(value, place)

@@ -128,6 +128,8 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("accept", "TableReplaced:1:commit", "not one of"),
         ("accept", "Unsupported:1:skip", "not one of"),
         ("prepared_max_age", 0, "time span above zero"),
+        ("prepared_max_age", 20, "with its unit"),
+        ("checkpoint", "~/cp", "only a shell knows what ~ is; write '"),
         ("prepared_max_age", "20 parsecs", "time span above zero"),
         ("prepared_max_age", float("nan"), "time span above zero"),
         ("prepared_max_age", timedelta(seconds=-1), "time span above zero"),
@@ -235,9 +237,6 @@ def test_what_is_no_size_is_refused(given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "seconds"),
     [
-        (90, 90),
-        (0.5, 0.5),
-        ("90", 90),
         ("20 hours", 72_000),
         ("30 d", 2_592_000),
         ("1h30m", 5400),
@@ -252,7 +251,25 @@ def test_durations_are_read(given: Any, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["", " ", "h", "1 month", "1h,30m", "-5", "inf", True, None, 1e30, 10**400, -(10**400), math.nan, "9" * 15 + " d"],
+    [
+        "",
+        " ",
+        "h",
+        20,
+        0.5,
+        "90",
+        "1 month",
+        "1h,30m",
+        "-5",
+        "inf",
+        True,
+        None,
+        1e30,
+        10**400,
+        -(10**400),
+        math.nan,
+        "9" * 15 + " d",
+    ],
 )
 def test_what_is_no_duration_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="expected a time span"):

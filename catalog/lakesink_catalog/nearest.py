@@ -24,4 +24,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Known: {shown}{more}."
 
 
+def sentence(text: str) -> str:
+    """The text with an end: a question, or a sentence that has its full stop, gets no second one."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 _SHOWN = 20

@@ -16,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
 from pyiceberg.types import FixedType, IcebergType, NestedField, PrimitiveType, StructType
 
 from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.nearest import did_you_mean, sentence
 
 _TIME = ("year", "month", "day", "hour")
 _SUFFIX = {"identity": "", "void": "_null", "bucket": "_bucket", "truncate": "_trunc"} | {
@@ -230,7 +230,7 @@ def _check_pair(field: PartitionField, other: PartitionField) -> None:
 def _invalid(why: str) -> SettingsError:
     return SettingsError(
         "PARTITION_BY_INVALID",
-        f"partition_by: {why}.".replace("..", ".").replace("?.", "?"),
+        f"partition_by: {sentence(why)}",
         data="Nothing was written.",
         action='Write for example "month(time_hour), bucket(16, carrier), region"; back-quotes hold unusual names.',
     )

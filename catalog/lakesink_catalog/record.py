@@ -7,6 +7,7 @@ is written again. Where the bytes go is a subclass's matter.
 import hashlib
 import json
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
@@ -17,6 +18,7 @@ from lakesink_catalog.identity import Batch
 logger = logging.getLogger("lakesink")
 
 RECORD_VERSION = 1
+_FINGERPRINT = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 
 Payloads = Mapping[str, Mapping[str, Any]]
@@ -67,6 +69,15 @@ class PreparedRecords(ABC):
         self._write(self._path(batch), _digest(body) + b"\n" + body)
         reached("after-prepared", batch.batch_id)
 
+    def follow(self, batch_id: int, fingerprint: str) -> None:
+        """Name the batch that landed before this log's first: its record is of use until the next batch has landed.
+
+        An earlier run wrote it, so no more than its name is known; without it each start would leave one behind. The
+        name comes from the table, which is others' input: it must lead to no other file.
+        """
+        if _FINGERPRINT.fullmatch(fingerprint):
+            self._last_landed = self._last_landed or self._named(batch_id, fingerprint)
+
     def landed(self, batch: Batch) -> None:
         """Remove the record of the batch before this one, by its exact name; a failure only leaves a small file."""
         reached("after-commit", batch.batch_id)
@@ -95,7 +106,10 @@ class PreparedRecords(ABC):
         """Remove one file."""
 
     def _path(self, batch: Batch) -> str:
-        return f"{self.folder}/{batch.batch_id}-{batch.fingerprint}.json"
+        return self._named(batch.batch_id, batch.fingerprint)
+
+    def _named(self, batch_id: int, fingerprint: str) -> str:
+        return f"{self.folder}/{batch_id}-{fingerprint}.json"
 
     def _body(self, path: str) -> dict[str, Any] | None:
         data = self._read(path)

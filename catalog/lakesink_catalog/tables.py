@@ -93,12 +93,14 @@ def create_table(
     return load_table(catalog, identifier)
 
 
-def parse_identifier(text: str) -> tuple[str, ...]:
+def parse_identifier(text: object) -> tuple[str, ...]:
     """The parts of ``namespace.table``: at least two, none empty, no wildcards, quotes, slashes or control characters.
 
     Raises:
         SettingsError: Malformed.
     """
+    if not isinstance(text, str):
+        raise _malformed(repr(text), "it is no text")
     parts = tuple(text.split("."))
     if len(parts) < 2:
         raise _malformed(text, "it needs a namespace")

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings import Settings
 from lakesink.sinks.planning import SessionFacts, write_plan
+from lakesink.sinks.preflight import check_creation, check_partitions
 from lakesink.sinks.votes import all_under, count_votes, is_data_file, rejected
 from lakesink.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink.writer.columns import check_columns, missing_columns
@@ -129,6 +130,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 self._say_if_unproven(look, unproven=look.verdict.unproven)
         plan = write_plan(table, batch, self.key, self.settings, self.session)
         check_columns(self.schema, plan)
+        entry = look.situation.entry
+        if entry is not None:
+            self.records().follow(entry.batch_id, entry.fingerprint)
         return IcebergTransaction(batch, look, fence, plan)
 
     def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
@@ -205,6 +209,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def _first_load(self, batch: Batch) -> Table:
         self._opened = self._opened or self.catalog.open()
         table = self._load_or_create(batch)
+        check_partitions(table, self.settings.partition_by)
         self._start_uuid = str(table.metadata.table_uuid)
         if not self.settings.ledger_tag:
             logger.warning(
@@ -233,6 +238,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             if not first:
                 raise _dropped(self.table, batch) from None
         assert self._opened is not None
+        check_creation(self.schema, self.settings)
         table = create_table(self._opened, self.table, self.schema, self.settings.partition_by, {})
         logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
         return table

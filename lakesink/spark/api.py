@@ -13,16 +13,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
-from lakesink.settings import Settings
+from lakesink.settings import Settings, read_option
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink.sinks.planning import SessionFacts
+from lakesink.sinks.preflight import CatalogThatIsThere, check_start
 from lakesink.spark.batch_rows import FrameRows
 from lakesink.spark.failures import brief, is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
 from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
-from lakesink.spark.query import QUERY_ID, absolute_checkpoint, sources_of
+from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.shape import shaped
@@ -31,11 +32,10 @@ from lakesink.two_phase import TwoPhaseCommitSink, run_batch
 from lakesink.writer.decode import INCOMING, VALUE
 from lakesink.writer.places import FILE
 from lakesink.writer.plan import JSON
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog
-from lakesink_catalog.errors import CatalogError, QueryError, SettingsError
+from lakesink_catalog.connect import CatalogConfig
+from lakesink_catalog.errors import QueryError, SettingsError
 from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
 from lakesink_catalog.outcome import Outcome
-from lakesink_catalog.tables import load_table, parse_identifier
 
 NOTHING_STARTED = "Nothing was started or written."
 
@@ -57,13 +57,17 @@ def stream(
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
         CatalogError: The catalog cannot be used, or the table does not exist and is not to be created.
+        WriteError: A column has no place in the table, or in any.
+        BatchRefused: The branch is not there, or the table's format version is not 2.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
     check_streaming(df, "lakesink.stream")
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
-    catalog = _found_catalog(table, settings)
+    check_checkpoint(df.sparkSession, settings.checkpoint)
     key = SinkKey(settings.sink_id, settings.branch)
     df = _needed(df, settings)
+    catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    check_start(catalog, table, key, settings, arrow_schema(df.schema), session_facts(df.sparkSession))
 
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
         return IcebergSink(table, key, catalog, settings, schema, session)
@@ -85,7 +89,8 @@ def stream_to(
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
     check_streaming(df, "lakesink.stream_to")
-    return stream_writer(df, os.fspath(checkpoint), Reporter(sink.name, sink.name), lambda _schema, _session: sink)
+    place = read_option("checkpoint", checkpoint)
+    return stream_writer(df, place, Reporter(sink.name, sink.name), lambda _schema, _session: sink)
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -> Outcome:
@@ -121,7 +126,8 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     df = _needed(df, settings)
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
-    catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
+    catalog = found if settings.create_table else CatalogThatIsThere(found, table)
     sink = IcebergSink(table, key, catalog, settings, arrow_schema(df.schema), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, schema_json(df), with_functions=runs_python(df))
@@ -236,18 +242,3 @@ def _transaction(txn: Any) -> tuple[str, int]:
         data=NOTHING_STARTED,
         action='Give txn=("nightly-load", 42): an id of 1 to 64 of A-Z a-z 0-9 . _ -, and a whole number that grows.',
     )
-
-
-def _found_catalog(table: str, settings: Settings) -> FoundCatalog:
-    """The catalog, found once: the same from any folder. What can be seen of it without writing is checked now."""
-    parse_identifier(table)
-    found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    try:
-        catalog = found.open(create=False)
-    except CatalogError as error:
-        if settings.create_table and error.code == "LAKESINK_CATALOG_MISSING":
-            return found
-        raise
-    if not settings.create_table:
-        load_table(catalog, table)
-    return found

@@ -141,7 +141,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _plan(self) -> PlannedTask:
         checkpoint = self._checkpoint()
-        batch_id = checkpoint.newest_batch()
+        batch_id = _planned_batch(checkpoint)
         reached("batch-start", batch_id)
         writer = _writer_for(_sink(self._destination, self._schema), self._batch(batch_id))
         return shipped(writer, batch_id, keeps_state=writer is None and checkpoint.has_state())
@@ -260,6 +260,19 @@ def _vote_again(why: str) -> WriteError:
         data=NOT_IN_TABLE,
         action="Start the query again: the replay writes and commits the batch.",
     )
+
+
+def _planned_batch(checkpoint: Checkpoint) -> int:
+    """The batch that Spark plans now; a continuous query plans none before it writes."""
+    if not checkpoint.files.names("offsets"):
+        raise QueryError(
+            "TRIGGER_UNSUPPORTED",
+            "Spark has planned no batch in this checkpoint: lakesink commits batches, not continuous epochs.",
+            data="Nothing was written.",
+            action="Use another trigger than continuous (availableNow, processingTime), and give checkpointLocation as"
+            " an absolute path or a full URI.",
+        )
+    return checkpoint.newest_batch()
 
 
 def _check_appends(*, overwrite: bool) -> None:

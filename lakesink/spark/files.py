@@ -7,6 +7,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from lakesink.settings import read_option
 from lakesink.sinks.files.sink import FileSink
 from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
@@ -63,4 +64,4 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     settings = new_sink().settings
     check_part_schema(arrow_schema(df.schema), settings.part_format)
     reporter = Reporter(settings.layout.directory, settings.layout.sink_id)
-    return stream_writer(df, os.fspath(checkpoint), reporter, lambda _schema, _session: new_sink())
+    return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())

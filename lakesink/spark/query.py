@@ -10,15 +10,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.spark.checkpoint import Checkpoint, same_checkpoint
 from lakesink.spark.offsets import NOTHING_WRITTEN, Keys, Offsets
 from lakesink.spark.sources import Source, gives_uncommitted, replay_of
 from lakesink_catalog.errors import QueryError, SettingsError
+from lakesink_catalog.nearest import sentence
 from lakesink_catalog.redact import redact
 
 QUERY_ID = "sql.streaming.queryId"
+MAX_REASON = 100
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 ISOLATION_LEVEL = "kafka.isolation.level"
@@ -148,6 +151,30 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
             action="Give the checkpoint as an absolute path or a full URI.",
         )
     return posixpath.abspath(checkpoint)
+
+
+def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
+    """Check that Spark can make something of the checkpoint's place, without looking at it.
+
+    Raises:
+        SettingsError: It is relative to a remote file system, or of a scheme that Spark does not know.
+    """
+    place = absolute_checkpoint(session, checkpoint)
+    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as for the checkpoint's files
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - as above
+    assert jvm is not None
+    try:
+        jvm.org.apache.hadoop.fs.Path(place).getFileSystem(conf)
+    except (Py4JError, PySparkException) as error:
+        why = redact(str(error).strip().partition("\n")[0])[:MAX_REASON]
+    else:
+        return
+    raise SettingsError(
+        "CHECKPOINT_INVALID",
+        f"Spark cannot reach the checkpoint {redact(checkpoint)[:60]!r}: {sentence(why)}",
+        data="Nothing was started.",
+        action="Give a path, or a URI of a file system that this Spark has: s3a://, hdfs://, gs://, abfss://.",
+    )
 
 
 def sources_of(rows: DataFrame) -> list[Source]:

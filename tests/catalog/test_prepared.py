@@ -262,6 +262,27 @@ def test_a_landed_batch_takes_the_record_before_it_along_and_nothing_else(record
     assert left == {records.path(batch(4)).name, records.path(batch(5)).name, "bystander.json"}
 
 
+def test_a_new_log_takes_the_record_along_that_an_earlier_run_left(records: Records) -> None:
+    for number in (3, 4, 5):
+        log = records.log()
+        if number > 3:
+            log.follow(number - 1, batch(number - 1).fingerprint)
+        log.put(batch(number), PAYLOADS)
+        log.landed(batch(number))
+    assert records.files() == [records.path(batch(5))]
+
+
+@pytest.mark.parametrize("forged", ["", "../3-" + 32 * "a", "a/../../x", "..", "a.b", "a" * 65])
+def test_a_forged_fingerprint_leads_to_no_file(records: Records, forged: str) -> None:
+    removed: list[str] = []
+    records.io.delete = removed.append  # type: ignore[method-assign, assignment] # what would be removed
+    log = records.log()
+    log.follow(0, forged)
+    log.put(batch(3), PAYLOADS)
+    log.landed(batch(3))
+    assert removed == []
+
+
 @pytest.mark.parametrize("error", [OSError("denied"), RuntimeError("a store's own error"), ValueError("odd")])
 def test_a_record_that_cannot_be_removed_does_not_fail_a_batch_that_landed(
     records: Records, error: Exception, monkeypatch: pytest.MonkeyPatch

@@ -58,6 +58,16 @@ class Crashed:
         return _local(self.prepared["manifests"][0]["path"])
 
 
+def test_however_often_a_stream_starts_one_record_is_left(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    for number in range(6):
+        Stream(lake).run(number)  # a new driver, as from cron
+        Stream(lake).run(number)  # one that finds nothing new
+        [left] = (tmp_path / "warehouse").rglob("lakesink/events/main/*.json")
+        assert left.name.startswith(f"{number}-")
+    assert counted(lake) == expected(*range(6))
+
+
 def _local(location: str) -> Path:
     return Path(urlsplit(location).path)
 

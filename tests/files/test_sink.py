@@ -66,6 +66,14 @@ def test_a_replayed_batch_is_found_before_any_job_and_leaves_no_file(stream: Str
     assert stream.part_files() == before
 
 
+def test_however_often_a_stream_into_files_starts_one_record_is_left(tmp_path: Path) -> None:
+    for number in range(4):
+        Stream(tmp_path / "out").run(number)
+        [left] = (tmp_path / "out").rglob("prepared/*.json")
+        assert left.name.startswith(f"{number}-")
+    assert Stream(tmp_path / "out").counted() == expected(0, 1, 2, 3)
+
+
 @pytest.mark.parametrize("empty", [(0,), (1,), (3,), (0, 1), (0, 1, 2, 3)])
 def test_an_empty_batch_is_a_commit_without_files_wherever_it_comes(stream: Stream, empty: Sequence[int]) -> None:
     for number in range(4):

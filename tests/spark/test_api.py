@@ -2,8 +2,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.transforms import TruncateTransform
 
 import lakesink
+from lakesink_catalog.connect import connect
+from lakesink_catalog.tables import load_table
 from tests.spark.streams import file_stream, write_files
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -29,6 +32,14 @@ def _stream(rows: Any, table: str = "demo.events", **options: Any) -> Any:
         ("demo.events", {"catalog": "no-such"}, "CATALOG_UNKNOWN"),
         ("events", {}, "TABLE_NAME_INVALID"),
         ("demo.events", {"create_table": False}, "CATALOG_MISSING"),
+        ("demo.events", {"partition_by": "mont(id)"}, "PARTITION_BY_INVALID"),
+        ("demo.events", {"partition_by": "nosuch"}, "PARTITION_BY_INVALID"),
+        ("demo.events", {"compression_level": 99}, "OPTION_INVALID"),
+        ("demo.events", {"branch": "audit"}, "BRANCH_MISSING"),
+        ("demo.events", {"prepared_max_age": 20}, "OPTION_INVALID"),
+        ("demo.events", {"checkpoint": "~/cp"}, "OPTION_INVALID"),
+        ("demo.events", {"checkpoint": "nosuch://bucket/cp", "create_table": False}, "CHECKPOINT_INVALID"),
+        (None, {}, "TABLE_NAME_INVALID"),
     ],
 )
 def test_a_mistake_is_told_at_the_call_before_anything_starts(
@@ -37,8 +48,96 @@ def test_a_mistake_is_told_at_the_call_before_anything_starts(
     with pytest.raises(lakesink.LakesinkError) as caught:
         _stream(events, table, **options)
     assert caught.value.code == f"LAKESINK_{code}"
+    assert len(str(caught.value).splitlines()[0]) < 200
     assert not home.exists()
     assert not (tmp_path / "ck").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "code"),
+    [
+        ("parse_json('1') AS v", "TYPE_UNSUPPORTED"),
+        ("named_struct('a', array(parse_json('1'))) AS v", "TYPE_UNSUPPORTED"),
+        ("array() AS v", "TYPE_UNSUPPORTED"),
+        ("struct() AS v", "TYPE_UNSUPPORTED"),
+        ("null AS v", "TYPE_UNSUPPORTED"),
+        ("interval 1 day AS v", "TYPE_UNSUPPORTED"),
+        ("1 AS _file", "SCHEMA_UNSUPPORTED"),
+        ("1 AS ID", "SCHEMA_UNSUPPORTED"),
+    ],
+)
+def test_columns_that_no_table_holds_are_told_at_the_call_and_nothing_is_made(
+    events: Any, home: Path, column: str, code: str
+) -> None:
+    rows = events.selectExpr("id", column)
+    for call in (
+        lambda: _stream(rows),
+        lambda: lakesink.append(
+            events.sparkSession.range(1).selectExpr("id", column), "demo.events", txn=("a", 1), create_table=True
+        ),
+    ):
+        with pytest.raises(lakesink.LakesinkError) as caught:
+            call()
+        assert caught.value.code == f"LAKESINK_{code}"
+    assert not (home / "warehouse" / "demo").exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "code", "told"),
+    [
+        ("CAST(id AS STRING) AS id", {}, "SCHEMA_MISMATCH", "'id' arrives as STRING, the table has BIGINT"),
+        ("id AS other", {}, "SCHEMA_MISMATCH", "'other' (BIGINT) of the rows is not in the table"),
+        ("id", {"branch": "audit"}, "BRANCH_MISSING", "There is no branch 'audit'"),
+        (
+            "id",
+            {"compression_level": 99},
+            "OPTION_INVALID",
+            "compression_level is 99: the codec zstd has levels 1 to 22",
+        ),
+        (
+            "id",
+            {"partition_by": "bucket(8, id)"},
+            "PARTITION_BY_DIFFERS",
+            "by bucket(4, id), partition_by asks for bucket(8, id)",
+        ),
+        ("id", {"partition_by": "id"}, "PARTITION_BY_DIFFERS", "by bucket(4, id), partition_by asks for id"),
+    ],
+)
+def test_what_does_not_fit_a_table_that_is_there_is_told_at_the_call(
+    events: Any, tmp_path: Path, query: str, options: dict[str, Any], code: str, told: str
+) -> None:
+    there = {"create_table": True, "partition_by": "bucket(4, id)"}
+    lakesink.append(events.sparkSession.range(1), "demo.events", txn=("a", 1), **there)
+    with pytest.raises(lakesink.LakesinkError) as caught:
+        _stream(events.selectExpr(query), **options)
+    assert caught.value.code == f"LAKESINK_{code}"
+    assert told in caught.value.what
+    assert not (tmp_path / "ck").exists()
+    if code == "PARTITION_BY_DIFFERS":
+        with pytest.raises(lakesink.SettingsError, match="PARTITION_BY_DIFFERS"):
+            lakesink.append(events.sparkSession.range(1), "demo.events", txn=("a", 2), create_table=True, **options)
+
+
+def test_a_table_that_was_divided_anew_may_still_be_asked_for_as_it_was_made(events: Any) -> None:
+    there = {"create_table": True, "partition_by": "bucket(4, id)"}
+    lakesink.append(events.sparkSession.range(1), "demo.events", txn=("a", 1), **there)
+    with load_table(connect(), "demo.events").update_spec() as change:
+        change.add_field("id", TruncateTransform(10), "id_trunc")
+    _stream(events.select("id"), partition_by="bucket(4, id)")
+    _stream(events.select("id"), partition_by="truncate(10, id), bucket(4, id)")
+
+
+def test_at_a_first_start_the_likely_cause_comes_first(events: Any, home: Path) -> None:
+    for call in (
+        lambda: _stream(events, create_table=False),
+        lambda: lakesink.append(events.sparkSession.range(1), "demo.events", txn=("a", 1)),
+    ):
+        with pytest.raises(
+            lakesink.CatalogError, match=r"LAKESINK_CATALOG_MISSING\] There is no table demo\.events yet\."
+        ) as caught:
+            call()
+        assert caught.value.action.startswith("At a first start give create_table=True")
+        assert not home.exists()
 
 
 def test_a_missing_table_is_told_at_the_call(events: Any, home: Path) -> None:

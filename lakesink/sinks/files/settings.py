@@ -12,7 +12,7 @@ from lakesink.writer.filesystem import local_path, scheme_of
 from lakesink.writer.part_formats import FORMATS, PartFormat
 from lakesink_catalog.accept import Accept
 from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.nearest import did_you_mean, sentence
 from lakesink_catalog.redact import bears_secret
 
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
@@ -96,7 +96,7 @@ def _codec(part_format: PartFormat, codec: Any) -> str:
 def _wrong(name: str, why: str) -> SettingsError:
     return SettingsError(
         "OPTION_INVALID",
-        f"The option {name}: {why.rstrip('.')}." if not why.endswith("?") else f"The option {name}: {why}",
+        f"The option {name}: {sentence(why)}",
         data="Nothing was written.",
         action=f"Correct {name}; help(lakesink.stream_files) lists the options of files.",
     )

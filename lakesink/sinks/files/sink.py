@@ -141,6 +141,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
                     raise refused(reason, look.situation)
                 case Commit(adds_rows=adds_rows):
                     self._prove()
+        if look.head is not None:
+            self._records.follow(look.head.batch.batch_id, look.head.batch.fingerprint)
         return FileTransaction(batch, look, begun_ms, PartsWriter(self._plan(batch)) if adds_rows else None)
 
     def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
