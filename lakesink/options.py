@@ -259,6 +259,14 @@ OPTIONS = (
         "False where a catalog refuses tags: a rollback after expiry is then not noticed.",
     ),
     Option(
+        "max_clock_ahead",
+        "time span",
+        duration,
+        "1 minute",
+        "A driver whose clock is further ahead of the storage's commits nothing: Iceberg's Java writers refuse a table"
+        " whose last snapshot is more than a minute in their future.",
+    ),
+    Option(
         "tag_every",
         "number of batches, or time span",
         _tag_every,

@@ -46,6 +46,7 @@ class Settings:
     prepared_max_age: timedelta = PREPARED_MAX_AGE
     ledger_tag_max_age: timedelta = timedelta(days=30)
     ledger_tag: bool = True
+    max_clock_ahead: timedelta = timedelta(minutes=1)
     tag_every: TagEvery | None = None
     tag_max_age: timedelta = timedelta(days=365)
     decode: str | None = None

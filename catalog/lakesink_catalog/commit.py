@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.catalog_errors import stored
+from lakesink_catalog.clock import ClockWatch, modified_ms
 from lakesink_catalog.decoded import Decoded
 from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import reached
@@ -74,6 +76,7 @@ class Surroundings:
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
         all_pass: Makes a check of many things.
+        told_by_storage_ms: When a file was written, by the storage's own clock; None if it does not tell.
     """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -84,6 +87,7 @@ class Surroundings:
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
     all_pass: AllPass = field(default=all_pass)
+    told_by_storage_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ class FencedCommit:
         surroundings: Clock, sleep and chance.
         trace: The driver's steps, for those who check them.
         layouts: What is known of the table's manifests, kept from batch to batch.
+        clock: Watches the driver's clock, from the first to the last batch of a run.
     """
 
     load: Callable[[], Table]
@@ -124,6 +129,7 @@ class FencedCommit:
     surroundings: Surroundings
     trace: Trace = field(default_factory=Trace)
     layouts: Layouts = field(default_factory=dict)
+    clock: ClockWatch = field(default_factory=ClockWatch)
 
     def look(self, batch: Batch) -> Look:
         """Load the table and decide on the batch."""
@@ -253,7 +259,11 @@ class FencedCommit:
     def _request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
         assert isinstance(look.verdict, Commit)
         change = Change(look.situation, look.verdict, batch, prepared, self.options)
-        return build_request(look.table, change, merger, self.surroundings.now_ms())
+        now_ms, monotonic_ms = self._clocks()
+        request = build_request(look.table, change, merger, now_ms)
+        told_ms = partial(self.surroundings.told_by_storage_ms, look.table.io, request.manifest_list)
+        self.clock.check(now_ms, monotonic_ms, told_ms)
+        return request
 
     def _is_old(self, made_ms: int) -> bool:
         """Unreferenced files of that time may have been taken by an orphan cleaner, or the clock says nothing."""

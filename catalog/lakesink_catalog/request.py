@@ -19,6 +19,7 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.accept import Accept
+from lakesink_catalog.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.ledger import LedgerEntry, Mark, next_entry, next_mark
 from lakesink_catalog.manifests import manifests_under, write_list
@@ -32,8 +33,6 @@ from lakesink_catalog.verdict import Commit
 from lakesink_catalog.view import view_refs
 
 logger = logging.getLogger("lakesink")
-
-CLOCK_TOLERANCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of `commit_table`: all of it happens, or nothing."""
+    """One call of `commit_table`: all of it happens, or nothing.
+
+    Attributes:
+        requirements: What it asserts.
+        updates: What it changes.
+        manifest_list: What was written for it.
+    """
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+    manifest_list: str
 
 
 def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: int) -> Request:
@@ -120,7 +126,7 @@ def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: 
         schema_id=table.metadata.current_schema_id,
     )
     tag = _audit_tag(table, change, snapshot.timestamp_ms)
-    return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag))
+    return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag), snapshot.manifest_list)
 
 
 def _entry(change: Change, sequence_number: int) -> LedgerEntry:

@@ -59,6 +59,10 @@ class Code(Enum):
         "A tag of lakesink is not at the batch that it stands for: its readers see another one.",
         "See who moved it, and remove it. With the next batch the ledger tag is there again, unless ledger_tag=False.",
     )
+    CLOCK_AHEAD = (
+        "The table was changed at a time that is yet to come: Iceberg's Java writers (Spark, Trino, Flink) refuse it.",
+        "Set the clock of whoever wrote last. The table can be written by all again when that time has come.",
+    )
     FILE_TWICE = (
         "A snapshot references one data file more than once: readers see its rows more than once.",
         "See who added it the second time, and remove one reference (a delete or rewrite of that file's rows).",

@@ -16,6 +16,7 @@ from lakesink.audit.documents import of_documents
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step, frontier, lines_of
+from lakesink_catalog.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.epochs import epochs
 from lakesink_catalog.errors import Reason, SettingsError
 from lakesink_catalog.history import SinkState, history, sinks
@@ -93,6 +94,19 @@ class Look:
         """Order of the batches, ledgers and their tags."""
         for state in self.states:
             yield from self._of_sink(state)
+
+    def of_clock(self, now_ms: int) -> Iterator[Finding]:
+        """A last change that is yet to come; every later one is stamped with its time.
+
+        Args:
+            now_ms: Wall clock, milliseconds since the epoch.
+        """
+        log = self.table.metadata.snapshot_log
+        last_ms = max(self.table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
+        ahead_ms = last_ms - now_ms
+        if ahead_ms > CLOCK_TOLERANCE_MS:
+            found = f"The table's last change is {ahead_ms // 1000:,} s ahead of this machine's clock."
+            yield Finding(Code.CLOCK_AHEAD, "", found)
 
     def of_contents(self) -> Iterator[Said]:
         """Manifests, summaries and totals; files that are referenced twice."""

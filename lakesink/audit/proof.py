@@ -78,7 +78,9 @@ class Proof:
     unchecked: int
 
 
-def audit(table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True) -> Proof:
+def audit(
+    table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True, now_ms: int | None = None
+) -> Proof:
     """Prove what can be proved of a table.
 
     Args:
@@ -87,6 +89,7 @@ def audit(table: Table, *, done: Done | None = None, sink: str | None = None, fo
             None to look at the table alone.
         sink: Only this sink's batches and ledger; files and manifests are looked at whole anyway.
         footers: True to compare row counts with Parquet footers: a request more for each file.
+        now_ms: Wall clock, milliseconds since the epoch, to hold the table's last change against; None not to.
 
     Raises:
         SettingsError: There is no such sink.
@@ -98,6 +101,7 @@ def audit(table: Table, *, done: Done | None = None, sink: str | None = None, fo
     leftovers = look_for_leftovers(table, {entry.path for entry in entries}, look.ledgers())
     said = [
         *look.of_sinks(),
+        *(look.of_clock(now_ms) if now_ms is not None else ()),
         *look.of_contents(),
         *data_files.findings(faults),
         *(look.of_checkpoint(done) if done is not None else ()),

@@ -58,7 +58,7 @@ def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool)
     """The proof, or that the storage failed; the original leaves only if it shows no secret, so not as a context."""
     known = table.io.properties
     try:
-        return audit(table, done=done, sink=sink, footers=footers)
+        return audit(table, done=done, sink=sink, footers=footers, now_ms=time.time_ns() // 1_000_000)
     except OSError as error:
         failure = error
     raise catalog_error(failure, "The table", known, data="Nothing was changed.") from safe_cause(failure, known)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakesink.doctor.finding import Finding, Part, Standing
-from lakesink_catalog.request import CLOCK_TOLERANCE_MS
+from lakesink_catalog.clock import CLOCK_TOLERANCE_MS
 
 _SET_CLOCKS = (
     "Let all machines take their time from NTP (timedatectl set-ntp true). Until then lakesink keeps a table's snapshot"

@@ -21,6 +21,7 @@ from lakesink.writer.plan import WritePlan
 from lakesink.writer.task import ParquetTaskWriter
 from lakesink_catalog.accept_in_use import AcceptInUse
 from lakesink_catalog.catalog_errors import stored
+from lakesink_catalog.clock import ClockWatch
 from lakesink_catalog.commit import FencedCommit, Look, Surroundings, still_usable
 from lakesink_catalog.decoded import LONGEST_NAME, Decoded
 from lakesink_catalog.errors import CatalogError, Reason
@@ -78,6 +79,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         session: What the tasks must know of the Spark session.
         surroundings: Clock, sleep and chance.
         told: What a warning has named before, so that it is not repeated with every batch.
+        clock: Watches the driver's clock; kept by who makes a sink for each batch.
     """
 
     table: str
@@ -88,6 +90,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     session: SessionFacts
     surroundings: Surroundings = field(default_factory=Surroundings)
     told: set[str] = field(default_factory=set)
+    clock: ClockWatch | None = None
     _opened: Catalog | None = None
     _start_uuid: str | None = None
     _records: PreparedFiles | None = None
@@ -261,8 +264,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             merge=effective.merge,
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
+        self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
         return FencedCommit(
-            self._load, self.key, self._start_uuid, options, self.surroundings, self._trace, self._layouts
+            self._load, self.key, self._start_uuid, options, self.surroundings, self._trace, self._layouts, self.clock
         )
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:

@@ -11,6 +11,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from lakesink.spark.schema import arrow_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Vote, shipped
 from lakesink.two_phase import TaskWriter, run_batch, writers_for
+from lakesink_catalog.clock import ClockWatch
 from lakesink_catalog.connect import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.errors import QueryError, WriteError
 from lakesink_catalog.failpoints import reached
@@ -233,11 +235,20 @@ def _opened(catalog: KeptOpen) -> Catalog:
     return CatalogConfig(catalog.name, dict(catalog.properties)).open()
 
 
+@lru_cache(maxsize=8)
+def _watched(most_ahead: timedelta) -> ClockWatch:
+    """One for all batches that this process commits."""
+    return ClockWatch(round(most_ahead.total_seconds() * 1000))
+
+
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
     catalog = KeptOpen(settings.catalog, tuple(settings.catalog_properties.items()))
     told = _told(destination.table, destination.key)
-    return IcebergSink(destination.table, destination.key, catalog, settings, schema, SessionFacts(), told=told)
+    clock = _watched(settings.max_clock_ahead)
+    return IcebergSink(
+        destination.table, destination.key, catalog, settings, schema, SessionFacts(), told=told, clock=clock
+    )
 
 
 @lru_cache(maxsize=64)

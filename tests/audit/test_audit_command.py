@@ -1,7 +1,9 @@
 """`lakesink audit` as a person and a script see it: words, JSON, exit codes, and nothing of others on the terminal."""
 
+import itertools
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from lakesink.audit.finding import Code
 from tests.audit.terminal import Run, found, refused, terminal
 from tests.audit.test_checkpoints import checkpoint
-from tests.builders import TABLE, Lake, Stream, contents
+from tests.builders import TABLE, Chance, Lake, Stream, contents
 from tests.faults.maintenance import append_foreign, edit_metadata, set_property
 
 JSON = ("--output", "json")
@@ -29,7 +31,7 @@ def run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def stream(lake: Lake) -> Stream:
     """Four batches of three rows."""
-    stream = Stream(lake)
+    stream = Stream(lake, chance=Chance(now=itertools.count(time.time_ns() // 1_000_000 - 60_000, 1000)))
     for batch_id in range(4):
         stream.run(batch_id)
     return stream
@@ -142,6 +144,7 @@ def test_nothing_that_others_wrote_reaches_the_terminal_as_control_code(run: Run
 
 WITHOUT_SPARK = """
 import sys
+import time
 sys.modules["pyspark"] = sys.modules["py4j"] = None  # as if they were not installed
 from lakesink.audit.checkpoint import read_done
 print(read_done(sys.argv[1]).batches)

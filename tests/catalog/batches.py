@@ -53,7 +53,7 @@ class Writer:
     ) -> Committed | AlreadyCommitted | None:
         table = self.load()
         options = CommitOptions(accept=Accept.parse(accept) if accept else None)
-        surroundings = Surroundings(now_ms=lambda: next(self.clock))
+        surroundings = Surroundings(now_ms=lambda: next(self.clock), told_by_storage_ms=lambda _io, _path: None)
         fence = FencedCommit(self.load, self.key, str(table.metadata.table_uuid), options, surroundings)
         batch = self.batch(batch_id)
         look = fence.look(batch)
