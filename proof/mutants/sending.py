@@ -195,7 +195,7 @@ def empty_batch_as_properties_only(patches: Patches) -> None:
             table_uuid=previous.table_uuid,
         )
         fence = AssertRefSnapshotId(ref=key.branch, snapshot_id=change.situation.view.head)
-        return Request((fence,), (SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),))
+        return Request((fence,), (SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),), "")
 
     patches.put(commit, "build_request", build)
 
