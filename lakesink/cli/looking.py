@@ -8,9 +8,10 @@ from pyiceberg.table import Table
 
 from lakesink.audit.documents import of_documents
 from lakesink.cli.offsets import parsed_offsets
-from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, plain, size, span
+from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, size, span
 from lakesink_catalog.connect import connect
 from lakesink_catalog.history import Record, SinkState, history, sinks
+from lakesink_catalog.identity import SinkKind
 from lakesink_catalog.summary import stated
 from lakesink_catalog.tables import load_table
 
@@ -36,7 +37,7 @@ def status_report(identifier: str, catalog: str | None, max_age: timedelta | Non
             "catalog": table.catalog.name,
             "snapshots": len(table.metadata.snapshots),
             **totals,
-            "sinks": [_sink_document(state, standing) for state, standing in zip(states, standings, strict=True)],
+            "sinks": [_sink_document(state, standing, now) for state, standing in zip(states, standings, strict=True)],
         },
         title=f"{identifier} in {table.catalog.name}: {number(totals['rows'])} rows, {number(totals['files'])} files,"
         f" {size(totals['bytes'])}, {number(len(table.metadata.snapshots))} snapshots",
@@ -53,7 +54,7 @@ def status_report(identifier: str, catalog: str | None, max_age: timedelta | Non
             "standing",
         ),
         rows=[_sink_row(state, standing, now) for state, standing in zip(states, standings, strict=True)],
-        hints=_status_hints(identifier, states, standings),
+        hints=[*_ages(states, max_age, now), *_status_hints(identifier, states, standings)],
         exit_code=OK if states and all(standing in _WELL for standing in standings) else NOT_WELL,
     )
 
@@ -116,9 +117,11 @@ def _totals(table: Table) -> dict[str, int | None]:
     return {name: stated(head.summary, key) for name, key in _TOTALS.items()}
 
 
-def _sink_document(state: SinkState, standing: str) -> dict[str, Any]:
+def _sink_document(state: SinkState, standing: str, now: datetime) -> dict[str, Any]:
     facts = asdict(state)
     del facts["trouble"], facts["unproven"]
+    age = None if state.committed_at is None else round((now - state.committed_at).total_seconds())
+    return facts | {"offsets": _parsed(state.offsets), "age_seconds": age, "standing": standing}
     return facts | {"offsets": parsed_offsets(state.offsets), "standing": standing}
 
 
@@ -135,6 +138,19 @@ def _sink_row(state: SinkState, standing: str, now: datetime) -> list[str]:
         moment(state.since) if state.batches or state.trouble is None else "-",
         standing,
     ]
+
+
+def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> list[str]:
+    """How long ago each sink wrote: nothing in a table says whether its query still runs."""
+    told = [
+        f"Last batch of sink {plain(state.sink)}: {ago(now - state.committed_at)}."
+        for state in states
+        if state.committed_at is not None
+    ]
+    streams = any(state.kind == SinkKind.STREAM.value for state in states)
+    if streams and max_age is None:
+        told.append("ok: the next batch would be taken. Whether a query runs is asked by --max-age '30 min'.")
+    return told
 
 
 def _status_hints(identifier: str, states: list[SinkState], standings: list[str]) -> list[str]:

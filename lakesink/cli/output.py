@@ -149,6 +149,13 @@ def span(value: timedelta) -> str:
     return f"{seconds} s"
 
 
+def ago(value: timedelta) -> str:
+    """``3 days ago``: the largest fitting unit, in words."""
+    count, _, unit = span(value).partition(" ")
+    word = {"d": "day", "h": "hour", "min": "minute", "s": "second"}[unit]
+    return f"{count} {word}{'' if count == '1' else 's'} ago"
+
+
 def _print_report(report: Report, output: str) -> None:
     if output == "json":
         _print_json(report.document)

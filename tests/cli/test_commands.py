@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 
 from lakesink import __version__
 from lakesink.cli.main import main
-from lakesink.cli.output import plain, size, span
+from lakesink.cli.output import ago, plain, size, span
 from lakesink.values import duration
 from lakesink_catalog.connect import connect
 from lakesink_catalog.history import history
@@ -82,6 +83,26 @@ def test_status_tells_how_each_sink_stands(run: Run, writer: Writer) -> None:
     )
     assert (events["batches"], events["rows"], events["files"], events["bytes"]) == (3, 6000, 3, 600_000)
     assert (nightly["sink"], nightly["kind"], nightly["batch_id"]) == ("nightly", "txn", 42)
+
+
+def test_status_says_first_how_long_ago_a_stream_wrote_and_that_ok_is_no_word_on_its_query(
+    run: Run, catalog: Catalog
+) -> None:
+    Writer(catalog).commit(0)
+    result = run("status", "demo.events")
+    [age] = [line for line in result.stdout.splitlines() if line.startswith("Last batch of sink events: ")]
+    assert age.endswith(" ago.")
+    assert "Whether a query runs is asked by --max-age" in result.stdout
+    assert "is asked by" not in run("status", "demo.events", "--max-age", "30 days").stdout
+    [sink] = found(run("status", "demo.events", "--output", "json"))["sinks"]
+    assert sink["age_seconds"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(1, "1 second ago"), (90, "1 minute ago"), (3 * 86_400 + 7, "3 days ago")]
+)
+def test_an_age_is_told_in_words(seconds: int, words: str) -> None:
+    assert ago(timedelta(seconds=seconds)) == words
 
 
 def test_status_in_words_ends_by_what_to_do_next(run: Run, writer: Writer) -> None:
