@@ -21,7 +21,7 @@ inbox.mkdir(exist_ok=True)
 orders = [{"id": number, "amount": number * 0.5, "at": "2026-01-31T12:00:00Z"} for number in range(100)]
 (inbox / f"{time.time_ns()}.json").write_text("\n".join(json.dumps(order) for order in orders))
 
-spark = SparkSession.builder.master("local[2]").getOrCreate()
+spark = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
 arrived = spark.readStream.schema("id LONG, amount DOUBLE, at TIMESTAMP").json(str(inbox))
 
 query = (

