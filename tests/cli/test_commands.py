@@ -266,7 +266,7 @@ def test_a_file_of_the_table_that_cannot_be_read_is_one_clear_error(run: Run, wr
     ("arguments", "words"),
     [
         (["statsu", "demo.events"], "Did you mean 'status'?"),
-        (["status"], "Missing argument 'TABLE'"),
+        (["status"], "Missing argument 'TABLE|DIRECTORY'"),
         (["log", "demo.events", "--limit", "0"], "--limit"),
         (["status", "demo.events", "--max-age", "soon"], "expected a time span"),
         (["status", "demo.events", "--output", "yaml"], "--output"),
