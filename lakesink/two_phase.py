@@ -16,6 +16,7 @@ from lakesink_catalog.errors import CommitUnresolved, LakesinkError, PartialBatc
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.redact import describe, safe_cause
+from lakesink_catalog.refusal import input_missing
 
 Payload = Mapping[str, Any]
 
@@ -122,6 +123,17 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
             BatchRefused: The target's history does not allow this batch.
         """
 
+    def check_inputs(self, batch: Batch, transaction: T) -> None:  # noqa: ARG002 - for those that have more to ask
+        """Refuse a batch whose input files are gone; called before rows are written, and not if none are.
+
+        A sink that lets an operator overrule this asks its transaction.
+
+        Raises:
+            BatchRefused: The batch would be written without rows that belong to it.
+        """
+        if batch.missing_inputs:
+            raise input_missing(batch)
+
     @abstractmethod
     def recover(self, transaction: T, payload: Payload) -> P | None:
         """Turn the payload of an earlier run's pre-commit into something to commit, or None to write again.
@@ -223,7 +235,7 @@ def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log
     """
     begun = [(sink, sink.begin(batch)) for sink in sinks]
     pending = [_Open(sink, found) for sink, found in begun if not isinstance(found, AlreadyCommitted)]
-    return {} if _recover(batch, pending, log) is not None else _writers(pending)
+    return {} if _recover(batch, pending, log) is not None else _writers(batch, pending)
 
 
 def _prepare_all(
@@ -254,7 +266,7 @@ def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Wr
     recovered = _recover(batch, pending, log)
     if recovered is not None:
         return recovered
-    writers = _writers(pending)
+    writers = _writers(batch, pending)
     receipts = write(writers) if writers else {}
     prepared = {
         entry.sink.name: entry.sink.pre_commit(entry.transaction, receipts.get(entry.sink.name, ()))
@@ -264,9 +276,14 @@ def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Wr
     return prepared
 
 
-def _writers(pending: Sequence[_Open]) -> dict[str, TaskWriter]:
-    found = {entry.sink.name: entry.transaction.writer for entry in pending}
-    return {name: writer for name, writer in found.items() if writer is not None}
+def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
+    found: dict[str, TaskWriter] = {}
+    for entry in pending:
+        writer = entry.transaction.writer
+        if writer is not None:
+            entry.sink.check_inputs(batch, entry.transaction)
+            found[entry.sink.name] = writer
+    return found
 
 
 def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[str, Any] | None:

@@ -215,6 +215,17 @@ def _after_rewind(s: Situation) -> Choices:
     )
 
 
+def _without_inputs(s: Situation) -> Choices:
+    n, files = _n(s), len(s.batch.missing_inputs)
+    if not files:
+        return ()
+    gone = "1 missing file" if files == 1 else f"{files} missing files"
+    return (
+        _commit(f"adds batch {n} without the rows of {gone}, which is final: Spark does not read a file again"),
+        _leaves_out(s),
+    )
+
+
 def _after_gap(s: Situation) -> Choices:
     assert s.entry is not None
     n = _n(s)
@@ -233,4 +244,5 @@ _CHOICES: Mapping[Reason, Callable[[Situation], Choices]] = {
     Reason.BATCH_CHANGED: _after_changed_batch,
     Reason.REWOUND: _after_rewind,
     Reason.GAP: _after_gap,
+    Reason.INPUT_MISSING: _without_inputs,
 }

@@ -175,6 +175,7 @@ class FencedCommit:
             partitions=len({(file.spec_id, file.partition) for file in files}),
             begun_ms=look.at_ms,
             decoded=decoded or Decoded(),
+            without_inputs=look.verdict.without_inputs,
         )
 
     def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:

@@ -83,6 +83,7 @@ class Reason(Enum):
     BATCH_CHANGED = "BatchChanged"
     REWOUND = "Rewound"
     GAP = "Gap"
+    INPUT_MISSING = "InputMissing"
 
 
 class BatchRefused(LakesinkError):

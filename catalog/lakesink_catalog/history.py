@@ -43,6 +43,7 @@ class Record:
         committed_at: When, in UTC, by the clock of the driver that committed.
         outcome: ``committed``, ``recovered`` (prepared by an earlier run), or ``accepted`` (by a human).
         accepted: The overruled refusal as the user spelled it; empty if none.
+        missing_inputs: Number of input files whose rows the batch lacks, accepted by an operator.
         in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed
             the proof.
         malformed_rows: Rows of NULLs in place of documents that could not be decoded.
@@ -63,6 +64,7 @@ class Record:
     committed_at: datetime
     outcome: str
     accepted: str
+    missing_inputs: int
     in_branch: bool | None
     malformed_rows: int = 0
     unknown_keys: int = 0
@@ -185,6 +187,7 @@ def _record(mark: Mark, snapshot: Snapshot, walks: _Walks) -> Record:
         committed_at=time_of(snapshot.timestamp_ms),
         outcome=mark.outcome,
         accepted=mark.accepted,
+        missing_inputs=mark.missing_inputs,
         in_branch=walks.contains(mark.key.branch, snapshot),
         malformed_rows=_count(snapshot.summary, MALFORMED_ROWS),
         unknown_keys=_count(snapshot.summary, UNKNOWN_KEYS),

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 from urllib.parse import quote
@@ -79,6 +79,7 @@ class Batch:
         start: Digest of the offsets it starts at; None where the source does not tell.
         end: Digest of the offsets it ends at; empty for a transaction application.
         offsets: The end offsets as JSON, for people; empty if unknown.
+        missing_inputs: Files that it reads and that are not there. No part of what the batch is: they may come back.
     """
 
     batch_id: int
@@ -87,6 +88,11 @@ class Batch:
     start: str | None
     end: str
     offsets: str = ""
+    missing_inputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+BATCH_FACTS = tuple(found.name for found in fields(Batch) if found.compare)
+"""What a batch is, and what is stored of it."""
 
 
 def escape(text: str) -> str:

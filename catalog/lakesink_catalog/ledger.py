@@ -122,6 +122,7 @@ class Mark:
         accepted: The overruled refusal as the user spelled it; empty if none.
         ledger_batch_id: Batch that the ledger shows after this commit; below it only if a human replayed an old one.
         offsets: End offsets for people; empty if they do not fit.
+        missing_inputs: Number of input files whose rows the batch lacks, accepted by an operator.
     """
 
     key: SinkKey
@@ -133,6 +134,7 @@ class Mark:
     accepted: str
     ledger_batch_id: int
     offsets: str = ""
+    missing_inputs: int = 0
 
     @property
     def adds_rows(self) -> bool:
@@ -153,6 +155,7 @@ class Mark:
             "accepted": self.accepted,
             "ledger-batch-id": "" if self.ledger_batch_id == self.batch_id else str(self.ledger_batch_id),
             "offsets": self.offsets if len(self.offsets) <= MAX_MARK_OFFSETS_BYTES else "",
+            "missing-inputs": str(self.missing_inputs or ""),
         }
         # A driver keeps the summaries of all snapshots: they share their keys.
         return {"lakesink.version": str(LEDGER_VERSION)} | {
@@ -181,6 +184,7 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
         accepted=fields["accepted"],
         ledger_batch_id=ledger_batch_id,
         offsets=fields["offsets"],
+        missing_inputs=_number(fields["missing-inputs"] or "0") or 0,
     )
 
 
@@ -212,6 +216,7 @@ _MARK_FIELDS = (
     "accepted",
     "ledger-batch-id",
     "offsets",
+    "missing-inputs",
 )
 
 
@@ -277,7 +282,9 @@ class TableView:
             snapshot_id = snapshot.parent_snapshot_id
 
 
-def next_mark(key: SinkKey, batch: Batch, *, outcome: str, accepted: str, ledger_batch_id: int) -> Mark:
+def next_mark(
+    key: SinkKey, batch: Batch, *, outcome: str, accepted: str, ledger_batch_id: int, missing_inputs: int = 0
+) -> Mark:
     """The mark of a commit of `batch`."""
     return Mark(
         key=key,
@@ -289,6 +296,7 @@ def next_mark(key: SinkKey, batch: Batch, *, outcome: str, accepted: str, ledger
         accepted=accepted,
         ledger_batch_id=ledger_batch_id,
         offsets=batch.offsets,
+        missing_inputs=missing_inputs,
     )
 
 

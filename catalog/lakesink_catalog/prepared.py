@@ -47,6 +47,7 @@ class PreparedBatch:
         rows: Rows in them.
         partitions: Distinct partitions in them.
         begun_ms: Wall clock before the first of these files was made, milliseconds since the epoch.
+        without_inputs: Number of input files that were missing when this was written, accepted by an operator.
         recovered: True if an earlier run prepared it. Not part of the record.
         decoded: Counts of the documents that its rows came from.
     """
@@ -63,6 +64,7 @@ class PreparedBatch:
     rows: int
     partitions: int
     begun_ms: int
+    without_inputs: int = 0
     recovered: bool = False
     decoded: Decoded = field(default_factory=Decoded)
 
@@ -83,7 +85,7 @@ class PreparedBatch:
             "partitions": self.partitions,
             "begun_ms": self.begun_ms,
             "decoded": self.decoded.to_json(),
-        }
+        } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
 
     def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
         """With the premises, which records of an earlier lakesink do not have, that its ids mean in a table now.
@@ -122,6 +124,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             rows=whole_count(payload["rows"]),
             partitions=whole_count(payload["partitions"]),
             begun_ms=whole_count(payload["begun_ms"]),
+            without_inputs=whole_count(payload.get("without_inputs", 0)),
             recovered=True,
             decoded=decoded_from(payload.get("decoded", {})),
         )

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from lakesink_catalog.accept import NEVER_OVERRULED, accept_of
 from lakesink_catalog.choices import choices, reads_files, what_landed
 from lakesink_catalog.errors import BatchRefused, Reason
-from lakesink_catalog.identity import MAIN_BRANCH, SinkKind
+from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKind
 from lakesink_catalog.ledger import LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
-from lakesink_catalog.redact import shown
+from lakesink_catalog.redact import redact, shown
 from lakesink_catalog.situation import Situation
 
 MAX_SHOWN = 60
+MOST_FILES = 20
 
 
 Words = Mapping[Reason, tuple[str, str]]
@@ -32,6 +33,18 @@ def refusal(reason: Reason, situation: Situation, own_words: Words | None = None
         words[0].format(**facts),
         data=f"Nothing of batch {facts['n']} was committed; no file was deleted.",
         action=f"{words[1].format(**facts)}{_offer(reason, situation)}",
+    )
+
+
+def input_missing(batch: Batch) -> BatchRefused:
+    """The error for a batch whose input files are gone, where nobody may overrule it."""
+    facts = missing_facts(batch)
+    return BatchRefused(
+        Reason.INPUT_MISSING,
+        f"Batch {batch.batch_id} reads files of which {facts['missing_count']} cannot be found.",
+        data=f"Nothing of batch {batch.batch_id} was written.",
+        action="Put the files back where they were and start the query again; to go on without them, override"
+        f" check_inputs of the sink. Missing: {facts['missing']}.",
     )
 
 
@@ -127,6 +140,13 @@ _WORDS: Words = {
         (
             "The checkpoint is newer than the table, or two queries share this sink id. Stop the stream, run `lakesink"
             " rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed."
+        ),
+    ),
+    Reason.INPUT_MISSING: (
+        "Batch {n} of sink {sink} reads files of which {missing_count} cannot be found: its rows would be missing.",
+        (
+            "Put the files back where they were (a source with cleanSource has moved or deleted what earlier batches"
+            " read) and start the query again: then no row is lost and none comes twice. Missing: {missing}."
         ),
     ),
 }
@@ -297,12 +317,22 @@ def _facts(situation: Situation, mark: Mark | None) -> dict[str, str]:
 
 def _facts_of(reason: Reason, situation: Situation) -> dict[str, str]:
     """Facts that one reason alone asks for: they are sought in the whole history."""
+    if reason is Reason.INPUT_MISSING:
+        return missing_facts(situation.batch)
     if reason is Reason.REWOUND:
         return {"why_rewound": _why_rewound(situation)}
     if reason is not Reason.UNKNOWN_HISTORY or situation.newest_of_stream is None:
         return {}
     newest = situation.newest_of_stream.batch_id
     return {"landed": _landed(situation), "newest_of_stream": str(newest), "after_stream": str(newest + 1)}
+
+
+def missing_facts(batch: Batch) -> dict[str, str]:
+    """How many files of a batch are missing, and the names of some."""
+    files = batch.missing_inputs
+    named = ", ".join(redact(path) for path in files[:MOST_FILES])
+    rest = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+    return {"missing_count": str(len(files)), "missing": f"{named}{rest}"}
 
 
 def _restore_options(situation: Situation) -> str:

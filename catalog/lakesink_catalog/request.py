@@ -145,7 +145,12 @@ def _mark(change: Change, entry: LedgerEntry) -> Mark:
     accepted = change.verdict.accepted
     outcome = "accepted" if accepted else "recovered" if change.prepared.recovered else "committed"
     return next_mark(
-        change.situation.key, change.batch, outcome=outcome, accepted=accepted, ledger_batch_id=entry.batch_id
+        change.situation.key,
+        change.batch,
+        outcome=outcome,
+        accepted=accepted,
+        ledger_batch_id=entry.batch_id,
+        missing_inputs=change.prepared.without_inputs,
     )
 
 

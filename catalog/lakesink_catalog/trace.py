@@ -13,12 +13,12 @@ did. Lines of one driver are numbered: one that is missing is noticed.
 import json
 import logging
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from lakesink_catalog.errors import BatchRefused, CommitUnresolved
-from lakesink_catalog.identity import Batch
+from lakesink_catalog.identity import BATCH_FACTS, Batch
 from lakesink_catalog.ledger import LedgerEntry, Mark
 from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_catalog.situation import Situation
@@ -128,7 +128,7 @@ def _facts(s: Situation, verdict: Verdict) -> dict[str, Any]:
         "sink": s.key.ledger_property,
         "kind": s.key.kind.value,
         "table": s.view.table_uuid,
-        "batch": {name: value for name, value in asdict(s.batch).items() if name not in ("batch_id", "offsets")},
+        "batch": {name: getattr(s.batch, name) for name in BATCH_FACTS if name not in ("batch_id", "offsets")},
         "rule": verdict.rule,
         "verdict": _word(verdict),
         "accepted": verdict.accepted if isinstance(verdict, Commit) else "",

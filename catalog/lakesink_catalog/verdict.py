@@ -27,6 +27,7 @@ class Commit:
         moves_ledger: False if an operator replays a batch below the ledger's: the ledger keeps its batch.
         accepted: The overruled refusal as the user spelled it; empty if none.
         unproven: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
+        without_inputs: Number of input files that an operator accepted to do without.
     """
 
     rule: int
@@ -34,6 +35,7 @@ class Commit:
     moves_ledger: bool = True
     accepted: str = ""
     unproven: bool = False
+    without_inputs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,20 +264,22 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
     """
     rules = STREAM_RULES if situation.key.kind is SinkKind.STREAM else TRANSACTION_RULES
     rule = next(rule for rule in rules if rule.applies(situation))
-    if rule.then == "commit":
-        return Commit(rule.number, unproven=situation.unproven)
     if rule.then == "skip":
         return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
-    assert isinstance(rule.then, Reason)
-    if accept and _is_offered(accept, rule.then, situation):
+    # Missing input is refused where rows are about to be written: what was prepared earlier does not need it.
+    reason = rule.then if isinstance(rule.then, Reason) else Reason.INPUT_MISSING
+    if accept and _is_offered(accept, reason, situation):
         return Commit(
             rule.number,
             adds_rows=accept.adds_rows,
-            moves_ledger=rule.then is not Reason.REWOUND,
+            moves_ledger=reason is not Reason.REWOUND,
             accepted=str(accept),
             unproven=situation.unproven,
+            without_inputs=len(situation.batch.missing_inputs) if reason is Reason.INPUT_MISSING else 0,
         )
-    return Refuse(rule.number, rule.then)
+    if isinstance(rule.then, Reason):
+        return Refuse(rule.number, rule.then)
+    return Commit(rule.number, unproven=situation.unproven)
 
 
 def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:

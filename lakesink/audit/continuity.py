@@ -8,7 +8,7 @@ an operator accepted stays a finding, and says so: the rows are what they are, w
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lakesink.audit.finding import Code, Finding
+from lakesink.audit.finding import Code, Finding, counted
 from lakesink_catalog.identity import SinkKey, SinkKind
 from lakesink_catalog.ledger import Mark
 
@@ -78,7 +78,7 @@ def _accepted(chain: Chain) -> Iterator[Finding]:
     """Batches that an operator accepted, each with what was overruled; none for a stream that was adopted."""
     words = [mark for mark in chain.marks if mark is not None and mark.accepted and not _is_adoption(chain, mark)]
     if words:
-        found = f"Accepted by an operator: {', '.join(f'{mark.batch_id} ({mark.accepted})' for mark in words)}."
+        found = f"Accepted by an operator: {', '.join(f'{mark.batch_id} ({_word(mark)})' for mark in words)}."
         items = tuple(str(mark.batch_id) for mark in words)
         yield Finding(Code.BATCH_ACCEPTED, chain.subject, found, items, accepted=True)
     left_out = sorted(mark.batch_id for mark in words if not mark.adds_rows and not _has_rows(chain, mark))
@@ -150,3 +150,8 @@ def _ranges(numbers: Sequence[int]) -> str:
             parts.append((number, number))
     shown = ", ".join(_ends(*part) for part in parts[:10])
     return shown if len(parts) <= 10 else f"{shown}, ..."
+
+
+def _word(mark: Mark) -> str:
+    files = counted(mark.missing_inputs, "input file")
+    return f"{mark.accepted}, without {files}" if mark.missing_inputs else mark.accepted

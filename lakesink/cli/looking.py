@@ -175,6 +175,7 @@ def _record_document(record: Record) -> dict[str, Any]:
 
 def _record_row(record: Record) -> list[str]:
     rolled_back = ", rolled back" if record.in_branch is False else ""
+    without = f", {record.missing_inputs} input files missing" if record.missing_inputs else ""
     return [
         record.sink if record.kind == "stream" else f"{record.sink} (txn)",
         record.branch,
@@ -184,7 +185,7 @@ def _record_row(record: Record) -> list[str]:
         number(record.files),
         size(record.bytes),
         moment(record.committed_at),
-        (record.accepted or record.outcome) + rolled_back + _of_documents(record),
+        (record.accepted or record.outcome) + without + rolled_back + _of_documents(record),
         record.offsets,
     ]
 

@@ -138,6 +138,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.records().follow(entry.batch_id, entry.fingerprint)
         return IcebergTransaction(batch, look, fence, plan)
 
+    def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
+        """See `TwoPhaseCommitSink.check_inputs`."""
+        assert isinstance(transaction.look.verdict, Commit)
+        if batch.missing_inputs and not transaction.look.verdict.without_inputs:
+            raise refusal(Reason.INPUT_MISSING, transaction.look.situation)
+
     def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
         """Use what an earlier run prepared if it was made for this very table, ledger and schema, and is still there.
 

@@ -4,9 +4,11 @@ Two readers share one small protocol: through the JVM's Hadoop file system on th
 which has every scheme and credential that Spark has, and through fsspec elsewhere. Nothing here writes or needs Spark.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import fsspec
@@ -20,11 +22,17 @@ from lakesink.spark.offsets import (
     parse_offset_log,
     parse_query_id,
     source_log_lines,
+    source_log_paths,
     source_log_tail,
     unreadable,
 )
 from lakesink_catalog.errors import QueryError
 from lakesink_catalog.identity import Batch, stream_batch
+from lakesink_catalog.redact import describe
+
+logger = logging.getLogger("lakesink")
+
+CHECKS_AT_ONCE = 16
 
 
 class CheckpointFiles(Protocol):
@@ -41,6 +49,9 @@ class CheckpointFiles(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, in any order; empty if there is no such folder."""
+
+    def is_there(self, uri: str) -> bool:
+        """True if a file exists, wherever it is: below the checkpoint or not. Called on several threads."""
 
 
 class FsspecFiles:
@@ -77,6 +88,15 @@ class FsspecFiles:
             return [str(name).rsplit("/", 1)[-1] for name in self._system.ls(self._at(folder), detail=False)]
         except FileNotFoundError:
             return []
+
+    def is_there(self, uri: str) -> bool:
+        """See `CheckpointFiles`. What nothing here can read is taken to be there, and said so."""
+        try:
+            system, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            logger.warning("lakesink.input.unchecked %s: its files are taken to be there", describe(error))
+            return True
+        return bool(system.exists(path))
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"
@@ -152,6 +172,20 @@ class Checkpoint:
                 action="Use lakesink.stream for this query, which can ask the query itself.",
             )
 
+    def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
+        """See `batch`; with the files that it reads and that are missing: Spark passes over them without a word."""
+        if batch_id > 0 and previous is None:
+            previous = self.offsets(batch_id - 1)
+        batch, lines = self._batch(query_id, batch_id, end, previous)
+        paths = source_log_paths(lines)
+        if not paths:
+            return batch
+        with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
+            there = pool.map(self.files.is_there, paths)
+            return replace(
+                batch, missing_inputs=tuple(path for path, seen in zip(paths, there, strict=True) if not seen)
+            )
+
     def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """What Spark asks for with `batch_id`, with its fingerprint.
 
@@ -166,15 +200,14 @@ class Checkpoint:
         """
         if batch_id > 0 and previous is None:
             previous = self.offsets(batch_id - 1)
+        return self._batch(query_id, batch_id, end, previous)[0]
+
+    def _batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None) -> tuple[Batch, list[str]]:
         if previous is not None:
             self._check_sources(batch_id, previous, end)
-        return stream_batch(
-            batch_id,
-            query_id,
-            start=self._initial(end) if previous is None else previous.by_source,
-            end=end.by_source,
-            source_log=[line for source in self._file_sources(end, previous) for line in self._read_log(*source)],
-        )
+        start = self._initial(end) if previous is None else previous.by_source
+        lines = [line for source in self._file_sources(end, previous) for line in self._read_log(*source)]
+        return stream_batch(batch_id, query_id, start=start, end=end.by_source, source_log=lines), lines
 
     def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
         """Named sources come and go; by position there are as many as before, or one more that has its first rows."""

@@ -116,7 +116,7 @@ class StreamRun:
         self.write_seconds, self.wrote = 0.0, False
         end = self.checkpoint.offsets(batch_id)
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
-        batch = self.checkpoint.batch(self.query.query_id, batch_id, end, previous)
+        batch = self.checkpoint.batch_to_run(self.query.query_id, batch_id, end, previous)
         start = None if previous is None else previous.ends
         bound = None if self.counted is None else most_rows(self.counted, start, end.ends)
         plan = self.query.plan(batch_id) if self.by_plan else None

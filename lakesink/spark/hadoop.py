@@ -21,8 +21,8 @@ class HadoopFiles:
         self._root = root
         self._path = jvm.org.apache.hadoop.fs.Path
         self._all_bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
-        conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-        self._system = self._path(root).getFileSystem(conf)
+        self._conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        self._system = self._path(root).getFileSystem(self._conf)
 
     def read(self, path: str) -> bytes | None:
         """See `CheckpointFiles`."""
@@ -63,6 +63,11 @@ class HadoopFiles:
             if _is_missing(error):
                 return []
             raise
+
+    def is_there(self, uri: str) -> bool:
+        """See `CheckpointFiles`."""
+        path = self._path(uri)
+        return bool(path.getFileSystem(self._conf).exists(path))
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file in the place of the one that is there; folders above it are made."""

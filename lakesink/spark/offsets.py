@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+from urllib.parse import unquote
 
 from lakesink_catalog.errors import QueryError
 
@@ -128,6 +129,12 @@ def source_log_lines(text: str, after: int, upto: int) -> list[str]:
     """
     _, lines = _content(text, (LOG_VERSION,))
     return [line for line in lines if after < _entry_offset(line) <= upto]
+
+
+def source_log_paths(lines: Iterable[str]) -> list[str]:
+    """URIs of the files in a file source's log, each once, as a person reads them: Spark writes them encoded."""
+    paths = (json.loads(line).get("path") for line in lines)
+    return list(dict.fromkeys(unquote(path) for path in paths if isinstance(path, str)))
 
 
 def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: int) -> list[str]:

@@ -88,6 +88,10 @@ class SimulatedCheckpoint:
         """See `CheckpointFiles`."""
         return self.files[path][start : start + length]
 
+    def is_there(self, uri: str) -> bool:
+        """See `CheckpointFiles`: the simulated source has no files."""
+        raise AssertionError(uri)
+
     def names(self, folder: str) -> list[str]:
         """See `CheckpointFiles`."""
         return [path.rpartition("/")[2] for path in self.files if path.rpartition("/")[0] == folder]

@@ -78,6 +78,8 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
         "the table demo.events has 3 partitions: month(ts), region",
         "sqlite:////home/me/lakehouse/catalog.db",
         "disagree: 5 rows, asset=7, passing=true",
+        "InputMissing:7@6-0a1b2c:commit",
+        "LedgerLost:0@none:skip",
     ],
 )
 def test_text_without_secrets_is_left_as_it_is(text: str) -> None:

@@ -99,6 +99,7 @@ def batch(batch_id: int, snapshot_id: int) -> Record:
         committed_at=datetime.now(UTC),
         outcome="committed",
         accepted="",
+        missing_inputs=0,
         in_branch=True,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 from lakesink.sinks.files.layout import Layout
 from lakesink.writer.part_formats import FORMATS
 from lakesink.writer.part_receipt import Part, is_part_name, part_stem
-from lakesink_catalog.identity import NAME_PATTERN, Batch, SinkKey, digest
+from lakesink_catalog.identity import BATCH_FACTS, NAME_PATTERN, Batch, SinkKey, digest
 from lakesink_catalog.ledger import Mark
 
 MARKER_VERSION = 1
@@ -198,7 +198,7 @@ def _check_fields(document: Mapping[str, Any]) -> None:
 
 
 def _marker(document: Mapping[str, Any]) -> Marker:
-    batch = Batch(**{name: document[name] for name in Batch.__slots__})
+    batch = Batch(**{name: document[name] for name in BATCH_FACTS})
     stem = part_stem(document["sink_id"], batch.batch_id)
     parts = tuple(_part(part, stem) for part in document["parts"])
     if len({part.name for part in parts}) != len(parts):

@@ -23,6 +23,7 @@ from lakesink.writer.refusals import receipt_rejected
 from lakesink_catalog.accept import Accept
 from lakesink_catalog.accept_in_use import AcceptInUse
 from lakesink_catalog.commit import Surroundings as SystemSurroundings
+from lakesink_catalog.errors import Reason
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.outcome import AlreadyCommitted, Outcome
 from lakesink_catalog.receipt import ReceiptInvalid
@@ -144,6 +145,12 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         if look.head is not None:
             self._records.follow(look.head.batch.batch_id, look.head.batch.fingerprint)
         return FileTransaction(batch, look, begun_ms, PartsWriter(self._plan(batch)) if adds_rows else None)
+
+    def check_inputs(self, batch: Batch, transaction: FileTransaction) -> None:
+        """See `TwoPhaseCommitSink.check_inputs`."""
+        assert isinstance(transaction.look.verdict, Commit)
+        if batch.missing_inputs and not transaction.look.verdict.without_inputs:
+            raise refused(Reason.INPUT_MISSING, transaction.look.situation)
 
     def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
         """Use what an earlier run prepared if it follows the very same marker, and all its parts are still there."""
