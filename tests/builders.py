@@ -309,5 +309,14 @@ def contents(lake: Lake) -> dict[Path, str]:
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in lake.files()}
 
 
+def lasting_contents(lake: Lake) -> dict[Path, str]:
+    """The same without prepared records, which go once a later batch is committed."""
+    return {path: digest for path, digest in contents(lake).items() if not is_prepared_record(path)}
+
+
+def is_prepared_record(path: Path) -> bool:
+    return path.parts[-4:-3] == ("lakesink",) and path.suffix == ".json"
+
+
 def parquet_files(lake: Lake) -> set[Path]:
     return {path for path in lake.files() if path.suffix == ".parquet"}

@@ -65,14 +65,19 @@ class Premises:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Premises":
-        """The inverse of `to_json`; raises what a malformed document raises (ValueError, TypeError, KeyError)."""
-        schema = Schema.model_validate_json(json.dumps(document["schema"]))
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: The document is malformed.
+        """
+        try:
+            schema = Schema.model_validate_json(json.dumps(document["schema"]))
+            specs = tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"])
+        except Exception as error:  # PyIceberg checks neither names nor types before it indexes them
+            raise ValueError("not a schema with its partition specs") from error
         if not schema.fields:
             raise ValueError("a schema without fields")
-        return cls(
-            schema,
-            tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"]),
-        )
+        return cls(schema, specs)
 
 
 def premises_of(metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int]) -> Premises | None:

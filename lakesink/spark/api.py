@@ -25,7 +25,7 @@ from lakesink.spark.hop import HopTuning
 from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
-from lakesink.spark.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.schema import schema_json, session_facts, stored_schema
 from lakesink.spark.shape import shaped
 from lakesink.spark.small import only_drops_rows
 from lakesink.two_phase import TwoPhaseCommitSink, run_batch
@@ -67,7 +67,7 @@ def stream(
     key = SinkKey(settings.sink_id, settings.branch)
     df = _needed(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    check_start(catalog, table, key, settings, arrow_schema(df.schema), session_facts(df.sparkSession))
+    check_start(catalog, table, key, settings, stored_schema(df.schema), session_facts(df.sparkSession))
 
     def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
         return IcebergSink(table, key, catalog, settings, schema, session)
@@ -128,7 +128,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     catalog = found if settings.create_table else CatalogThatIsThere(found, table)
-    sink = IcebergSink(table, key, catalog, settings, arrow_schema(df.schema), session_facts(session))
+    sink = IcebergSink(table, key, catalog, settings, stored_schema(df.schema), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, schema_json(df), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))

@@ -26,7 +26,7 @@ from lakesink.sinks.planning import SessionFacts
 from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
 from lakesink.spark.failures import NOT_IN_TABLE, brief, presentable
 from lakesink.spark.report import Reporter, Timing
-from lakesink.spark.schema import arrow_schema
+from lakesink.spark.schema import stored_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Vote, shipped
 from lakesink.two_phase import TaskWriter, run_batch, writers_for
@@ -90,7 +90,7 @@ class LakesinkDataSource(DataSource):
         """
         with presentable():
             _check_appends(overwrite=overwrite)
-            return StreamWriter(stream_destination(self.options), arrow_schema(schema))
+            return StreamWriter(stream_destination(self.options), stored_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchTask:  # noqa: FBT001 - PySpark's
         """The writer of a batch write, planned.
@@ -101,7 +101,7 @@ class LakesinkDataSource(DataSource):
         with presentable():
             _check_appends(overwrite=overwrite)
             destination, batch = transaction_destination(self.options)
-            columns = arrow_schema(schema)
+            columns = stored_schema(schema)
             committer = partial(commit_batch, destination, columns, batch)
             writer = _writer_for(_sink(destination, columns), batch)
             return BatchTask(shipped(writer), pickle.dumps(committer))

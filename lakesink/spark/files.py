@@ -11,7 +11,7 @@ from lakesink.settings import read_option
 from lakesink.sinks.files.sink import FileSink
 from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
-from lakesink.spark.schema import arrow_schema
+from lakesink.spark.schema import stored_schema
 from lakesink.writer.part_formats import check_part_schema
 from lakesink_catalog.accept import Accept
 
@@ -62,6 +62,6 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         prepared_max_age=prepared_max_age,
     )
     settings = new_sink().settings
-    check_part_schema(arrow_schema(df.schema), settings.part_format)
+    check_part_schema(stored_schema(df.schema), settings.part_format)
     reporter = Reporter(settings.layout.directory, settings.layout.sink_id)
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())

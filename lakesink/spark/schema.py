@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     ArrayType,
     CharType,
     DataType,
+    DayTimeIntervalType,
     MapType,
     NullType,
     StringType,
@@ -58,7 +59,8 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )  # 4.3 wants it
     for path, kind in _unwritable(schema, ()):
-        raise _unsupported(path, kind)
+        if not isinstance(kind, DayTimeIntervalType):  # a sink of the user's own may take it: Arrow's duration is exact
+            raise _unsupported(path, kind)
     try:
         return to_arrow_schema(_as_text(schema), prefers_large_types=large, **zoned)
     except (PySparkException, pa.ArrowException) as error:
@@ -68,6 +70,17 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
             data="Nothing was written.",
             action="Cast the column to a type that Iceberg has, or leave it out.",
         ) from None
+
+
+def stored_schema(schema: StructType) -> pa.Schema:
+    """The same for rows that go to a table or to files.
+
+    Raises:
+        WriteError: A column has, at any depth, a type that these do not store exactly.
+    """
+    for path, kind in _unwritable(schema, ()):
+        raise _unsupported(path, kind)
+    return arrow_schema(schema)
 
 
 def session_facts(session: SparkSession) -> SessionFacts:

@@ -9,7 +9,7 @@ from lakesink.audit.finding import Code
 from lakesink.audit.proof import audit
 from lakesink.cli import proving
 from lakesink_catalog.identity import SinkKind
-from tests.builders import Lake, Stream, counted, expected
+from tests.builders import START_MS, Lake, Stream, counted, expected
 from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
 
 Story = Callable[[Lake, Stream], None]
@@ -90,6 +90,7 @@ def test_what_an_operator_accepted_is_never_called_clean(
     assert {finding.code.name for finding in proof.findings} == STORIES[story]
     assert all(finding.accepted for finding in proof.findings)
     monkeypatch.setattr(proving, "connect", lambda *_, **__: lake.catalog)
+    monkeypatch.setattr("time.time_ns", lambda: (START_MS + 10**9) * 10**6)  # these tables were written in that year
     report = proving.audit_report("demo.events", None, checkpoint=None, sink=None, footers=True)
     assert report.exit_code == 3
     assert "not clean: an operator accepted" in report.title

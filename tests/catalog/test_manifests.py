@@ -21,7 +21,7 @@ from lakesink_catalog.merging import MergePolicy
 from lakesink_catalog.outcome import Committed
 from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.request import CommitOptions
-from tests.builders import Chance, Lake, Stream, contents, counted, expected
+from tests.builders import Chance, Lake, Stream, counted, expected, lasting_contents
 from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with
 from tests.faults.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property
 
@@ -136,7 +136,7 @@ def test_merging_changes_nothing_that_any_snapshot_shows(tmp_path: Path, min_cou
     lake = Lake.make(tmp_path, spec=spec, properties=merging(min_count))
     stream = Stream(lake)
     added: dict[str, Added] = {}
-    before = contents(lake)
+    before = lasting_contents(lake)
     for batch_id in range(21):
         stream.run(batch_id, rows=2)
         head, found = lake.head(), live(lake)
@@ -145,7 +145,7 @@ def test_merging_changes_nothing_that_any_snapshot_shows(tmp_path: Path, min_cou
         assert found == added
         assert len(manifests(lake)) < min_count * 4
         if batch_id % 5 == 0:
-            assert before.items() <= (before := contents(lake)).items()
+            assert before.items() <= (before := lasting_contents(lake)).items()
     for batch_id, snapshot in enumerate(lake.table().metadata.snapshots):
         assert len(live(lake, snapshot)) == batch_id + 1
         assert lake.table().scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 2 * (batch_id + 1)

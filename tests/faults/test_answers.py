@@ -13,7 +13,7 @@ from pyiceberg.table import CommitTableResponse
 
 from lakesink_catalog.errors import CatalogError, CommitUnresolved
 from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from tests.builders import TABLE, Apply, Fault, Lake, Stream, contents, counted, expected, parquet_files
+from tests.builders import TABLE, Apply, Fault, Lake, Stream, counted, expected, lasting_contents, parquet_files
 from tests.faults.answers import (
     ERRORS,
     first,
@@ -35,9 +35,9 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
     """A table with batch 0 of `stream`; whatever a test does, no file of it may go or change."""
     lake = Lake.make(tmp_path, properties={"commit.retry.num-retries": str(RETRIES)})
     Stream(lake).run(0)
-    before = contents(lake)
+    before = lasting_contents(lake)
     yield lake
-    after = contents(lake)
+    after = lasting_contents(lake)
     assert before == {path: after.get(path) for path in before}
 
 
