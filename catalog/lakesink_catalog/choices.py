@@ -136,9 +136,10 @@ def _after_lost_ledger(s: Situation) -> Choices:
 
 def _after_unknown_history(s: Situation) -> Choices:
     before, n = s.newest_of_stream, _n(s)
+    if s.key.kind is SinkKind.TXN:
+        return _while_expiry_hides_the_version(s)
     if before is None:
-        missing = f"without {_span(0, n - 1)}, which are not there" if n else "beside what the sink wrote elsewhere"
-        doubled = f"adds batch {n} {missing}; rows that are there already come twice"
+        doubled = f"adds batch {n} {_beside_what(s)}; rows that are there already come twice"
         return (_commit(doubled), _leaves_out_and_repeats(s))
     if _follows(s, before):
         return (_commit(f"adds batch {n} right after batch {before.batch_id} of the same query"), _leaves_out(s))
@@ -148,6 +149,26 @@ def _after_unknown_history(s: Situation) -> Choices:
         return _misaligned(s, before.batch_id)
     missing = _span(before.batch_id + 1, n - 1)
     return (_commit(f"adds batch {n} and leaves {missing} out for good"), _leaves_out(s))
+
+
+def _beside_what(s: Situation) -> str:
+    if not _n(s):
+        return "beside what the sink wrote elsewhere"
+    before = _span(0, _n(s) - 1)
+    return (
+        f"without {before}, which are not there"
+        if s.shows_the_batch_before
+        else (f"after {before}, there or not: expiry hides it")
+    )
+
+
+def _while_expiry_hides_the_version(s: Situation) -> Choices:
+    n = _n(s)
+    then = "and higher versions are then appended without this question"
+    return (
+        _commit(f"adds version {n}: its rows come twice if they are there, {then}"),
+        _skip(f"adds no row and counts version {n} as committed: right if its rows are there, {then}"),
+    )
 
 
 def _after_rollback(s: Situation) -> Choices:

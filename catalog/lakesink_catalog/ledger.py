@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
@@ -256,6 +256,7 @@ class TableView:
         last_sequence_number: The table's.
         branch_contains: Looks for proof that a snapshot, whose path from the head was cut by expiry, is under the
             head nevertheless. Asked only then; may read files.
+        elsewhere: Ledger entries of the same sink for other branches, by branch; None where one cannot be read.
     """
 
     table_uuid: str
@@ -268,6 +269,7 @@ class TableView:
     tag_snapshot_id: int | None
     last_sequence_number: int
     branch_contains: Callable[[int], bool]
+    elsewhere: Mapping[str, LedgerEntry | None] = field(default_factory=dict)
 
     def walk(self) -> Iterator[SnapshotLike]:
         """The branch's snapshots from the head to the first missing parent, or to one that was passed before."""

@@ -6,7 +6,7 @@ from lakesink_catalog.accept import NEVER_OVERRULED, accept_of
 from lakesink_catalog.choices import choices, reads_files, what_landed
 from lakesink_catalog.errors import BatchRefused, Reason
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKind
-from lakesink_catalog.ledger import LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
+from lakesink_catalog.ledger import LARGEST_NUMBER, LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
 from lakesink_catalog.redact import redact, shown
 from lakesink_catalog.situation import Situation
 
@@ -59,7 +59,8 @@ def _offer(reason: Reason, situation: Situation) -> str:
     if offered:
         return f" To overrule this for this one batch, once: {'; '.join(offered)}."
     if situation.later_landed is not None:
-        return f" There is nothing to accept: batches up to {situation.later_landed} of this query are there already."
+        what = "versions" if situation.key.kind is SinkKind.TXN else "batches of this query"
+        return f" There is nothing to accept: {what} up to {situation.later_landed} are there already."
     return " There is nothing to accept."
 
 
@@ -103,7 +104,7 @@ _WORDS: Words = {
         "Batch {n} of sink {sink} comes to a table or branch that knows none of the batches before it.",
         (
             "Check table, branch and sink id. If earlier batches went elsewhere on purpose, choose below, or start a"
-            " new checkpoint, which reads the source from its beginning."
+            " new checkpoint, which reads the source from its beginning: rows that are there come twice."
         ),
     ),
     Reason.ROLLED_BACK: (
@@ -223,6 +224,17 @@ _CONTINUED: Words = {
     ),
 }
 
+_HIDDEN: Words = {
+    Reason.UNKNOWN_HISTORY: (
+        "Batch {n} of sink {sink} comes to a branch that may have batches of it: expiry hides what was before a fork.",
+        (
+            "The table knows {elsewhere} of this sink from another branch. Look by the rows which of its batches are"
+            " here: they come twice if they are read again, also by a new checkpoint, which reads the source from its"
+            " beginning. Check table, branch and sink id, or choose below."
+        ),
+    ),
+}
+
 _FILES: Words = {
     Reason.NEW_CHECKPOINT: (
         "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
@@ -254,6 +266,18 @@ _TRANSACTIONS: Words = {
 }
 
 
+_VERSION_HIDDEN: Words = {
+    Reason.UNKNOWN_HISTORY: (
+        "Version {n} of application {sink} may be in this branch already: expiry hides what was before a fork.",
+        (
+            "The table knows {elsewhere} of this application from another branch; versions above that are appended"
+            " without this question. Look whether the rows of version {n} are here, and choose below if there is a"
+            " choice; else give them an application id of their own."
+        ),
+    ),
+}
+
+
 def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
     return reason is Reason.UNKNOWN_HISTORY and bool(situation.others_epochs)
 
@@ -261,13 +285,16 @@ def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
 def _words_for(reason: Reason, situation: Situation) -> Words:
     """Words that fit the facts better than the general ones."""
     if situation.key.kind is SinkKind.TXN:
-        return {**_TRANSACTIONS, **(_CLONE if situation.newest_mark is not None else {})}
+        of_version = {} if situation.landed is not None else _VERSION_HIDDEN
+        return {**_TRANSACTIONS, **of_version, **(_CLONE if situation.newest_mark is not None else {})}
     hidden = situation.newest_mark is None and not situation.walk_complete
     found = dict(_NEWEST_UNKNOWN) if hidden else {}
     if situation.newest_mark is not None:
         found |= _CLONE
     if reason is Reason.UNKNOWN_HISTORY and situation.newest_of_stream is not None:
         found |= _LANDED if situation.landed is not None or situation.later_landed is not None else _CONTINUED
+    elif reason is Reason.UNKNOWN_HISTORY and situation.hidden:
+        found |= _HIDDEN
     if reads_files(situation):
         found |= _FILES
     return found
@@ -321,10 +348,17 @@ def _facts_of(reason: Reason, situation: Situation) -> dict[str, str]:
         return missing_facts(situation.batch)
     if reason is Reason.REWOUND:
         return {"why_rewound": _why_rewound(situation)}
-    if reason is not Reason.UNKNOWN_HISTORY or situation.newest_of_stream is None:
+    if reason is not Reason.UNKNOWN_HISTORY:
         return {}
+    if situation.newest_of_stream is None:
+        return {"elsewhere": _elsewhere(situation)}
     newest = situation.newest_of_stream.batch_id
-    return {"landed": _landed(situation), "newest_of_stream": str(newest), "after_stream": str(newest + 1)}
+    return {
+        "landed": _landed(situation),
+        "newest_of_stream": str(newest),
+        "after_stream": str(newest + 1),
+        "elsewhere": _elsewhere(situation),
+    }
 
 
 def missing_facts(batch: Batch) -> dict[str, str]:
@@ -353,6 +387,14 @@ def _landed(situation: Situation) -> str:
     if situation.landed is not None:
         return f"Batch {situation.batch.batch_id}: {what_landed(situation)}"
     return f"Later batches of the query are there, up to {situation.later_landed}"
+
+
+def _elsewhere(situation: Situation) -> str:
+    """What the table knows of the same sink under other branches."""
+    newest = situation.newest_elsewhere
+    if newest is None or newest == LARGEST_NUMBER:
+        return "an unreadable ledger entry"
+    return f"{'versions' if situation.key.kind is SinkKind.TXN else 'batches'} up to {newest}"
 
 
 def _known_uuid(situation: Situation) -> str:

@@ -9,7 +9,16 @@ from typing import Any
 
 from lakesink_catalog.epochs import epochs
 from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.ledger import FORGOTTEN, LedgerEntry, Mark, SnapshotLike, TableView, mark_of, unread_version
+from lakesink_catalog.ledger import (
+    FORGOTTEN,
+    LARGEST_NUMBER,
+    LedgerEntry,
+    Mark,
+    SnapshotLike,
+    TableView,
+    mark_of,
+    unread_version,
+)
 
 PICKED_FROM = "source-snapshot-id"
 """In the summary of Iceberg's `cherrypick_snapshot`: where the files come from."""
@@ -129,7 +138,11 @@ class Situation:
             and not self._picked(snapshot)
             for snapshot in self.view.walk()
         )
-        older = any(mark.batch_id < self.batch.batch_id for mark, _ in self._marks_of_stream)
+        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
+        older = any(
+            mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in walk
+            for mark, snapshot in self._marks_of_stream
+        )
         return not blind and (self.walk_complete or older)
 
     @cached_property
@@ -140,11 +153,22 @@ class Situation:
 
     @cached_property
     def marked_elsewhere(self) -> bool:
-        """The walk bears marks of this sink under another branch: this branch was forked off while it wrote there."""
-        return any(
-            mark is not None and mark.key != self.key and replace(mark.key, branch=self.key.branch) == self.key
-            for mark in (mark_of(snapshot.summary) for snapshot in self.view.walk())
-        )
+        """The branch was forked off while the sink wrote to another: the walk bears its marks, or expiry hides it."""
+        on_walk = (mark_of(snapshot.summary) for snapshot in self.view.walk())
+        return any(mark is not None and self._is_elsewhere(mark) for mark in on_walk) or self.hidden
+
+    @cached_property
+    def hidden(self) -> bool:
+        """Expiry hides whether batches that this sink wrote to another branch are in this one."""
+        return self.newest_elsewhere is not None and not self.shows_the_batch_before
+
+    @cached_property
+    def newest_elsewhere(self) -> int | None:
+        """The newest batch that the table knows of this sink under other branches; the largest if it is unreadable."""
+        marks = (mark_of(snapshot.summary) for snapshot in self.view.snapshots.values())
+        marked = (mark.batch_id for mark in marks if mark is not None and self._is_elsewhere(mark))
+        entries = (LARGEST_NUMBER if entry is None else entry.batch_id for entry in self.view.elsewhere.values())
+        return max((*marked, *entries), default=None)
 
     @cached_property
     def others_epochs(self) -> tuple[int, ...]:
@@ -209,6 +233,10 @@ class Situation:
     def _is_own(self, snapshot: SnapshotLike) -> bool:
         mark = mark_of(snapshot.summary)
         return mark is not None and mark.key == self.key
+
+    def _is_elsewhere(self, mark: Mark) -> bool:
+        """A mark of this sink under another branch."""
+        return mark.key != self.key and replace(mark.key, branch=self.key.branch) == self.key
 
     def _is_this_batch(self, mark: Mark) -> bool:
         wanted = (self.batch.batch_id, self.batch.query_id, self.batch.fingerprint)

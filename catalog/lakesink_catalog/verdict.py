@@ -158,7 +158,8 @@ STREAM_RULES = (
     ),
     Rule(
         5,
-        "no entry, and N > 0, or the walk has this sink under another branch, or N's query under another sink",
+        "no entry, and N > 0, or the walk has N's query under another sink, or this sink under another branch, or"
+        " expiry hides whether it has what the table knows of this sink there",
         Reason.UNKNOWN_HISTORY,
         lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or _is_elsewhere(s)),
     ),
@@ -228,9 +229,18 @@ TRANSACTION_RULES = (
     *_TABLE_RULES,
     Rule(
         5,
-        "no entry, but the version is on the walk under another branch",
+        "no entry, or version above the entry's, but the version is on the walk under another branch",
         Reason.UNKNOWN_HISTORY,
-        lambda s: s.entry is None and s.landed is not None,
+        lambda s: s.landed is not None and (s.entry is None or _ahead(s) > 0),
+    ),
+    Rule(
+        5,
+        "no entry, and expiry hides whether the version is there, which is not above the newest that the table knows"
+        " under another branch",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: (
+            s.entry is None and s.newest_elsewhere is not None and s.batch.batch_id <= s.newest_elsewhere and s.hidden
+        ),
     ),
     Rule(6, "no entry", "commit", lambda s: s.entry is None),
     Rule(7, "gone; the version's own mark is present", "skip", lambda s: s.gone and s.marked_snapshot is not None),

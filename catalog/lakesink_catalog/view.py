@@ -1,6 +1,7 @@
 """Looking at a loaded table: the facts that the verdict needs, taken from one metadata, and evidence beyond it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
@@ -39,6 +40,7 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
         tag_snapshot_id=tag.snapshot_id if tag else None,
         last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
         branch_contains=_evidence(metadata, io, head),
+        elsewhere=dict(_entries_elsewhere(metadata, key)),
     )
 
 
@@ -75,6 +77,13 @@ def _read_entry(text: str | None) -> tuple[LedgerEntry | None, str]:
         return parse_entry(text), ""
     except EntryUnreadable as error:
         return None, str(error)
+
+
+def _entries_elsewhere(metadata: TableMetadata, key: SinkKey) -> Iterator[tuple[str, LedgerEntry | None]]:
+    of_main = replace(key, branch=MAIN_BRANCH).ledger_property
+    for name, text in metadata.properties.items():
+        if name != key.ledger_property and (name == of_main or name.startswith(f"{of_main}@")):
+            yield name.removeprefix(of_main).removeprefix("@") or MAIN_BRANCH, _read_entry(text)[0]
 
 
 def _evidence(metadata: TableMetadata, io: FileIO, head: int | None) -> Callable[[int], bool]:
