@@ -174,7 +174,11 @@ def _while_expiry_hides_the_version(s: Situation) -> Choices:
 def _after_rollback(s: Situation) -> Choices:
     newest, n = s.newest_mark or s.newest_of_stream, _n(s)
     if s.key.kind is SinkKind.TXN:
-        return (_commit(f"adds version {n}"), _skip(f"leaves the rows of version {n} out for good"))
+        lower = "every lower version that was rolled back and not appended again"
+        return (
+            _commit(f"adds version {n} and leaves {lower} out for good"),
+            _skip(f"leaves the rows of version {n} and of {lower} out for good"),
+        )
     if newest is None:
         return (
             _commit(f"adds batch {n}: right if its rows are not there and those of every batch before it are"),

@@ -60,6 +60,35 @@ class Situation:
         return self.entry is not None and not self.entry_on_walk and not self.gone
 
     @cached_property
+    def undone(self) -> tuple[int, ...]:
+        """Batches above M that a rollback removed, as far as their snapshots are retained."""
+        above = -1 if self.newest_mark is None else self.newest_mark.batch_id
+        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
+        off = (mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in walk)
+        own = {mark.batch_id for mark in off if mark is not None and mark.key == self.key}
+        return tuple(sorted(batch_id for batch_id in own if batch_id > above))
+
+    @cached_property
+    def shows_all_undone(self) -> bool:
+        """What was rolled back is retained link by link, from the ledger's snapshot to the walk."""
+        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
+        beside: list[int] = []
+        found = self._entry.snapshot_id
+        while found not in walk and found not in beside:
+            snapshot = self.view.snapshots.get(found)
+            if snapshot is None or snapshot.parent_snapshot_id is None:
+                return False
+            beside.append(found)
+            found = snapshot.parent_snapshot_id
+        return found in walk
+
+    @cached_property
+    def passes_over_nothing(self) -> bool:
+        """No batch that was rolled back lies between the newest one left and this one."""
+        follows = self.newest_mark is not None and self.batch.batch_id == self.newest_mark.batch_id + 1
+        return follows or (self.shows_all_undone and not any(undone < self.batch.batch_id for undone in self.undone))
+
+    @cached_property
     def rollback_is_proven(self) -> bool:
         """The walk shows that the ledger's snapshot is not under the head; else expiry hides what became of it."""
         return self.gone and (

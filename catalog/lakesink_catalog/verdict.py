@@ -246,15 +246,29 @@ TRANSACTION_RULES = (
     Rule(7, "gone; the version's own mark is present", "skip", lambda s: s.gone and s.marked_snapshot is not None),
     Rule(
         8,
-        "gone; version above M and not above the entry's: the replay after a rollback",
+        "gone; version above M and not above the entry's: the replay after a rollback; none that it undid is between",
         "commit",
-        lambda s: s.gone and s.newest_mark is not None and s.newest_mark.batch_id < s.batch.batch_id and _ahead(s) <= 0,
+        lambda s: (
+            s.gone
+            and s.newest_mark is not None
+            and s.newest_mark.batch_id < s.batch.batch_id
+            and _ahead(s) <= 0
+            and s.passes_over_nothing
+        ),
     ),
     Rule(
         9,
-        "gone; no M nor the version under another branch, walk complete, version not above the entry's",
+        "gone; no M nor the version under another branch, walk complete, version not above the entry's; none that the"
+        " rollback undid is below",
         "commit",
-        lambda s: s.gone and s.newest_mark is None and s.landed is None and s.walk_complete and _ahead(s) <= 0,
+        lambda s: (
+            s.gone
+            and s.newest_mark is None
+            and s.landed is None
+            and s.walk_complete
+            and _ahead(s) <= 0
+            and s.passes_over_nothing
+        ),
     ),
     Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
     Rule(14, "version equal to the entry's", "skip", lambda s: _ahead(s) == 0),

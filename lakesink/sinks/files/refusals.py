@@ -7,7 +7,8 @@ from lakesink.sinks.files.layout import FOLDER, Layout
 from lakesink.sinks.files.marker import MarkerDamaged
 from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
 from lakesink_catalog.redact import describe, redact
-from lakesink_catalog.refusal import Words, refusal
+from lakesink_catalog.refusal import refusal
+from lakesink_catalog.refusal_words import Words
 from lakesink_catalog.situation import Situation
 
 NOTHING_WRITTEN = "Nothing of this batch was written."
