@@ -40,11 +40,33 @@ class _Token:
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class Term:
+    """One term of the text.
+
+    Attributes:
+        transform: Its word, `identity` for a bare column.
+        column: Names from the top.
+        number: Of a bucket or truncate.
+        name: What the partition field shall be called.
+    """
+
     transform: str
     column: tuple[str, ...]
     number: int | None
     name: str | None
+
+    @property
+    def iceberg_transform(self) -> str:
+        """The transform as Iceberg spells it."""
+        return f"{self.transform}[{self.number}]" if self.transform in _NUMBERED else self.transform
+
+    def source_ids(self, schema: Schema) -> frozenset[int]:
+        """Fields of the schema that the column's name can mean."""
+        fields: Sequence[NestedField] = schema.fields
+        for part in self.column[:-1]:
+            structs = [field.field_type for field in _named(part, fields) if isinstance(field.field_type, StructType)]
+            fields = [field for struct in structs for field in struct.fields]
+        return frozenset(field.field_id for field in _named(self.column[-1], fields))
 
 
 def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool = False) -> PartitionSpec:
@@ -75,13 +97,22 @@ def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool
     return PartitionSpec(*fields)
 
 
+def parse_terms(text: str) -> tuple[Term, ...]:
+    """The terms of a text, whatever the table: names are not looked up, and the rules for a new spec do not apply.
+
+    Raises:
+        SettingsError: Malformed.
+    """
+    return tuple(_Parser(text).terms())
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = list(self._scan())
         self._next = 0
 
-    def terms(self) -> Iterator[_Term]:
+    def terms(self) -> Iterator[Term]:
         yield self._term()
         while self._next < len(self._tokens):
             self._expect(",")
@@ -100,17 +131,17 @@ class _Parser:
             else:
                 yield _Token(found["mark"] or found["word"], mark=found["mark"] is not None)
 
-    def _term(self) -> _Term:
+    def _term(self) -> Term:
         first = self._name()
         if len(first) > 1 or not self._accept("("):
-            return _Term("identity", first, None, self._alias())
+            return Term("identity", first, None, self._alias())
         transform = _ALIASES.get(first[0].lower(), first[0].lower())
         if transform not in _SUFFIX:
             raise self._wrong(f"{first[0]!r} is not a transform. {did_you_mean(transform, _SUFFIX)}")
         number = self._number(transform) if transform in _NUMBERED else None
         column = self._name()
         self._expect(")")
-        return _Term(transform, column, number, self._alias())
+        return Term(transform, column, number, self._alias())
 
     def _number(self, transform: str) -> int:
         text = self._word()
@@ -176,13 +207,16 @@ def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tup
 
 
 def _match(name: str, fields: Sequence[NestedField], *, case_sensitive: bool) -> NestedField | None:
+    found = [field for field in fields if field.name == name] if case_sensitive else _named(name, fields)
+    if len(found) > 1:
+        raise _invalid(f"{name!r} may be {' or '.join(repr(field.name) for field in found)}")
+    return found[0] if found else None
+
+
+def _named(name: str, fields: Sequence[NestedField]) -> list[NestedField]:
+    """The field of exactly this name, else those of a name like it."""
     exact = [field for field in fields if field.name == name]
-    if exact or case_sensitive:
-        return exact[0] if exact else None
-    alike = [field for field in fields if field.name.lower() == name.lower()]
-    if len(alike) > 1:
-        raise _invalid(f"{name!r} may be {' or '.join(repr(field.name) for field in alike)}")
-    return alike[0] if alike else None
+    return exact or [field for field in fields if field.name.lower() == name.lower()]
 
 
 def _paths(struct: StructType, prefix: str = "") -> list[str]:
@@ -194,10 +228,10 @@ def _paths(struct: StructType, prefix: str = "") -> list[str]:
     return found
 
 
-def _transform(term: _Term, source: IcebergType, path: str) -> Transform[object, object]:
+def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, object]:
     if not isinstance(source, PrimitiveType):
         raise _invalid(f"{path!r} is a {str(source).partition('<')[0]}; only a column with plain values can partition")
-    transform: Transform[object, object] = parse_transform(_spelled(term.transform, term.number))
+    transform: Transform[object, object] = parse_transform(term.iceberg_transform)
     if not transform.can_transform(source):
         allowed = [word for word in _SUFFIX if parse_transform(_spelled(word, 1)).can_transform(source)]
         raise _invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")

@@ -1,12 +1,15 @@
 """What is known of a target before a stream starts or a table is made. Reads the table; makes and changes nothing."""
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings import Settings
 from lakesink.sinks.planning import SessionFacts, write_plan
@@ -16,11 +19,12 @@ from lakesink_catalog.connect import FoundCatalog
 from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_catalog.nearest import did_you_mean
-from lakesink_catalog.partition_by import parse_partition_by
+from lakesink_catalog.partition_by import Term, parse_partition_by, parse_terms
 from lakesink_catalog.tables import FORMAT_VERSION, TABLE_MISSING, load_table, parse_identifier
 
 CATALOG_MISSING = "LAKESINK_CATALOG_MISSING"
 NOTHING_MADE = "Nothing was started, written or made."
+logger = logging.getLogger("lakesink")
 _PROBE = Batch(0, "", "", None, "")
 
 
@@ -93,26 +97,40 @@ def check_creation(schema: pa.Schema, settings: Settings) -> None:
 def check_partitions(table: Table, partition_by: str | None) -> None:
     """Check that a table is divided as its writer says, or once was: somebody may have divided it anew since.
 
+    What the text says is looked for in all that the table still knows of its past. Refused is only what contradicts it
+    for certain; columns go, and specs that no file uses are removed, so of a table that was changed it is a warning.
+
     Args:
         table: The table.
         partition_by: As the user wrote it; None for whatever the table has.
 
     Raises:
-        SettingsError: It never was, or the text does not fit its columns.
+        SettingsError: It never was, or the text cannot be read.
     """
     if not partition_by or not partition_by.strip():
         return
-    schema = table.schema()
-    asked = parse_partition_by(partition_by, schema)
-    if _terms(asked) not in map(_terms, table.metadata.partition_specs):
-        has, wanted = _spelled(table.spec(), schema), _spelled(asked, schema)
-        raise SettingsError(
-            "PARTITION_BY_DIFFERS",
-            f"The table is divided by {has}, partition_by asks for {wanted}.",
-            data="Nothing was written: a table keeps its partitions, whatever the option says.",
-            action="Leave partition_by out, or write what the table has. To divide it anew, change the table: Spark SQL"
-            " ALTER TABLE ... ADD PARTITION FIELD.",
+    terms, metadata = parse_terms(partition_by), table.metadata
+    asked = [_meanings(term, metadata.schemas) for term in terms if term.transform != "void"]
+    if any(_is_asked(spec, asked) for spec in metadata.partition_specs):
+        return
+    has = _spelled(table.spec(), table.schema())
+    wanted = ", ".join(_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
+    if not (all(asked) and _was_never_divided_anew(metadata)):
+        logger.warning(
+            "lakesink.partition_by.unused table=%s: it is divided by %s, partition_by asks for %s. Leave partition_by"
+            " out: the table's own partitions are used",
+            ".".join(table.name()),
+            has,
+            wanted,
         )
+        return
+    raise SettingsError(
+        "PARTITION_BY_DIFFERS",
+        f"The table is divided by {has}, partition_by asks for {wanted}.",
+        data="Nothing was written: a table keeps its partitions, whatever the option says.",
+        action="Leave partition_by out: the table's own partitions are used. To divide it anew, change the table: Spark"
+        " SQL ALTER TABLE ... ADD PARTITION FIELD.",
+    )
 
 
 def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
@@ -159,18 +177,31 @@ def _no_branch(branch: str, why: str, known: list[str]) -> BatchRefused:
     )
 
 
-def _terms(spec: PartitionSpec) -> frozenset[tuple[int, str]]:
-    """What divides, whatever it is called; a field that was removed of an old table divides no more."""
-    return frozenset((field.source_id, str(field.transform)) for field in spec.fields if str(field.transform) != "void")
+def _meanings(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:
+    """What a term can mean: its column by any name that it ever had. Nothing if no schema knows the column."""
+    return frozenset((source, term.iceberg_transform) for schema in schemas for source in term.source_ids(schema))
+
+
+def _is_asked(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:
+    """True if each term can mean a field, and each field is meant; a void one divides no more."""
+    divides = {(field.source_id, str(field.transform)) for field in spec.fields if str(field.transform) != "void"}
+    return all(meanings & divides for meanings in asked) and divides <= frozenset().union(*asked)
+
+
+def _was_never_divided_anew(metadata: TableMetadata) -> bool:
+    """True if the table has had one spec only: ids of specs and of their fields are never given again."""
+    last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
+    return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
 
 
 def _spelled(spec: PartitionSpec, schema: Schema) -> str:
     """A spec as `partition_by` spells it."""
-    return ", ".join(_term(str(field.transform), schema, field.source_id) for field in spec.fields) or "nothing"
+    columns = [schema.find_column_name(field.source_id) or f"column {field.source_id}" for field in spec.fields]
+    terms = [_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
+    return ", ".join(terms) or "nothing"
 
 
-def _term(transform: str, schema: Schema, source_id: int) -> str:
-    column = schema.find_column_name(source_id) or f"column {source_id}"
+def _term(transform: str, column: str) -> str:
     word, _, number = transform.rstrip("]").partition("[")
     if word == "identity":
         return column
