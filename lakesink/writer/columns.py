@@ -8,20 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakesink.writer.casts import Cast, lossless_cast
 from lakesink.writer.decode import check_documents
 from lakesink.writer.nested import (
     all_null,
+    as_list,
     rebuild_list,
     rebuild_map,
     rebuild_struct,
     visible_nulls,
+    with_a_key_twice,
     without_extensions,
     without_validity,
 )
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import how_to_cast, lossy_value, null_in_required, schema_mismatch, shown
+from lakesink.writer.refusals import how_to_cast, keys_become_one, lossy_value, null_in_required, schema_mismatch, shown
 from lakesink.writer.schema import (
     Field,
     ListOf,
@@ -192,11 +195,26 @@ def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive:
         case MapOf(key, value) if pa.types.is_map(incoming):
             keys = _convert(incoming.key_type, key, below, case_sensitive=case_sensitive)
             values = _convert(incoming.item_type, value, below, case_sensitive=case_sensitive)
-            return lambda array: rebuild_map(
-                array, arrow_type(field.type), _checked(keys, key, below), _checked(values, value, below)
+            checked = _checked(keys, key, below), _checked(values, value, below)
+            return _with_distinct_keys(
+                lambda array: rebuild_map(array, arrow_type(field.type), *checked), incoming, field.type, below
             )
         case _:
             raise _unfit(incoming, field.type, below)
+
+
+def _with_distinct_keys(convert: Cast, incoming: pa.MapType, target: MapOf, path: Path) -> Cast:
+    """Only keys that change their type can become one: texts of a UUID in two cases, for example."""
+    if incoming.key_type == arrow_type(target.key.type):
+        return convert
+
+    def checked(array: pa.Array) -> pa.Array:
+        maps = convert(array)
+        if len(with_a_key_twice(pc.list_parent_indices(as_list(maps)), maps.keys)):
+            raise keys_become_one(path, sql_type(incoming.key_type), sql_type_of(target.key.type))
+        return maps
+
+    return checked
 
 
 def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> Cast:

@@ -70,7 +70,10 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
     wrong = [found for found in candidates if found[2]] or candidates
     if not wrong:
         return column.found("a value that cannot be read", "")
-    path, value, expected = next((found for found in wrong if found[2] or not fits(found[1])), wrong[0])
+    found = next((found for found in wrong if found[2] or not fits(found[1])), None)
+    if found is None and column.path[-1] == KEY:
+        return column.found("an object with two spellings of one key", "", column.path[:-1], "MAP")
+    path, value, expected = found or wrong[0]
     twice = isinstance(value, Object) and value.has_a_key_twice and expected == "MAP"
     return column.found("an object with a key twice" if twice else _kind(value), _text(value), path, expected)
 

@@ -18,7 +18,14 @@ from lakesink.writer.json_misfits import SOMETHING, found_at, parsed, whole
 from lakesink.writer.json_raw import as_json, as_text, first_members, items, unique_members
 from lakesink.writer.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.writer.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
-from lakesink.writer.nested import as_list, rebuild_list, rebuild_map, rebuild_struct
+from lakesink.writer.nested import (
+    as_list,
+    rebuild_list,
+    rebuild_map,
+    rebuild_struct,
+    with_a_key_twice,
+    without_validity,
+)
 from lakesink.writer.refusals import decoder_missing
 from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 from lakesink.writer.unknown_keys import LOOKED_AT, UnknownKeys
@@ -137,11 +144,14 @@ class JsonReader:
         [maps] = opened.columns
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
-        read_keys = self.read(keys, kind.key.type, (*path, KEY))
+        read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
         read_items = self.read(items, kind.value.type, (*path, ENTRY))
-        values = rebuild_map(maps, arrow_type(kind), lambda _: read_keys.values, lambda _: read_items.values)
+        found = read_keys.values
+        known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may hold
+        values = rebuild_map(maps, arrow_type(kind), lambda _: known, lambda _: read_items.values)
         below = _holders(entries, either(read_keys.misfits, read_items.misfits))
-        return Parsed(values, reduce(either, (below, _lost(opened.texts, maps)), opened.misfits))
+        wrong = (below, _lost(opened.texts, maps), _one_key_spelled_twice(entries, found, kind))
+        return Parsed(values, reduce(either, wrong, opened.misfits))
 
     def _open(self, texts: pa.Array, kind: Nested, opener: str, query: str) -> "_Opened":
         """One level of JSON: the texts of its parts.
@@ -252,6 +262,21 @@ def _lost(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
     if maps.null_count == texts.null_count:
         return None
     return pc.and_(maps.is_null(), texts.is_valid())
+
+
+def _as_texts(keys: pa.StringArray, kind: Type) -> pa.StringArray:
+    """Keys as the type's texts are: some are JSON, see `wants_json`."""
+    if not isinstance(kind, Primitive) or not wants_json(kind):
+        return keys
+    return pa.array([json.dumps(key) for key in keys.to_pylist()], pa.string())
+
+
+def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -> pa.BooleanArray | None:
+    """Which maps have two texts of one key; None if no map has. Of text they would be the same, see `_lost`."""
+    if kind.key.type == Primitive("string"):
+        return None
+    twice = with_a_key_twice(pc.list_parent_indices(entries), keys)
+    return pc.is_in(pa.array(range(len(entries)), pa.int64()), twice) if len(twice) else None
 
 
 def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:

@@ -44,6 +44,23 @@ def rebuild_map(
     return _list_like(entries, target, pairs, validity_of(entries))
 
 
+def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
+    """Which maps have a key twice: two texts may be one value.
+
+    Args:
+        holders: For every key the number of its map.
+        keys: NULL for one that is not looked at.
+    """
+    if pa.types.is_nested(keys.type):  # Arrow does not tell these apart
+        keys = pa.array([None if key is None else repr(key) for key in keys.to_pylist()], pa.string())
+    if pa.types.is_floating(keys.type):
+        keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 is 0.0 to whoever looks a key up
+    codes = keys.dictionary_encode().indices.cast(pa.int64())
+    count = pa.scalar(max(len(keys), 1), pa.int64())
+    entries = pc.value_counts(pc.add(pc.multiply(holders.cast(pa.int64()), count), codes).drop_null())
+    return pc.divide(entries.field("values").filter(pc.greater(entries.field("counts"), 1)), count)
+
+
 def without_extensions(kind: pa.DataType) -> pa.DataType:
     """The type with every extension type replaced by what it is stored as."""
     if isinstance(kind, pa.BaseExtensionType):

@@ -53,6 +53,18 @@ def lossy_value(path: Sequence[str], incoming: str, target: str) -> WriteError:
     )
 
 
+def keys_become_one(path: Sequence[str], incoming: str, target: str) -> WriteError:
+    """Two keys of one map are the same key in the table's type."""
+    return WriteError(
+        "LOSSY_VALUE",
+        f"A map in column {shown('.'.join(path))!r} has keys that differ as {shown(incoming)} and are one"
+        f" {shown(target)}.",
+        data=NOT_COMMITTED,
+        action="A map holds a key once. Merge such entries in the query, or filter the rows: for UUIDs, compare"
+        " lower(key).",
+    )
+
+
 def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     """What to write into the query, in Spark's SQL where an expression can say it.
 

@@ -188,6 +188,30 @@ def test_a_value_that_does_not_fit_exactly_is_refused_and_not_shown(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_keys_of_a_map_that_become_one_are_refused_at_any_depth_and_equal_keys_of_two_maps_are_not(
+    tmp_path: Path,
+) -> None:
+    lower, upper = str(ONE_UUID), str(ONE_UUID).upper()
+    by_uuid = MapType(2, UUIDType(), 3, LongType(), value_required=False)
+    by_text = pa.map_(pa.string(), pa.int64())
+    apart = pa.array([[(lower, 1)], [(upper, 2)], None], by_text)
+    assert [row["c"] for row in written_rows(schema_of(c=by_uuid), tmp_path / "apart", ("c", apart))] == [
+        [(ONE_UUID, 1)],
+        [(ONE_UUID, 2)],
+        None,
+    ]
+    one = [(lower, 1), (upper, 2)]
+    for kind, array in (
+        (by_uuid, pa.array([None, one], by_text)),
+        (ListType(4, by_uuid, element_required=False), pa.array([[[], one]], pa.list_(by_text))),
+        (StructType(optional(4, "m", by_uuid)), pa.array([{"m": one}], pa.struct([("m", by_text)]))),
+    ):
+        with pytest.raises(WriteError, match="LAKESINK_LOSSY_VALUE") as caught:
+            written_rows(schema_of(c=kind), tmp_path / "one", ("c", array))
+        assert "has keys that differ as STRING and are one STRING (uuid)" in caught.value.what
+        assert lower not in str(caught.value)
+
+
 def test_a_cast_that_is_asked_for_can_be_copied() -> None:
     refused = refusal(schema_of(paid_at=TimestampType()), pa.schema([("paid_at", pa.timestamp("us", "UTC"))]))
     assert "Column 'paid_at' arrives as TIMESTAMP, the table has TIMESTAMP_NTZ: not a lossless cast." in str(refused)

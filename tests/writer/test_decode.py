@@ -1,6 +1,7 @@
 """JSON documents become the table's rows exactly, or are told of; none vanishes or is judged by its neighbours."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import IntegerType, LongType, MapType, NestedField
 
 from lakesink.writer.decode import check_documents
 from lakesink.writer.json_values import JsonReader
@@ -188,6 +189,82 @@ def test_no_document_is_judged_by_its_neighbours(documents: list[str | None]) ->
 
 
 EVENTS = Schema(NestedField(1, "id", LongType()), NestedField(2, "_kafka_offset", LongType()))
+
+
+def map_by(kind: str, number: int = 7) -> MapOf:
+    key = Field(number, "key", required=True, type=Primitive(kind))
+    return MapOf(key, optional(number + 1, "value", Primitive("long")))
+
+
+HOLDERS: list[tuple[Callable[[MapOf], Type], str]] = [
+    (lambda found: found, "%s"),
+    (lambda found: ListOf(optional(20, "element", found)), "[%s]"),
+    (lambda found: Struct((optional(20, "m", found),)), '{"m": %s}'),
+]
+ONE_UUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+BAD_KEYS = [
+    ("int", '{"x": 1}'),
+    ("uuid", '{"x": 1}'),
+    ("date", '{"x": 1}'),
+    ("boolean", '{"x": 1}'),
+    ("decimal(9, 2)", '{"1.001": 1}'),
+    ("binary", '{"A": 1}'),
+    ("fixed[3]", '{"AA==": 1}'),
+    ("string", '{"1": 1, "1": 2}'),
+    ("int", '{"1": 10, "01": 20}'),
+    ("decimal(9, 2)", '{"1.0": 1, "1.00": 2}'),
+    ("double", '{"1": 1, "1.0": 2}'),
+    ("double", '{"0.0": 1, "-0.0": 2}'),
+    ("double", '{"NaN": 1, "nan": 2}'),
+    ("time", '{"12:00": 1, "12:00:00": 2}'),
+    ("timestamptz", '{"2024-01-01T00:00:00Z": 1, "2024-01-01T01:00:00+01:00": 2}'),
+    ("uuid", f'{{"{ONE_UUID}": 1, "{ONE_UUID.upper()}": 2}}'),
+]
+
+
+@pytest.mark.parametrize(("holder", "text"), HOLDERS)
+@pytest.mark.parametrize(("kind", "value"), BAD_KEYS)
+def test_a_map_whose_keys_do_not_fit_or_are_one_key_is_malformed_alone(
+    kind: str, value: str, holder: Callable[[MapOf], Type], text: str
+) -> None:
+    table = Struct((optional(1, "c", holder(map_by(kind))),))
+    parsed = READER.documents(pa.array([b'{"c": null}', f'{{"c": {text % value}}}'.encode(), b"{}"]), table)
+    parsed.values.validate(full=True)
+    assert parsed.misfits is not None
+    assert parsed.misfits.to_pylist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("binary", '{"AAAA": 1, "": 2}', [(bytes(3), 1), (b"", 2)]),
+        ("fixed[3]", '{"AAAA": 1}', [(bytes(3), 1)]),
+        ("int", '{"1": 1, "2": 1}', [(1, 1), (2, 1)]),
+        ("boolean", '{"true": 1, "false": 2}', [(True, 1), (False, 2)]),
+        ("date", '{"2024-02-29": 1}', [(date(2024, 2, 29), 1)]),
+    ],
+)
+def test_a_key_of_a_map_is_read_as_a_value_in_quotes_is(kind: str, value: str, expected: Any) -> None:
+    assert one(map_by(kind), value) == expected
+
+
+def test_a_map_with_one_key_in_two_spellings_is_named_as_such() -> None:
+    table = Struct((optional(1, "c", map_by("int")),))
+    [[found]] = READER.explain(pa.array([b'{"c": {"1": 10, "01": 20}}']), table)
+    assert (found.column, found.expected, found.kind) == ("c", "MAP", "an object with two spellings of one key")
+
+
+def test_two_maps_of_one_column_may_have_the_same_key() -> None:
+    table = Struct((optional(1, "c", map_by("int")),))
+    documents = pa.array([b'{"c": {"1": 1}}', b'{"c": {"01": 2}}', b'{"c": {"1": 3, "2": 4}}'])
+    assert READER.documents(documents, table).misfits is None
+
+
+def test_a_map_with_a_key_that_does_not_fit_is_a_row_of_nulls_and_its_neighbours_are_written(tmp_path: Path) -> None:
+    kind = MapType(2, IntegerType(), 3, LongType(), value_required=False)
+    plan = plan_for(Schema(NestedField(1, "m", kind)), tmp_path, decode="json", on_malformed=OnMalformed.NULL_ROW)
+    receipt = write(plan, [kafka(b'{"m": {"x": 1}}', b'{"m": {"1": 1, "01": 2}}', b'{"m": {"7": 1}}')])
+    assert [row["m"] for row in rows_of(receipt.files)] == [None, None, [(7, 1)]]
 
 
 def kafka(*documents: bytes | None) -> pa.RecordBatch:

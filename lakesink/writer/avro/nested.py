@@ -22,7 +22,7 @@ from lakesink.writer.avro.schema import (
     Union,
     WriterSchema,
 )
-from lakesink.writer.nested import all_null, without_validity
+from lakesink.writer.nested import all_null, with_a_key_twice, without_validity
 from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _DEEPEST = 100
@@ -127,7 +127,9 @@ class ValueReader:
         target = arrow_type(wanted)
         keys = all_null(0, target.key_type) if keys is None else keys
         values = all_null(0, target.item_type) if values is None else values
-        cursor.fail(_with_a_key_twice(holders, keys, len(cursor)))
+        twice = np.zeros(len(cursor), np.bool_)
+        twice[with_a_key_twice(pa.array(holders), keys).to_numpy()] = True
+        cursor.fail(twice)
         keys = without_validity(keys) if keys.null_count else keys  # NULLs of what failed, which no map may hold
         pairs = pa.StructArray.from_arrays([keys, values], fields=[target.key_field, target.item_field])
         return _list(target, cursor, holders, pairs)
@@ -219,13 +221,3 @@ def _list(target: pa.DataType, cursor: Cursor, holders: Whole, values: pa.Array)
     np.cumsum(np.bincount(holders, minlength=len(cursor)), out=offsets[1:])
     buffers = [cursor.validity(), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(target, len(cursor), buffers, children=[values])
-
-
-def _with_a_key_twice(holders: Whole, keys: pa.Array, rows: int) -> Mask:
-    wrong = np.zeros(rows, np.bool_)
-    if len(holders):
-        codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        order = np.lexsort((codes, holders))
-        same = (np.diff(holders[order]) == 0) & (np.diff(codes[order]) == 0)
-        wrong[holders[order][1:][same]] = True
-    return wrong
