@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.decoded import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES
 from lakesink_catalog.errors import Reason
-from lakesink_catalog.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, Batch, SinkKey, SinkKind
+from lakesink_catalog.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_catalog.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of
 from lakesink_catalog.situation import Situation
 from lakesink_catalog.summary import stated
@@ -133,15 +133,22 @@ def sinks(table: Table) -> list[SinkState]:
     """Every sink that wrote to the table and left a ledger entry or a retained mark, by name; but those it forgot.
 
     Marks alone that expiry has cut off from their branch, as those that audit tags keep, are no sign of a lost ledger:
-    a verdict does not see them either.
+    a verdict does not see them either, unless the ledger tag keeps them.
     """
     retained: dict[SinkKey, list[Record]] = defaultdict(list)
     for record in history(table):
         retained[SinkKey(record.sink, record.branch, SinkKind(record.kind))].append(record)
     forgotten = {said.get(FORGOTTEN) for said in (snapshot.summary for snapshot in table.metadata.snapshots) if said}
     marked = {key for key, records in retained.items() if any(record.in_branch is not None for record in records)}
+    marked |= {key for key in retained.keys() - marked if _is_marked(table, key)}
     keys = {key for key in marked if key.ledger_property not in forgotten} | set(_keys_of_ledger(table))
     return [_state(table, key, retained.get(key, [])) for key in sorted(keys, key=_order)]
+
+
+def _is_marked(table: Table, key: SinkKey) -> bool:
+    """What a verdict asks before it says that the ledger is lost."""
+    view = view_table(table, key)
+    return Situation(view, key, NO_BATCH, view.table_uuid).marked
 
 
 class _Walks:

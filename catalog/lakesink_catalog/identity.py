@@ -91,6 +91,8 @@ class Batch:
     missing_inputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
+NO_BATCH = Batch(0, "", "", start=None, end="")
+"""Stands in where a table is asked about a sink, whatever batch comes next."""
 BATCH_FACTS = tuple(found.name for found in fields(Batch) if found.compare)
 """What a batch is, and what is stored of it."""
 

@@ -106,7 +106,7 @@ def _newest(reason: Reason, situation: Situation) -> Mark | None:
     """The newest batch in the branch; after a rollback it may be of an earlier sink id of the same query."""
     if situation.newest_mark is None and reason is Reason.ROLLED_BACK:
         return situation.newest_of_stream
-    return situation.newest_mark
+    return situation.newest_known if reason is Reason.LEDGER_LOST else situation.newest_mark
 
 
 def _facts(situation: Situation, mark: Mark | None) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pyiceberg.table.update import (
 from lakesink_catalog.commit import Surroundings
 from lakesink_catalog.empty_commit import EmptyCommit
 from lakesink_catalog.errors import CommitUnresolved, SettingsError
-from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_catalog.identity import NO_BATCH, SinkKey
 from lakesink_catalog.ledger import RESTORED, LedgerEntry, mark_of
 from lakesink_catalog.request import branch_at, tag_at
 from lakesink_catalog.retry import RetryPolicy
@@ -28,7 +28,6 @@ from lakesink_catalog.verdict import SUPPORTED_FORMAT_VERSION
 from lakesink_catalog.view import view_table
 
 NOTHING_CHANGED = "Nothing was changed."
-_ANY_BATCH = Batch(0, "", "", start=None, end="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Restoring:
 
     def _wanted(self, table: Table) -> LedgerEntry:
         uuid = str(table.metadata.table_uuid)
-        situation = Situation(view_table(table, self.key), self.key, _ANY_BATCH, uuid)
+        situation = Situation(view_table(table, self.key), self.key, NO_BATCH, uuid)
         if situation.view.format_version != SUPPORTED_FORMAT_VERSION or not situation.view.branch_exists:
             raise _refused(self.key, "the branch is not there, or lakesink cannot write this format version")
         if situation.view.entry_damage or situation.unread_version is not None:

@@ -106,6 +106,11 @@ class Situation:
         return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
 
     @cached_property
+    def newest_known(self) -> Mark | None:
+        """As M, also where only the ledger's tag keeps it."""
+        return next((mark for mark, _ in self.own_marks if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
     def marked_snapshot(self) -> int | None:
         """Snapshot that has this very batch: same id, query and fingerprint.
 

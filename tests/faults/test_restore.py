@@ -80,7 +80,7 @@ def test_what_was_rolled_back_is_not_restored(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("expiry", [expire, expire_like_java])
-def test_a_newest_batch_that_only_the_tag_keeps_is_found(lake: Lake, expiry: Callable[[Lake], None]) -> None:
+def test_a_newest_batch_that_only_the_tag_keeps_is_told_and_found(lake: Lake, expiry: Callable[[Lake], None]) -> None:
     stream = Stream(lake)
     stream.run(0)
     stream.run(1)
@@ -90,6 +90,10 @@ def test_a_newest_batch_that_only_the_tag_keeps_is_found(lake: Lake, expiry: Cal
     with pytest.raises(BatchRefused) as refused:
         Stream(lake, query="query-2").run(0)
     assert refused.value.reason is Reason.LEDGER_LOST
+    assert "from the newest batch in the table, 1, and" in refused.value.action
+    assert [(state.sink, state.batch_id, state.trouble) for state in sinks(lake.table())] == [
+        ("events", 1, Reason.LEDGER_LOST)
+    ], "status and audit say what stops the stream"
     assert restoring(stream).run().entry == parse_entry(before)
     assert isinstance(stream.run(2), Committed)
     assert counted(lake) == expected(0, 1, 2) + foreign
