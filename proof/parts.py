@@ -26,8 +26,8 @@ from proof.simulator import advice
 from proof.simulator.run import Simulated
 from proof.simulator.run import run as run_simulator
 
-SEEDS = 20_000
-"""What every change is tried with, at least."""
+SEEDS, SEEDS_SHORT = 20_000, 4_000
+"""Of a whole run, at least; and what every change is tried with."""
 KILLS = 500
 INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
@@ -37,9 +37,10 @@ ADVICE, ADVICE_SHORT = 600, 40
 
 def simulator(budget: Budget) -> Outcome:
     """Seeds until the time is used up, and in any case the least number of them."""
-    result = run_simulator(budget.seed, SEEDS, progress=budget.progress)
+    seeds = SEEDS_SHORT if budget.short else SEEDS
+    result = run_simulator(budget.seed, seeds, progress=budget.progress)
     if not budget.short and result.well and budget.seconds > result.seconds:
-        first, left = budget.seed + SEEDS, budget.seconds - result.seconds
+        first, left = budget.seed + seeds, budget.seconds - result.seconds
         result = result.together(run_simulator(first, MORE_SEEDS, left, budget.progress))
     broken = tuple(f"seed {failure.seed}: {what}" for failure in result.failures for what in failure.broken)
     return Outcome(broken, (), tuple(_simulated(result)), result.to_json())
