@@ -55,7 +55,16 @@ def whole(value: bytes | None) -> Found | None:
         document = parsed(text)
     except ValueError:
         return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
-    return None if isinstance(document, Object) else Found(_kind(document), _text(document), expected=OBJECT)
+    return None if isinstance(document, Object) else Found(_kind(document), as_written(document), expected=OBJECT)
+
+
+def unopened(document: Any, text: str) -> Found:
+    """Why a document that Python can read cannot be opened by the decoder."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return Found("JSON with half of a surrogate pair in a text", text, expected=OBJECT)
+    return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
 
 
 def found_at(document: Any, column: Column, fits: Fits) -> Found:
@@ -75,7 +84,7 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
         return column.found("an object with two spellings of one key", "", column.path[:-1], "MAP")
     path, value, expected = found or wrong[0]
     twice = isinstance(value, Object) and value.has_a_key_twice and expected == "MAP"
-    return column.found("an object with a key twice" if twice else _kind(value), _text(value), path, expected)
+    return column.found("an object with a key twice" if twice else _kind(value), as_written(value), path, expected)
 
 
 def _values(value: Any, path: Path, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
@@ -126,7 +135,8 @@ def _kind_of_number(text: str) -> str:
     return "a number with an exponent" if "e" in text.lower() else f"a fraction of {_counted(digits, 'digit')}"
 
 
-def _text(value: Any) -> str:
+def as_written(value: Any) -> str:
+    """A value as JSON, a number by its own digits."""
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
 
 

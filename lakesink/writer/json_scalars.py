@@ -112,7 +112,9 @@ def _whole(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Rounded to the nearest, as everywhere; a finite number stays finite."""
+    """Rounded to the nearest, as everywhere; a finite number stays finite. Arrow reads C's ``nan(12)`` too."""
+    if _any(pc.match_substring(texts, "(")):
+        raise pa.ArrowInvalid("a NaN with something more to say")
     values = pc.cast(pc.cast(texts, pa.float64()), kind, safe=False)
     endless = pc.is_inf(values)
     if _any(endless) and _any(pc.match_substring_regex(pc.filter(texts, endless), "[0-9]")):

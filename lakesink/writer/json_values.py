@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.json_digits import respelled
-from lakesink.writer.json_misfits import SOMETHING, found_at, parsed, whole
+from lakesink.writer.json_misfits import SOMETHING, as_written, found_at, parsed, unopened, whole
 from lakesink.writer.json_raw import as_json, as_text, first_members, items, unique_members
 from lakesink.writer.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.writer.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
@@ -89,12 +89,16 @@ class JsonReader:
         found = whole(value)
         if found is not None or value is None:
             return [found] if found is not None else []
-        document = parsed(value.decode())
+        text = value.decode()
+        document = parsed(text)
+        [[valid]] = self._found(pa.array([text]), "SELECT json_valid(value) FROM documents")
+        if not valid.as_py():
+            return [unopened(document, text)]
         return list(dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)) or [SOMETHING]
 
     def _fits(self, column: Column) -> Callable[[Any], bool]:
         alone = Struct((Field(0, "c", required=False, type=column.type),))
-        return lambda value: self.documents(pa.array([json.dumps({"c": value}).encode()]), alone).misfits is None
+        return lambda value: self.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
 
     def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
         """Values of a type from their texts.

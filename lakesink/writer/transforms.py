@@ -21,6 +21,8 @@ from lakesink.writer.single_value import Raw, as_decimal
 
 _SPELLING = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _INT = Primitive("int")
+_SIZED = ("bucket", "truncate")
+_WIDEST = 2**31 - 1
 _MICROS_AN_HOUR = 3_600_000_000
 _MICROS_A_DAY = 24 * _MICROS_AN_HOUR
 _DAYS_IN_400_YEARS = 146_097
@@ -89,7 +91,13 @@ def parse_transform(spelling: str, source: Primitive) -> Transform:
             f"The table's partition spec uses the transform {shown(spelling)!r}, which this lakesink does not know.",
             action="Partition the table by identity, bucket, truncate, year, month, day or hour, or upgrade lakesink.",
         )
-    return Transform(name, int(found[2] or 0), source)
+    width = int(found[2] or 0)
+    if name in _SIZED and not 0 < width <= _WIDEST:
+        raise schema_mismatch(
+            f"The partition spec uses the transform {shown(spelling)!r}, whose width is not from 1 to {_WIDEST}.",
+            action="No reader takes such a width. Give the table another partition spec.",
+        )
+    return Transform(name, width, source)
 
 
 def distinguishable(values: pa.Array) -> pa.Array:

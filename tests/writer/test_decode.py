@@ -58,6 +58,8 @@ EXACT = [
     ("double", "7", 7.0),
     ("double", "1e400", MALFORMED),
     ("double", "NaN", float("nan")),
+    ("double", '"nan(12)"', MALFORMED),
+    ("float", '"nan(12)"', MALFORMED),
     ("double", '"Infinity"', float("inf")),
     ("double", "true", MALFORMED),
     ("double", '"x"', MALFORMED),
@@ -378,6 +380,19 @@ BELOW = [
 def test_a_misfit_is_named_by_its_whole_path_at_any_depth(document: str, expected: list[tuple[str, str, str]]) -> None:
     [found] = READER.explain(pa.array([document.encode()]), NESTED)
     assert [(one.column, one.expected, one.kind) for one in found] == expected
+
+
+def test_a_document_that_cannot_be_opened_is_blamed_itself_and_no_column_that_fits() -> None:
+    document = b'{"customer": {"age": 7}, "other": "\\ud800"}'
+    [[found]] = READER.explain(pa.array([document]), NESTED)
+    assert (found.column, found.expected) == ("", "a JSON object")
+    assert found.kind == "JSON with half of a surrogate pair in a text"
+
+
+def test_a_number_among_texts_of_bytes_is_blamed_though_its_digits_are_base64() -> None:
+    table = Struct((optional(1, "c", ListOf(optional(2, "element", Primitive("binary")))),))
+    [[found]] = READER.explain(pa.array([b'{"c": ["AAAA", 1234]}']), table)
+    assert (found.column, found.kind) == ("c[1]", "a whole number of 4 digits")
 
 
 def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def test_a_value_too_near_the_end_of_its_type_is_refused_by_its_column(
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize("transform", ["truncate[2147483648]", "truncate[0]", "bucket[2147483648]", "bucket[0]"])
+def test_a_width_that_no_reader_takes_is_refused_by_name(transform: str) -> None:
+    with pytest.raises(WriteError, match="width is not from 1 to 2147483647") as refused:
+        parse_transform(transform, Primitive("int"))
+    assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
+
+
 @given(st.integers(1, 38), st.data())
 def test_a_truncated_decimal_is_exact_or_refused(precision: int, data: st.DataObject) -> None:
     ends = st.sampled_from([1 - 10**precision, 10**precision - 1])
