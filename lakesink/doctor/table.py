@@ -65,9 +65,13 @@ def _readable(table: Table) -> Finding:
 
 def _partitions(table: Table) -> Finding:
     schema = table.schema()
-    fields = [f"{field.transform}({schema.find_column_name(field.source_id)})" for field in table.spec().fields]
-    found = ", ".join(fields) or "unpartitioned"
-    if any(is_lost_on_java(field.transform, schema.find_type(field.source_id)) for field in table.spec().fields):
+    columns = {field: schema.find_column_name(field.source_id) for field in table.spec().fields}
+    found = ", ".join(f"{field.transform}({column})" for field, column in columns.items()) or "unpartitioned"
+    lost = [field.name for field, column in columns.items() if column is None]
+    if lost:
+        fix = f"lakesink cannot write this table: partition field {lost[0]!r} has lost its column; drop the field too."
+        return Finding(Part.TABLE, "partitions", Standing.FAILED, found, fix)
+    if any(is_lost_on_java(field.transform, schema.find_type(field.source_id)) for field in columns):
         fix = "Spark, Trino and Flink cannot read this table: divide a column of type fixed by bucket."
         return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "partitions", Standing.OK, found)

@@ -10,6 +10,8 @@ from lakesink.settings import Settings
 from lakesink.writer.avro.registry import is_url, schemas_in_file
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import PartitionField, WritePlan
+from lakesink.writer.refusals import shown
+from lakesink_catalog.errors import BatchRefused, Reason
 from lakesink_catalog.identity import Batch, SinkKey
 from lakesink_catalog.locations import data_location
 from lakesink_catalog.premises import Premises
@@ -27,8 +29,14 @@ class SessionFacts:
 
 
 def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, session: SessionFacts) -> WritePlan:
-    """The plan for one batch into the table as loaded, under its present schema and default spec."""
+    """The plan for one batch into the table as loaded, under its present schema and default spec.
+
+    Raises:
+        SettingsError: A table property has a value that is none.
+        BatchRefused: A partition field has lost its column.
+    """
     effective = settings.effective(table.properties)
+    _check_sources(table)
     schema, spec = table.schema(), table.spec()
     return WritePlan(
         lakesink_version=__version__,
@@ -57,6 +65,20 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),
     )
+
+
+def _check_sources(table: Table) -> None:
+    """`void` outlives its column; PyIceberg then writes a type into manifests that no Avro reader takes."""
+    name = ".".join(table.name())
+    for field in table.spec().fields:
+        if table.schema().find_column_name(field.source_id) is None:
+            raise BatchRefused(
+                Reason.UNSUPPORTED,
+                f"The partition field {shown(field.name)!r} of {shown(name)} has lost its column, which was dropped.",
+                data="Nothing of this batch was written.",
+                action=f"Remove the field too, Spark SQL: ALTER TABLE {name} DROP PARTITION FIELD `{field.name}`. Files"
+                " that are there stay as they are.",
+            )
 
 
 def _writer_schemas(registry: str) -> Mapping[int, str]:

@@ -56,6 +56,15 @@ def test_a_partition_that_java_cannot_read_is_a_warning(catalog: Catalog) -> Non
     assert "Spark, Trino and Flink cannot read this table" in finding.fix
 
 
+def test_a_partition_field_that_lost_its_column_is_found(catalog: Catalog) -> None:
+    table = events(catalog, partition_by="void(id)")
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("id")
+    finding = looked(catalog)["partitions"]
+    assert finding.standing is Standing.FAILED
+    assert "partition field 'id_null' has lost its column; drop the field too" in finding.fix
+
+
 def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
     events(catalog, **{"write.parquet.compression-codec": "snappy"})
     finding = looked(catalog)["settings"]

@@ -8,14 +8,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, MapType, StringType
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
+from pyiceberg.types import LongType, MapType, NestedField, StringType
 
 from lakesink.sinks.iceberg import IcebergSink
 from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_catalog.identity import MAIN_BRANCH
 from lakesink_catalog.outcome import Committed
-from tests.builders import ROWS, Fault, Lake, Stream, counted, expected, parquet_files
+from tests.builders import ROWS, SCHEMA, Fault, Lake, Stream, counted, expected, parquet_files
 from tests.faults.answers import first
 from tests.faults.maintenance import append_foreign, branch_off, remove_ref, replace_table
 
@@ -292,3 +293,26 @@ def test_nothing_that_was_ever_written_is_deleted_by_all_this(lake: Lake) -> Non
         assert seen < parquet_files(lake)
         seen = parquet_files(lake)
     assert counted(lake) == expected(*range(4))
+
+
+def test_a_void_field_that_lost_its_column_is_refused_by_name_before_a_task_runs(tmp_path: Path) -> None:
+    schema = Schema(*SCHEMA.fields, NestedField(9, "old", StringType()))
+    spec = PartitionSpec(PartitionField(9, 1000, VoidTransform(), "gone"))
+    lake = Lake.make(tmp_path, schema=schema, spec=spec, properties={"commit.manifest.min-count-to-merge": "2"})
+    stream = Stream(lake)
+    for batch in range(2):
+        stream.run(batch)
+    with lake.table().update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("old")
+    writes = stream.writes
+    with pytest.raises(BatchRefused, match=r"field 'gone' of demo\.events has lost its column") as caught:
+        stream.run(2)
+    assert caught.value.reason is Reason.UNSUPPORTED
+    assert "ALTER TABLE demo.events DROP PARTITION FIELD `gone`" in caught.value.action
+    assert stream.writes == writes
+    with lake.table().update_spec() as change:
+        change.remove_field("gone")
+    for batch in range(2, 6):
+        stream.run(batch)
+    assert counted(lake) == expected(*range(6))
+    assert not any(b'["null", "null"]' in path.read_bytes() for path in lake.files())
