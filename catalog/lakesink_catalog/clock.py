@@ -21,6 +21,8 @@ CLOCK_TOLERANCE_MS = 60_000
 """What Iceberg's Java library bears between a new snapshot and the last one."""
 GRAIN_MS = 1_000
 """Object stores tell the time of an object in whole seconds."""
+_FIRST_TOLD_MS = 946_684_800_000
+"""The year 2000. A storage that keeps no times tells 0."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,11 @@ class ClockWatch:
 
 def modified_ms(io: FileIO, path: str) -> int | None:
     """When a file was written by the clock of its storage, milliseconds since the epoch; None if it does not tell."""
+    told_ms = _told_ms(io, path)
+    return None if told_ms is None or told_ms < _FIRST_TOLD_MS else told_ms
+
+
+def _told_ms(io: FileIO, path: str) -> int | None:
     try:
         match io.new_input(path):
             case PyArrowFile(_filesystem=filesystem, _path=place):

@@ -1,11 +1,12 @@
 """A driver whose clock is ahead is found out before it commits: by the time that the storage gives to a file."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -119,3 +120,10 @@ def test_fsspec_tells_the_same_time_as_arrow(tmp_path: Path) -> None:
     assert by_arrow is not None
     assert by_fsspec is not None
     assert abs(by_arrow - by_fsspec) <= 1
+
+
+@pytest.mark.parametrize("kind", [PyArrowFileIO, FsspecFileIO])
+def test_a_storage_that_keeps_no_times_tells_none(tmp_path: Path, kind: type[FileIO]) -> None:
+    (tmp_path / "list.avro").touch()
+    os.utime(tmp_path / "list.avro", (0, 0))
+    assert modified_ms(kind({}), f"file://{tmp_path}/list.avro") is None
