@@ -9,6 +9,7 @@ from lakesink_catalog.redact import redact, shown
 from lakesink_catalog.refusal_words import (
     CLONE,
     CONTINUED,
+    CONTRADICTED,
     FILES,
     HIDDEN,
     LANDED,
@@ -78,6 +79,9 @@ def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
 
 def _words_for(reason: Reason, situation: Situation) -> Words:
     """Words that fit the facts better than the general ones."""
+    if reason is Reason.LEDGER_DAMAGED:  # an unreadable entry is none, and an unread mark is no one's to restore from
+        told = situation.entry is not None and situation.unread_version is None and situation.newest_known is not None
+        return CONTRADICTED if told else {}
     if situation.key.kind is SinkKind.TXN:
         of_version = {} if situation.landed is not None else VERSION_HIDDEN
         return {**TRANSACTIONS, **of_version, **(CLONE if situation.newest_mark is not None else {})}
@@ -106,7 +110,8 @@ def _newest(reason: Reason, situation: Situation) -> Mark | None:
     """The newest batch in the branch; after a rollback it may be of an earlier sink id of the same query."""
     if situation.newest_mark is None and reason is Reason.ROLLED_BACK:
         return situation.newest_of_stream
-    return situation.newest_known if reason is Reason.LEDGER_LOST else situation.newest_mark
+    from_marks = reason in (Reason.LEDGER_LOST, Reason.LEDGER_DAMAGED)
+    return situation.newest_known if from_marks else situation.newest_mark
 
 
 def _facts(situation: Situation, mark: Mark | None) -> dict[str, str]:

@@ -146,6 +146,17 @@ CLONE: Words = {
     ),
 }
 
+CONTRADICTED: Words = {
+    Reason.LEDGER_DAMAGED: (
+        "The ledger entry of sink {sink} cannot be trusted: {damage}.",
+        (
+            "Somebody set the table property {property}, perhaps to an older value of it. Stop whatever does, run"
+            " `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest batch in the table,"
+            " {newest}, and changes no row."
+        ),
+    ),
+}
+
 LANDED: Words = {
     Reason.UNKNOWN_HISTORY: (
         "Batch {n} of sink {sink} is in this branch already, under another sink id or branch.",

@@ -1,10 +1,12 @@
-"""Sets a lost ledger entry again, from the newest batch marks of the sink: one commit that changes no row.
+"""Sets a ledger entry again that was lost, or that an older one replaced, from the newest batch marks of the sink.
+
+One commit that changes no row.
 
 The batch that comes next is then judged as if the entry had never been away.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
@@ -60,7 +62,7 @@ class Restoring:
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def find(self) -> LedgerEntry:
-        """The entry that would be set, or that is there; changes nothing.
+        """The entry that would be set, or that is there and agrees with the marks; changes nothing.
 
         Raises:
             SettingsError: The marks do not tell it, or the sink was retired.
@@ -68,17 +70,16 @@ class Restoring:
         return self._wanted(self.load())
 
     def run(self) -> Restored:
-        """Set the entry, if it is not there.
+        """Set the entry, if it is not there or contradicts the marks.
 
         Raises:
             SettingsError: See `find`.
             CommitUnresolved: Attempts ran out; it can be run again.
         """
         first = self.load()
-        there = view_table(first, self.key).entry
-        if there is not None:
-            return Restored(self._wanted(first), None)
-        self._wanted(first)
+        wanted = self._wanted(first)
+        if self._is_there(first):
+            return Restored(wanted, None)
         done, snapshot_id, trouble = self._commit.run(first, self._request, self._is_there)
         entry = None if done is None else view_table(done, self.key).entry
         if entry is None:
@@ -90,16 +91,23 @@ class Restoring:
         return EmptyCommit(self.load, "restore", self.retry, self.surroundings)
 
     def _is_there(self, table: Table) -> bool:
-        return view_table(table, self.key).entry is not None
+        situation = self._situation(table)
+        return situation.entry is not None and not situation.entry_contradicted
+
+    def _situation(self, table: Table) -> Situation:
+        view = view_table(table, self.key)
+        return Situation(view, self.key, NO_BATCH, view.table_uuid)
 
     def _wanted(self, table: Table) -> LedgerEntry:
-        uuid = str(table.metadata.table_uuid)
-        situation = Situation(view_table(table, self.key), self.key, NO_BATCH, uuid)
+        situation = self._situation(table)
         if situation.view.format_version != SUPPORTED_FORMAT_VERSION or not situation.view.branch_exists:
             raise _refused(self.key, "the branch is not there, or lakesink cannot write this format version")
-        if situation.view.entry_damage or situation.unread_version is not None:
+        if situation.view.entry_damage or _has_unread_marks(situation):
             raise _refused(self.key, "its entry is there but unreadable, or a newer lakesink wrote it")
-        return situation.entry or entry_of_marks(situation)
+        entry = situation.entry
+        if entry is not None and entry.table_uuid != situation.view.table_uuid:
+            raise _refused(self.key, "its entry is of another table", "Take another sink id and a new checkpoint.")
+        return entry_of_marks(situation) if entry is None or situation.entry_contradicted else entry
 
     def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
         entry = self._wanted(table)
@@ -118,6 +126,15 @@ class Restoring:
         if tag is not None and tag.snapshot_ref_type is SnapshotRefType.TAG:  # it may be at what was rolled back
             updates.append(tag_at(self.key.ledger_tag, entry.snapshot_id, tag.max_ref_age_ms))
         return requirements, tuple(updates)
+
+
+def _has_unread_marks(situation: Situation) -> bool:
+    """An entry that cannot be trusted does not tell how far down such marks matter: all of the walk is asked."""
+    if situation.unread_version is not None:
+        return True
+    without = replace(situation.view, entry=None)
+    wrong = situation.entry is not None and situation.entry_contradicted
+    return wrong and Situation(without, situation.key, NO_BATCH, without.table_uuid).unread_version is not None
 
 
 def entry_of_marks(situation: Situation) -> LedgerEntry:

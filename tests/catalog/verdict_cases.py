@@ -83,7 +83,8 @@ CASES: dict[str, Case] = {
         batch(10),
     ),
     "entry set low where expiry cut the walk, but the ledger tag shows a later batch": damaged(
-        view(CUT, entry(batch(1), 2), elsewhere=chain(batch(2), first=3), tag_snapshot_id=103), batch(2)
+        view(CUT, entry(batch(1), 2), elsewhere=chain(batch(2), first=3), contained=True, tag_snapshot_id=103),
+        batch(2),
     ),
     # 4
     "no entry, marks on the walk": refused(4, Reason.LEDGER_LOST, view(HISTORY), batch(3)),

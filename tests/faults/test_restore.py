@@ -99,6 +99,40 @@ def test_a_newest_batch_that_only_the_tag_keeps_is_told_and_found(lake: Lake, ex
     assert counted(lake) == expected(0, 1, 2) + foreign
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["on the walk", "kept by the tag"])
+def test_an_older_entry_that_somebody_put_back_is_no_success_and_is_restored(lake: Lake, *, cut: bool) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    stream.run(1)
+    older = entry(stream)
+    stream.run(2)
+    newest, foreign = entry(stream), expected()
+    if cut:
+        foreign = append_foreign(lake) + append_foreign(lake)
+        expire_like_java(lake)
+    set_property(lake, stream.key.ledger_property, older)
+    with pytest.raises(BatchRefused) as refused:
+        stream.run(3)
+    assert refused.value.reason is Reason.LEDGER_DAMAGED
+    assert "`lakesink restore <table> --sink events`" in refused.value.action
+    assert restoring(stream).find() == parse_entry(newest or "")
+    restored = restoring(stream).run()
+    assert restored.snapshot_id is not None
+    assert entry(stream) == newest == restored.entry.to_json()
+    assert [state.trouble for state in sinks(lake.table())] == [None]
+    assert isinstance(stream.run(3), Committed)
+    assert counted(lake) == expected(0, 1, 2, 3) + foreign
+
+
+def test_an_entry_of_another_table_is_not_taken_for_restored(lake: Lake) -> None:
+    stream = Stream(lake)
+    stream.run(0)
+    before = entry(stream) or ""
+    set_property(lake, stream.key.ledger_property, before.replace(str(lake.table().metadata.table_uuid), "another"))
+    with pytest.raises(SettingsError, match="of another table"):
+        restoring(stream).run()
+
+
 def test_a_sink_that_was_retired_stays_retired(lake: Lake) -> None:
     stream = Stream(lake)
     stream.run(0)
