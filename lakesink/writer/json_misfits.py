@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lakesink.writer.misfits import ENTRY, ITEM, KEY, Column, Found, Path
+from lakesink.writer.schema import Field, ListOf, MapOf, Struct, Type, sql_type_of
 
 OBJECT = "a JSON object"
 _CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
@@ -19,6 +20,13 @@ class Number(str):
     """A number as it is written."""
 
     __slots__ = ()
+
+
+class Absent:
+    """In the place of a key that is not there."""
+
+
+ABSENT = Absent()
 
 
 class Object(dict[str, Any]):
@@ -75,7 +83,7 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
         column: One for which the document is malformed.
         fits: Tells of the elements of a list or map which one it is.
     """
-    candidates = list(_values(document, column.path))
+    candidates = list(_values(document, column.path, Field(0, "", required=True, type=column.alone)))
     wrong = [found for found in candidates if found[2]] or candidates
     if not wrong:
         return column.found("a value that cannot be read", "")
@@ -87,33 +95,49 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
     return column.found("an object with a key twice" if twice else _kind(value), as_written(value), path, expected)
 
 
-def _values(value: Any, path: Path, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
-    """Values at a path, and what they should have been if the path goes on below them."""
-    if not path:
+def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
+    """Values at a path; with what they should have been one that ends it too early, or that is required and missing."""
+    wanted, kind = _CONTAINERS.get(path[0], ("STRUCT", dict)) if path else (sql_type_of(field.type), None)
+    if value is None or value is ABSENT:
+        if field.required:
+            yield passed, value, wanted
+    elif kind is None:
         yield passed, value, ""
-        return
-    step, rest = path[0], path[1:]
-    wanted, kind = _CONTAINERS.get(step, ("STRUCT", dict))
-    if value is None:
-        return
-    if not isinstance(value, kind) or (wanted == "MAP" and value.has_a_key_twice):
+    elif not isinstance(value, kind) or (wanted == "MAP" and value.has_a_key_twice):
         yield passed, value, wanted
-    elif step == ITEM:
-        for position, element in enumerate(value):
-            yield from _values(element, rest, (*passed, f"[{position}]"))
-    elif step == KEY:
+    elif path[0] == KEY:
         yield from ((passed, key, "") for key in value)
+    else:
+        for step, below in _parts(value, path[0]):
+            yield from _values(below, path[1:], _below(field.type), (*passed, step))
+
+
+def _parts(value: Any, step: str) -> Iterator[tuple[str, Any]]:
+    if step == ITEM:
+        yield from ((f"[{position}]", element) for position, element in enumerate(value))
     elif step == ENTRY:
-        for below in value.values():
-            yield from _values(below, rest, (*passed, ENTRY))
-    elif step in value:
-        yield from _values(value[step], rest, (*passed, step))
+        yield from ((ENTRY, below) for below in value.values())
+    else:
+        yield step, value.get(step, ABSENT)
+
+
+def _below(kind: Type) -> Field:
+    """The one field that a type with one leaf goes on with."""
+    match kind:
+        case ListOf(element):
+            return element
+        case MapOf(_, value):
+            return value
+        case Struct((field,)):
+            return field
+        case _:
+            raise AssertionError(kind)
 
 
 def _kind(value: Any) -> str:
     match value:
-        case None:
-            return "null"
+        case None | Absent():
+            return "null" if value is None else "no value"
         case bool():
             return "true or false"
         case Number():
@@ -137,6 +161,8 @@ def _kind_of_number(text: str) -> str:
 
 def as_written(value: Any) -> str:
     """A value as JSON, a number by its own digits."""
+    if value is ABSENT:
+        return ""
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
 
 

@@ -127,7 +127,11 @@ class JsonReader:
             for column, field in zip(opened.columns, struct.fields, strict=True)
         ]
         values = rebuild_struct(opened.texts, [part.values for part in parts], list(arrow_type(struct)))
-        return Parsed(values, reduce(either, (part.misfits for part in parts), opened.misfits))
+        wrong = [part.misfits for part in parts]
+        wrong += [
+            _missing(part, field, opened.texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)
+        ]
+        return Parsed(values, reduce(either, wrong, opened.misfits))
 
     def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
         """Keys of some documents that no field takes, with how often they have another value than null."""
@@ -141,7 +145,8 @@ class JsonReader:
         [lists] = opened.columns
         elements = self.read(lists.flatten(), element.type, (*path, ITEM))
         values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
-        return Parsed(values, either(opened.misfits, _holders(lists, elements.misfits)))
+        below = _holders(lists, either(elements.misfits, _missing(elements, element)))
+        return Parsed(values, either(opened.misfits, below))
 
     def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
         opened = self._open(texts, kind, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
@@ -153,7 +158,8 @@ class JsonReader:
         found = read_keys.values
         known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may hold
         values = rebuild_map(maps, arrow_type(kind), lambda _: known, lambda _: read_items.values)
-        below = _holders(entries, either(read_keys.misfits, read_items.misfits))
+        missing = _missing(read_items, kind.value)
+        below = _holders(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
         wrong = (below, _lost(opened.texts, maps), _one_key_spelled_twice(entries, found, kind))
         return Parsed(values, reduce(either, wrong, opened.misfits))
 
@@ -281,6 +287,14 @@ def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -
         return None
     twice = with_a_key_twice(pc.list_parent_indices(entries), keys)
     return pc.is_in(pa.array(range(len(entries)), pa.int64()), twice) if len(twice) else None
+
+
+def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) -> pa.BooleanArray | None:
+    """Which values are not there though the field requires them; `wanted` where there is a parent of one."""
+    if not field.required or not part.values.null_count:
+        return None
+    nulls = part.values.is_null()
+    return nulls if wanted is None else pc.and_(nulls, wanted)
 
 
 def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:

@@ -94,7 +94,8 @@ def _narrowed(kind: Type) -> Iterator[tuple[Path, Type, Primitive]]:
                 yield (ITEM, *path), ListOf(replace(element, type=below)), leaf
         case MapOf(key, value):
             anything = Primitive("string")
+            unasked = replace(value, type=anything, required=False)
             for path, below, leaf in _narrowed(key.type):
-                yield (KEY, *path), MapOf(replace(key, type=below), replace(value, type=anything)), leaf
+                yield (KEY, *path), MapOf(replace(key, type=below), unasked), leaf
             for path, below, leaf in _narrowed(value.type):
                 yield (ENTRY, *path), MapOf(replace(key, type=anything), replace(value, type=below)), leaf

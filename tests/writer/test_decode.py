@@ -395,6 +395,49 @@ def test_a_number_among_texts_of_bytes_is_blamed_though_its_digits_are_base64() 
     assert (found.column, found.kind) == ("c[1]", "a whole number of 4 digits")
 
 
+def required(number: int, name: str, kind: Type) -> Field:
+    return Field(number, name, required=True, type=kind)
+
+
+REQUIRING = Struct(
+    (
+        required(1, "id", Primitive("long")),
+        optional(2, "s", Struct((required(3, "x", Primitive("date")), optional(4, "y", Primitive("int"))))),
+        optional(5, "l", ListOf(required(6, "element", Primitive("int")))),
+        optional(7, "m", MapOf(required(8, "key", Primitive("string")), required(9, "value", Primitive("int")))),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "column", "expected", "kind"),
+    [
+        ("{}", "id", "BIGINT", "no value"),
+        ('{"id": null}', "id", "BIGINT", "null"),
+        ('{"id": 1, "s": {"y": 1}}', "s.x", "DATE", "no value"),
+        ('{"id": 1, "l": [1, null]}', "l[1]", "INT", "null"),
+        ('{"id": 1, "m": {"a": 1, "b": null}}', "m{}", "INT", "null"),
+    ],
+)
+def test_a_value_that_a_column_requires_and_a_document_lacks_is_malformed_and_named(
+    document: str, column: str, expected: str, kind: str
+) -> None:
+    documents = pa.array([b'{"id": 1, "s": null}', document.encode(), b'{"id": 1, "l": []}'])
+    misfits = READER.documents(documents, REQUIRING).misfits
+    assert misfits is not None
+    assert misfits.to_pylist() == [False, True, False]
+    [[found]] = READER.explain(documents[1:2], REQUIRING)
+    assert (found.column, found.expected, found.kind) == (column, expected, kind)
+
+
+def test_a_document_that_lacks_a_required_value_is_told_by_its_place(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    receipt = write(plan_for(schema, tmp_path, decode="json"), [kafka(b'{"id": 1}', b"{}")])
+    assert [(one.place, one.column, one.found) for one in receipt.misfits] == [
+        ("partition 3, offset 101", "id", "no value")
+    ]
+
+
 def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp_path: Path) -> None:
     plan = decoding(tmp_path, OnMalformed.NULL_ROW)
     receipt = write(plan, [kafka(b'{"id": 1}', *BAD), kafka(b'{"id": 2}')])
