@@ -1,14 +1,21 @@
 """Which JSON documents DuckDB would respell where it matters: their numbers are more than a double holds.
 
-DuckDB reads a number with a fraction or an exponent as a double and hands out the double's shortest text. Up to 15
-digits that is the same number. So documents are searched for longer ones, and for exponents, where a column keeps
-digits: one of decimals, or one of text, which takes any JSON. The search may find too much, never too little; what it
-finds is then read as it is written, see `json_raw`.
+DuckDB reads a number with a fraction or an exponent as a double and hands out the double's shortest text; of -0 it
+makes 0. Up to 15 digits that is the same number. So documents are searched for longer ones, and for exponents, where a
+column is of decimals; for anything that may be respelled where it is of text, which takes any JSON; and for -0 where
+there are doubles. The search may find too much, never too little; what it finds is then read as it is written, see
+`json_raw`.
+
+The patterns begin with a character that is searched for without an automaton, and each of them is small enough for an
+automaton without backtracking: RE2 falls back to a hundred times the time on larger ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,12 +32,24 @@ _LONG = "|".join(
 )
 _RISKY = rf"{_BLANKS}-?(?:{_LONG}|[0-9.]+[eE])"
 _RESPELLED = rf"{_BLANKS}(?:-?[0-9]+[.eE]|-0)"
+"""A number that may come out with other characters."""
 _NESTED = rf"{_BLANKS}[\[{{]"
+_BELOW = r"(?s:.*)[:,\[]"
+_RISKY_ITEMS = rf"{_NESTED}(?:{_BELOW})?{_RISKY}"
+_RESPELLED_JSON = rf"{_NESTED}(?:(?s:.*)\\|(?:{_BELOW})?{_RESPELLED})"
+"""An array or object with a string or number that may come out with other characters."""
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _KEY = rf"(?:{_TEXT}{_BLANKS}:{_BLANKS})?"
-_NOT_ALL_TEXTS = rf"{_BLANKS}[\[{{]{_BLANKS}(?:{_KEY}(?:{_TEXT}|[a-zA-Z]+){_BLANKS},{_BLANKS})*{_KEY}[-0-9\[{{]"
-"""An array or object with a part that is neither text nor a word."""
-_SHORT_ESCAPES: Mapping[str, str] = dict(zip('"\\/\b\f\n\r\t', '"\\/bfnrt', strict=True))
+_ALL_TEXTS = rf"{_NESTED}{_BLANKS}(?:{_KEY}(?:{_TEXT}|[a-zA-Z]+){_BLANKS},{_BLANKS})*{_KEY}"
+"""An array or object up to a part that is the first to be neither text nor a word."""
+_RESPELLED_ITEMS = rf"{_ALL_TEXTS}(?:{_RESPELLED}|{_RESPELLED_JSON}|[-0-9\[{{](?s:.*)(?:\\|[:,\[]{_RESPELLED}))"
+_MINUS_ZERO = r"-0[ \t\r\n,\]}]"
+_ESCAPED_KEY = rf'\\.[^"\\]*"{_BLANKS}:'
+"""The end of a key, from its last escape."""
+_NAMES_AT_ONCE = 4_000
+"""Characters of names in one pattern."""
+_MANY_NAMES = 30
+"""More than these take longer than a search for suspicious values behind any name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +57,16 @@ class _Watch:
     """Patterns for documents of one type.
 
     Attributes:
-        suspects: Finds documents that may be respelled where it matters.
-        surely: Finds those of them that are.
+        anywhere: What all documents have that any of the named patterns finds; None if that is not worth a search.
+        named: Each finds documents that may be respelled where it matters.
+        escaped: Finds them where the key is written with escapes; None if nothing is looked for by names.
+        zeros: Finds those that may have a negative zero for a double; None without doubles.
     """
 
-    suspects: str
-    surely: str
+    anywhere: str | None
+    named: tuple[str, ...]
+    escaped: str | None
+    zeros: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +92,95 @@ def respelled(documents: pa.StringArray, kind: Nested) -> pa.Array | None:
         kind: What is looked for in them.
     """
     watch = _watch(kind)
-    if watch is None:
-        return None
-    found = pc.indices_nonzero(pc.match_substring_regex(documents, watch.suspects))
-    if len(found):
-        found = found.filter(pc.match_substring_regex(documents.take(found), watch.surely))
-    return found if len(found) else None
+    found = _named(documents, watch)
+    rare = [pattern for pattern in (watch.escaped, watch.zeros) if pattern is not None]
+    found += [_matching(documents, pattern) for pattern in rare if _anywhere(documents, pattern)]
+    found = [positions for positions in found if len(positions)]
+    return pc.unique(pa.concat_arrays(found)) if found else None
+
+
+def _named(documents: pa.StringArray, watch: _Watch) -> list[pa.Array]:
+    if watch.anywhere is None:
+        return [_matching(documents, pattern) for pattern in watch.named]
+    candidates = _matching(documents, watch.anywhere)
+    if not len(candidates):
+        return []
+    chosen = documents.take(candidates)
+    return [candidates.take(_matching(chosen, pattern)) for pattern in watch.named]
+
+
+def _anywhere(documents: pa.StringArray, pattern: str) -> bool:
+    """Whether the documents have it if they are read as one text, which is faster than each for itself."""
+    _, offsets, data = documents.buffers()
+    if not len(documents) or data is None:
+        return False
+    ends = memoryview(offsets).cast("i")[documents.offset : documents.offset + len(documents) + 1]
+    joined = pa.StringArray.from_buffers(1, pa.py_buffer(array("i", [ends[0], ends[-1]])), data)
+    return bool(pc.match_substring_regex(joined, pattern)[0].as_py())
+
+
+def _matching(documents: pa.StringArray, pattern: str) -> pa.Array:
+    return pc.indices_nonzero(pc.match_substring_regex(documents, pattern))
 
 
 @cache
-def _watch(kind: Nested) -> _Watch | None:
+def _watch(kind: Nested) -> _Watch:
     keepers = list(_keepers(kind, None))
-    if not keepers:
-        return None
-    surely = [
-        *_patterns(keepers, _RISKY, text=False, held=False),
-        *_patterns(keepers, _RESPELLED, text=True, held=False),
-    ]
-    surely += _patterns(keepers, _NOT_ALL_TEXTS, text=True, held=True)
-    perhaps = [*_patterns(keepers, _NESTED, text=True, held=False), *_patterns(keepers, _NESTED, text=False, held=True)]
-    return _Watch("|".join(surely + perhaps), "|".join([*surely, rf"[:,\[]{_RISKY}"]))
+    thens = [(_then(keeper), keeper.name) for keeper in keepers]
+    named = [f"^{then}" for then, name in thens if name is None]
+    anywhere = None if named or len(keepers) <= _MANY_NAMES else _any_of(f":{_first(keeper)}" for keeper in keepers)
+    named += _by_names(sorted((then, name) for then, name in thens if name is not None))
+    escaped = f"{_ESCAPED_KEY}(?:{_any_of(then for then, _ in thens)})" if keepers else None
+    return _Watch(anywhere, tuple(named), escaped, _MINUS_ZERO if _has_doubles(kind) else None)
+
+
+def _any_of(patterns: Iterable[str]) -> str:
+    return "|".join(dict.fromkeys(patterns))
+
+
+def _by_names(wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Patterns of what comes after some names; sorted, for common beginnings are shared by neighbours alone."""
+    size, ends = 0, [0]
+    for at, (_, name) in enumerate(wanted):
+        size += len(name)
+        if size > _NAMES_AT_ONCE:
+            size, ends = len(name), [*ends, at]
+    for start, end in pairwise([*ends, len(wanted)]):
+        together = groupby(wanted[start:end], key=itemgetter(0))
+        behind = [rf'(?:{_any_of(_literal(name) for _, name in group)})"{_BLANKS}:{then}' for then, group in together]
+        if behind:
+            yield f'"(?:{"|".join(behind)})'
+
+
+def _literal(name: str) -> str:
+    """A pattern of a key as it is written without escapes."""
+    return "".join(rf"\x{{{ord(character):x}}}" for character in name)
+
+
+def _then(keeper: _Keeper) -> str:
+    """What makes a document a suspect behind a keeper's name."""
+    if keeper.is_held:
+        return _RESPELLED_ITEMS if keeper.is_text else _RISKY_ITEMS
+    return rf"(?:{_RESPELLED}|{_RESPELLED_JSON})" if keeper.is_text else _RISKY
+
+
+def _first(keeper: _Keeper) -> str:
+    """What such a value begins with."""
+    if keeper.is_held:
+        return _NESTED
+    return rf"(?:{_RESPELLED}|{_NESTED})" if keeper.is_text else _RISKY
+
+
+def _has_doubles(kind: Type) -> bool:
+    match kind:
+        case Primitive(name):
+            return name in ("float", "double")
+        case ListOf(element):
+            return _has_doubles(element.type)
+        case MapOf(_, value):
+            return _has_doubles(value.type)
+        case Struct(fields):
+            return any(_has_doubles(field.type) for field in fields)
 
 
 def _keepers(kind: Type, name: str | None) -> Iterator[_Keeper]:
@@ -108,27 +200,3 @@ def _keeps(kind: Type) -> bool:
 
 def _is_text(kind: Type) -> bool:
     return kind == Primitive("string")
-
-
-def _patterns(keepers: Sequence[_Keeper], then: str, *, text: bool, held: bool) -> Iterator[str]:
-    """What comes after the names of some keepers, and what begins a document that has such items itself."""
-    chosen = [keeper.name for keeper in keepers if (keeper.is_text, keeper.is_held) == (text, held)]
-    names = [_spellings(name) for name in chosen if name is not None]
-    if names:
-        yield f'"(?:{"|".join(names)})"{_BLANKS}:{then}'
-    if None in chosen:
-        yield f"^{then}"
-
-
-def _spellings(name: str) -> str:
-    """A pattern of all ways to write a key."""
-    return "".join(f"(?:{'|'.join(_spellings_of(character))})" for character in name)
-
-
-def _spellings_of(character: str) -> Iterator[str]:
-    units = character.encode("utf-16-be", "surrogatepass")
-    yield "".join(rf"\\u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2))
-    if character in _SHORT_ESCAPES:
-        yield rf"\\\x{{{ord(_SHORT_ESCAPES[character]):x}}}"
-    if character not in '"\\' and character >= " ":
-        yield rf"\x{{{ord(character):x}}}"

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^ \t\r\n\[\]{},:"]+')
+_WRITTEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|,(?![ \t\r\n]*[\]}])|[^ \t\r\n\[\]{},:"]+')
+"""The same without blanks, and without commas too many."""
 
 
 def members(text: str) -> Iterator[tuple[str, str]]:
@@ -45,7 +47,7 @@ def as_text(part: str | None) -> str | None:
     """What a part says: of a string its characters, of anything else its JSON without blanks; None for null."""
     if part is None or part == "null":
         return None
-    return _unquoted(part) if part.startswith('"') else "".join(_TOKEN.findall(part))
+    return _unquoted(part) if part.startswith('"') else "".join(_WRITTEN.findall(part))
 
 
 def _unquoted(part: str) -> str:
