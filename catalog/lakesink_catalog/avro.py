@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakesink_catalog.avro_names import spelled_out
 from lakesink_catalog.avro_values import Malformed, encode_long, read_bytes, read_long, reader
 
 MAGIC = b"Obj\x01"
@@ -39,15 +40,15 @@ class Header:
 
     @property
     def schema(self) -> Any:
-        """The writer's schema, parsed.
+        """The writer's schema, every fixed type spelled out under a name of its own.
 
         Raises:
-            Malformed: It is not JSON.
+            Malformed: It is not JSON, or no schema.
         """
         try:
-            return json.loads(self.metadata["avro.schema"])
-        except (ValueError, RecursionError) as error:
-            raise Malformed("a schema that is not JSON") from error
+            return spelled_out(json.loads(self.metadata["avro.schema"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise Malformed("a schema that is not JSON, or none") from error
 
 
 def read_header(data: bytes) -> Header:

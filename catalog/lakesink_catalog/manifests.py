@@ -1,14 +1,17 @@
 """Manifests and manifest lists: receipts in, Avro files out. One manifest a partition spec, many entries a block."""
 
+import json
 import uuid
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import groupby
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
     DataFile,
@@ -27,7 +30,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from lakesink_catalog.avro import container
+from lakesink_catalog.avro_names import spelled_out
 from lakesink_catalog.locations import metadata_location
 from lakesink_catalog.partitions import (
     PartitionSummary,
@@ -179,28 +185,36 @@ def write_entries(
 ) -> int:
     """Write one manifest in blocks of many entries and return its size in bytes.
 
-    PyIceberg's own writer makes a block of every entry, which costs readers a decompression for each.
+    PyIceberg's own writer makes a block of every entry, which costs readers a decompression for each, and defines a
+    type twice that two partition fields have.
     """
     file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
     entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
+    layout = spelled_out(AvroSchemaConversion().iceberg_to_avro(entry_schema, schema_name="manifest_entry"))
     metadata = {
         "schema": schema.model_dump_json(),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
         "partition-spec-id": str(spec.spec_id),
         "format-version": "2",
         "content": "data",
-        "avro.codec": codec,
+        "avro.schema": json.dumps(layout),
     }
-    with AvroOutputFile[ManifestEntry](
-        output_file=output,
-        file_schema=entry_schema,
-        record_schema=entry_schema,
-        schema_name="manifest_entry",
-        metadata=metadata,
-    ) as writer:
-        for start in range(0, len(entries), ENTRIES_PER_BLOCK):
-            writer.write_block(list(entries[start : start + ENTRIES_PER_BLOCK]))
-    return len(output)
+    encoded = _encoded(entry_schema, entries)
+    parts = [encoded[start : start + ENTRIES_PER_BLOCK] for start in range(0, len(encoded), ENTRIES_PER_BLOCK)]
+    data = container({name: value.encode() for name, value in metadata.items()}, codec, parts)
+    with output.create(overwrite=True) as stream:
+        stream.write(data)
+    return len(data)
+
+
+def _encoded(entry_schema: Schema, entries: Iterable[ManifestEntry]) -> list[bytes]:
+    writer = resolve_writer(record_schema=entry_schema, file_schema=entry_schema)
+    found = []
+    for entry in entries:
+        value = BytesIO()
+        writer.write(BinaryEncoder(value), entry)
+        found.append(value.getvalue())
+    return found
 
 
 def write_list(

@@ -8,6 +8,7 @@ Entries are copied as they are, never decoded and encoded again. Manifests of di
 cannot be read exactly is carried over as it is.
 """
 
+import json
 import logging
 import uuid
 from collections import defaultdict
@@ -109,7 +110,8 @@ class ManifestMerger:
         newest, kinds = carried[-1].header, carried[-1].kinds
         parts = [entries[start : start + ENTRIES_PER_BLOCK] for start in range(0, len(entries), ENTRIES_PER_BLOCK)]
         output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}-merged.avro")
-        length = _write(output, container(newest.metadata, codec_of(table), parts))
+        metadata = {**newest.metadata, "avro.schema": json.dumps(newest.schema).encode()}
+        length = _write(output, container(metadata, codec_of(table), parts))
         return ManifestFile.from_args(
             manifest_path=output.location,
             manifest_length=length,

@@ -1,0 +1,51 @@
+"""Names of the fixed types of an Avro schema, so that every reader knows what each field is. Pure.
+
+Avro lets a name be defined once, to be referred to from then on. PyIceberg defines it at every use, which fastavro,
+DuckDB and Avro for Java refuse, and reads no reference; Iceberg for Java writes references. A definition at each use
+under a name of its own needs no reference and repeats no name.
+"""
+
+from itertools import chain, count
+from typing import Any
+
+
+def spelled_out(schema: Any) -> Any:
+    """The same layout, every fixed and enum defined where it is used; the first of a name keeps it.
+
+    Raises:
+        KeyError, TypeError, RecursionError: It is no schema.
+    """
+    return _spelled_out(schema, {}, set())
+
+
+def _spelled_out(schema: Any, known: dict[str, Any], taken: set[str]) -> Any:
+    def inner(part: Any) -> Any:
+        return _spelled_out(part, known, taken)
+
+    match schema:
+        case str() if schema in known:
+            found = inner(known[schema])
+        case list():
+            found = [inner(branch) for branch in schema]
+        case {"type": "fixed" | "enum", "name": str(name)}:
+            known[name] = schema
+            found = {**schema, "name": _free(name, taken)}
+        case {"type": "record", "fields": fields}:
+            found = {**schema, "fields": [{**field, "type": inner(field["type"])} for field in fields]}
+        case {"type": "array", "items": items}:
+            found = {**schema, "items": inner(items)}
+        case {"type": "map", "values": values}:
+            found = {**schema, "values": inner(values)}
+        case {"type": wrapped}:
+            meant = inner(wrapped)
+            found = {**schema, **(meant if isinstance(meant, dict) else {"type": meant})}
+        case _:
+            found = schema
+    return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or the first of `name_2`, `name_3`, ... that nothing has."""
+    found = next(each for each in chain([name], (f"{name}_{number}" for number in count(2))) if each not in taken)
+    taken.add(found)
+    return found
