@@ -91,12 +91,13 @@ class FsspecFiles:
 
     def is_there(self, uri: str) -> bool:
         """See `CheckpointFiles`. What nothing here can read is taken to be there, and said so."""
+        folder, _, name = uri.rpartition("/")  # fsspec would take "::" in a file's name for a chain of file systems
         try:
-            system, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
+            system, path = fsspec.core.url_to_fs(f"{folder}/", use_listings_cache=False)
         except (ImportError, ValueError) as error:
             logger.warning("lakesink.input.unchecked %s: its files are taken to be there", describe(error))
             return True
-        return bool(system.exists(path))
+        return bool(system.exists(f"{path.rstrip('/')}/{name}"))
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"

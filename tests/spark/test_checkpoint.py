@@ -64,6 +64,13 @@ def test_readers_agree_on_what_is_there_and_what_is_not(reader: Reader, tmp_path
     assert files.names("missing") == []
 
 
+@pytest.mark.parametrize("name", ["a.json", "a b.json", "a%20b.json", "a::b.json"])
+def test_readers_agree_that_an_input_file_is_there_whatever_its_name(reader: Reader, tmp_path: Path, name: str) -> None:
+    files = reader(_fill(tmp_path, {name: "{}"}))
+    assert files.is_there(f"file://{tmp_path}/{name}")
+    assert not files.is_there(f"file://{tmp_path}/{name}x")
+
+
 def test_a_file_written_after_a_listing_is_seen(reader: Reader, tmp_path: Path) -> None:
     files = reader(_fill(tmp_path, {"a/b": "1"}))
     assert files.names("a") == ["b"]
