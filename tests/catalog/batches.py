@@ -29,7 +29,7 @@ class Writer:
     sink: str = "events"
     branch: str = MAIN_BRANCH
     kind: SinkKind = SinkKind.STREAM
-    query: str = ""
+    query: str = "q1"
     clock: "itertools.count[int]" = field(default_factory=lambda: itertools.count(START_MS, 60_000))
 
     @property
@@ -42,8 +42,7 @@ class Writer:
     def batch(self, batch_id: int) -> Batch:
         if self.kind is SinkKind.TXN:
             return transaction_batch(batch_id)
-        query = self.query or f"query-of-{self.sink}-{self.branch}"  # no two sinks or branches are of one query
-        return stream_batch(batch_id, query, start=[{"at": batch_id}], end=[{"at": batch_id + 1}])
+        return stream_batch(batch_id, self.query, start=[{"at": batch_id}], end=[{"at": batch_id + 1}])
 
     def situation(self, batch_id: int) -> Situation:
         table = self.load()

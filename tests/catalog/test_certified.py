@@ -34,7 +34,7 @@ def test_rival_writers_each_commit_every_batch_once(properties: dict[str, Any], 
 
     def write(sink: str) -> None:
         try:
-            writer = Writer(connect(tmp_path.name, properties), sink=sink, clock=itertools.count(START_MS))
+            writer = Writer(connect(tmp_path.name, properties), sink=sink, query=sink, clock=itertools.count(START_MS))
             for batch_id in range(BATCHES):
                 writer.commit(batch_id)
                 assert isinstance(writer.commit(batch_id), AlreadyCommitted)

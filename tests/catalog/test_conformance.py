@@ -79,7 +79,7 @@ def test_a_foreign_commit_in_between_is_gone_round(writer: Writer, properties: d
 
 
 def test_sinks_of_one_table_each_have_their_ledger(writer: Writer) -> None:
-    other = replace(writer, sink="other")
+    other = replace(writer, sink="other", query="q2")
     for batch_id in range(2):
         snapshot(writer, batch_id)
         snapshot(other, batch_id)
@@ -92,7 +92,7 @@ def test_sinks_of_one_table_each_have_their_ledger(writer: Writer) -> None:
 def test_a_branch_has_batches_of_its_own(writer: Writer) -> None:
     first = snapshot(writer, 0)
     writer.load().manage_snapshots().create_branch(first, "audit").commit()
-    snapshot(replace(writer, sink="audited", branch="audit"), 0)
+    snapshot(replace(writer, sink="audited", branch="audit", query="q2"), 0)
     head = writer.load().metadata.current_snapshot()
     assert head is not None
     assert head.snapshot_id == first

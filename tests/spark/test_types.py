@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from lakesink.spark.schema import arrow_schema
+from lakesink.spark.schema import stored_schema
 from lakesink_catalog.arrow_schema import iceberg_schema
 from lakesink_catalog.errors import WriteError
 from lakesink_catalog.spark_types import sql_type
@@ -69,19 +69,19 @@ def in_struct(kind: DataType) -> StructType:
 )
 def test_a_type_without_an_exact_place_is_refused_by_name_at_any_depth(name: str, around: Any, column: str) -> None:
     with pytest.raises(WriteError, match="LAKESINK_TYPE_UNSUPPORTED") as refused:
-        arrow_schema(around(REFUSED[name]))
+        stored_schema(around(REFUSED[name]))
     assert f"Column '{column}' is of type {name}, which has no exact place" in refused.value.what
 
 
 @pytest.mark.parametrize("contains_null", [True, False])
 def test_an_array_of_nothing_is_refused_by_name(contains_null: bool) -> None:  # noqa: FBT001 - a parameter
     with pytest.raises(WriteError, match=r"LAKESINK_TYPE_UNSUPPORTED.*'c\.element' is of type VOID"):
-        arrow_schema(StructType().add("c", ArrayType(NullType(), contains_null)))
+        stored_schema(StructType().add("c", ArrayType(NullType(), contains_null)))
 
 
 def test_a_refusal_shows_an_expression_that_can_be_copied() -> None:
     with pytest.raises(WriteError) as refused:
-        arrow_schema(StructType().add("pay load", VariantType()))
+        stored_schema(StructType().add("pay load", VariantType()))
     assert "to_json(`pay load`) AS `pay load`" in refused.value.action
 
 
@@ -92,7 +92,7 @@ def test_char_and_varchar_are_strings_and_other_types_stay() -> None:
         .add("b", ArrayType(VarcharType(9)))
         .add("c", MapType(CharType(1), StringType()))
     )
-    assert arrow_schema(schema).types == [pa.string(), pa.list_(pa.string()), pa.map_(pa.string(), pa.string())]
+    assert stored_schema(schema).types == [pa.string(), pa.list_(pa.string()), pa.map_(pa.string(), pa.string())]
 
 
 def test_no_type_of_sparks_is_passed_over_here() -> None:
@@ -128,7 +128,7 @@ def test_no_type_of_sparks_is_passed_over_here() -> None:
 
 def test_time_makes_no_table_for_icebergs_spark_cannot_read_it() -> None:
     with pytest.raises(WriteError, match="Column 't' is of type TIME, which Iceberg's Spark cannot read"):
-        iceberg_schema(arrow_schema(StructType().add("t", kinds.TimeType())))
+        iceberg_schema(stored_schema(StructType().add("t", kinds.TimeType())))
 
 
 def test_types_are_spelled_as_spark_spells_them() -> None:
@@ -140,7 +140,7 @@ def test_types_are_spelled_as_spark_spells_them() -> None:
         .add("parts", ArrayType(StructType().add("id", IntegerType()).add("odd name", BinaryType())))
         .add("counts", MapType(StringType(), IntegerType()))
     )
-    assert [sql_type(kind) for kind in arrow_schema(schema).types] == [
+    assert [sql_type(kind) for kind in stored_schema(schema).types] == [
         "TIMESTAMP",
         "TIMESTAMP_NTZ",
         "DECIMAL(9,2)",
