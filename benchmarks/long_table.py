@@ -26,6 +26,7 @@ from lakesink_catalog.identity import SinkKey, stream_batch
 from lakesink_catalog.ledger import next_entry, next_mark
 from lakesink_catalog.manifests import write_batch_manifests, write_list
 from lakesink_catalog.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.premises import premises_of
 from lakesink_catalog.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.receipt import DataFileReceipt, decode
 from lakesink_catalog.summary import append_summary
@@ -118,6 +119,7 @@ def _prepared(table: Table, snapshot_id: int, file: DataFileReceipt) -> Prepared
         snapshot_id=snapshot_id,
         schema_id=0,
         follows=None,
+        premises=premises_of(table.metadata, 0, [0]),
         accepted="",
         manifests=write_batch_manifests(table, [file], schema=table.schema(), snapshot_id=snapshot_id),
         files=((file.path, file.file_size_bytes),),
