@@ -9,7 +9,8 @@ from lakesink_catalog.situation import Situation
 
 NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.TABLE_REPLACED, Reason.LEDGER_DAMAGED})
 NO_ENTRY = "none"
-_WORD = re.compile(r"(?P<reason>\w*):(?P<batch>[0-9]+)(?:@(?P<against>[0-9a-z-]{1,40}))?:(?P<action>commit|skip)")
+_TOO = f"+{Reason.INPUT_MISSING.value}"
+_WORD = re.compile(r"\w*(?P<too>\+InputMissing)?:(?P<batch>[0-9]+)(?:@(?P<against>[0-9a-z-]{1,40}))?:(?P<action>commit|skip)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,14 @@ class Accept:
         adds_rows: True to commit the batch, False to skip it.
         against: The state of the ledger that is overruled, see `ledger_state`. The accepted commit changes that state,
             so the word works once. Empty in a word of an older lakesink: such a word overrules nothing.
+        without_inputs: True to overrule the missing input files of the same batch as well.
     """
 
     reason: Reason
     batch_id: int
     adds_rows: bool
     against: str = ""
+    without_inputs: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Accept":
@@ -36,12 +39,13 @@ class Accept:
         Raises:
             ValueError: Not of this form, or a refusal that nobody may overrule.
         """
-        word = text.partition(":")[0]
+        word = text.partition(":")[0].removesuffix(_TOO)
         overrulable = {reason.value: reason for reason in Reason if reason not in NEVER_OVERRULED}
         if word not in overrulable:
             raise ValueError(f"{word!r} is not one of {', '.join(overrulable)}")
         found = _WORD.fullmatch(text)
-        if found is None or not text.isascii():
+        too = found is not None and found["too"] is not None
+        if found is None or not text.isascii() or (too and (found["action"] == "skip" or word == _TOO[1:])):
             raise ValueError(
                 "expected <Verdict>:<batch id>@<ledger>:commit or <Verdict>:<batch id>@<ledger>:skip, as the refusal"
                 " prints it"
@@ -51,11 +55,13 @@ class Accept:
             int(found["batch"]),
             adds_rows=found["action"] == "commit",
             against=found["against"] or "",
+            without_inputs=too,
         )
 
     def __str__(self) -> str:
         against = f"@{self.against}" if self.against else ""
-        return f"{self.reason.value}:{self.batch_id}{against}:{'commit' if self.adds_rows else 'skip'}"
+        too = _TOO if self.without_inputs else ""
+        return f"{self.reason.value}{too}:{self.batch_id}{against}:{'commit' if self.adds_rows else 'skip'}"
 
 
 def accept_of(reason: Reason, situation: Situation, *, adds_rows: bool) -> Accept:

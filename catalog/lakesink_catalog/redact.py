@@ -28,7 +28,7 @@ _USER_INFO = re.compile(
     r"""(?P<scheme>[a-z][a-z0-9+.\-]{0,30})://(?P<user>[^\s/:@"]{0,512}:[^\s"]{0,512}|[^\s/?\#"]{1,512})@""",
     re.IGNORECASE,
 )
-_ACCEPTED_WORD = r"\w{1,40}:[0-9]{1,19}@[0-9a-z-]{1,40}:(?:commit|skip)$"
+_ACCEPTED_WORD = r"\w{1,40}(?:\+InputMissing)?:[0-9]{1,19}@[0-9a-z-]{1,40}:(?:commit|skip)$"
 _USER_WITHOUT_SCHEME = re.compile(rf"^(?!{_ACCEPTED_WORD})[^\s/:@]{{1,512}}:(?!//)[^\s]{{1,512}}@")
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 _SHORTEST_SECRET = 4

@@ -1,6 +1,8 @@
 """Words for a refusal: what happened, that nothing was committed, and what to do. Pure."""
 
-from lakesink_catalog.accept import NEVER_OVERRULED, accept_of
+from dataclasses import replace
+
+from lakesink_catalog.accept import NEVER_OVERRULED, Accept, accept_of
 from lakesink_catalog.choices import choices, reads_files, what_landed
 from lakesink_catalog.errors import BatchRefused, Reason
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKind
@@ -27,13 +29,16 @@ MAX_SHOWN = 60
 MOST_FILES = 20
 
 
-def refusal(reason: Reason, situation: Situation, own_words: Words | None = None) -> BatchRefused:
+def refusal(
+    reason: Reason, situation: Situation, own_words: Words | None = None, *, overruled: str = ""
+) -> BatchRefused:
     """The error for a refused batch.
 
     Args:
         reason: Why.
         situation: The facts.
         own_words: Where a target that is no table has words of its own.
+        overruled: The word that overrules another refusal of the same batch already; the words offered go beyond it.
     """
     words = {**WORDS, **_words_for(reason, situation), **(own_words or {}), **_urgent_words(situation)}[reason]
     facts = _facts(situation, _newest(reason, situation)) | _facts_of(reason, situation)
@@ -41,7 +46,7 @@ def refusal(reason: Reason, situation: Situation, own_words: Words | None = None
         reason,
         words[0].format(**facts),
         data=f"Nothing of batch {facts['n']} was committed; no file was deleted.",
-        action=f"{words[1].format(**facts)}{_offer(reason, situation)}",
+        action=f"{words[1].format(**facts)}{_offer(reason, situation, overruled)}",
     )
 
 
@@ -57,20 +62,34 @@ def input_missing(batch: Batch) -> BatchRefused:
     )
 
 
-def _offer(reason: Reason, situation: Situation) -> str:
+def _offer(reason: Reason, situation: Situation, overruled: str) -> str:
     """The words that overrule the refusal, each with what it does to the rows."""
     if reason in NEVER_OVERRULED or _is_to_be_adopted(reason, situation):
         return ""
-    offered = [
-        f'accept="{accept_of(reason, situation, adds_rows=choice.adds_rows)}" {choice.does}'
-        for choice in choices(reason, situation)
-    ]
+    offered = _beyond(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
     if offered:
-        return f" To overrule this for this one batch, once: {'; '.join(offered)}."
+        told = "; ".join(f'accept="{word}" {does}' for word, does in offered)
+        return f" To overrule this for this one batch, once: {told}."
     if situation.later_landed is not None:
         what = "versions" if situation.key.kind is SinkKind.TXN else "batches of this query"
         return f" There is nothing to accept: {what} up to {situation.later_landed} are there already."
     return " There is nothing to accept."
+
+
+def _offered(reason: Reason, situation: Situation) -> list[tuple[Accept, str]]:
+    return [
+        (accept_of(reason, situation, adds_rows=choice.adds_rows), choice.does) for choice in choices(reason, situation)
+    ]
+
+
+def _beyond(overruled: Accept, situation: Situation) -> list[tuple[Accept, str]]:
+    """For missing inputs of a batch that is committed by an operator's word: one word has to say both."""
+    commits = [
+        (replace(overruled, without_inputs=True), does)
+        for word, does in _offered(Reason.INPUT_MISSING, situation)
+        if word.adds_rows
+    ]
+    return commits + [(word, does) for word, does in _offered(overruled.reason, situation) if not word.adds_rows]
 
 
 def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:

@@ -299,11 +299,15 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
             moves_ledger=reason is not Reason.REWOUND,
             accepted=str(accept),
             unproven=situation.unproven,
-            without_inputs=len(situation.batch.missing_inputs) if reason is Reason.INPUT_MISSING else 0,
+            without_inputs=len(situation.batch.missing_inputs) if _without_inputs(accept) else 0,
         )
     if isinstance(rule.then, Reason):
         return Refuse(rule.number, rule.then)
     return Commit(rule.number, unproven=situation.unproven)
+
+
+def _without_inputs(accept: Accept) -> bool:
+    return accept.without_inputs or accept.reason is Reason.INPUT_MISSING
 
 
 def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:

@@ -140,9 +140,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
-        assert isinstance(transaction.look.verdict, Commit)
-        if batch.missing_inputs and not transaction.look.verdict.without_inputs:
-            raise refusal(Reason.INPUT_MISSING, transaction.look.situation)
+        verdict = transaction.look.verdict
+        assert isinstance(verdict, Commit)
+        if batch.missing_inputs and not verdict.without_inputs:
+            raise refusal(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
         """Use what an earlier run prepared if it was made for this very table, ledger and schema, and is still there.

@@ -1,7 +1,8 @@
 """What is known of a target before a stream starts or a table is made. Reads the table; makes and changes nothing."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from lakesink.sinks.planning import SessionFacts, write_plan
 from lakesink.writer.columns import check_columns
 from lakesink_catalog.arrow_schema import iceberg_schema
 from lakesink_catalog.connect import FoundCatalog
-from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
+from lakesink_catalog.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError, WriteError
 from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.partition_by import Term, parse_partition_by, parse_terms
@@ -77,7 +78,8 @@ def check_start(
         return
     _check_version_and_branch(there, table, key)
     check_partitions(there, settings.partition_by)
-    check_columns(schema, write_plan(there, _PROBE, key, settings, session))
+    with _nothing_begun():
+        check_columns(schema, write_plan(there, _PROBE, key, settings, session))
 
 
 def check_creation(schema: pa.Schema, settings: Settings) -> None:
@@ -144,6 +146,16 @@ def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
         data=error.data,
         action=f"At a first start give create_table=True (with decode, make the table first). Else: {error.action}",
     )
+
+
+@contextmanager
+def _nothing_begun() -> Iterator[None]:
+    """What a task would say of a batch, said before there is one."""
+    try:
+        yield
+    except WriteError as error:
+        code = error.code.removeprefix("LAKESINK_")
+        raise WriteError(code, error.what, data=NOTHING_MADE, action=error.action) from None
 
 
 def _table_if_there(found: FoundCatalog, table: str, settings: Settings) -> Table | None:

@@ -54,8 +54,10 @@ Fault = Blow | HttpFault | SparkBlow
 
 FEATURED = (400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504)
 """Statuses that are crossed with everything; every other one has cells of its own, see `_sweep`."""
-LATE_SECONDS = 0.8
+LATE_SECONDS = 8.0
 SLOW_SECONDS = 0.3
+OUTWAITED = frozenset({Kind.SILENCE, Kind.LATE, Kind.DRIP})
+"""Faults that last longer than a client waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ class Cell:
     def on_spark(self) -> bool:
         """True if real Spark runs it."""
         return isinstance(self.fault, SparkBlow)
+
+    @property
+    def mostly_waits(self) -> bool:
+        """True if its time goes into waiting for a client to give up."""
+        return isinstance(self.fault, HttpFault) and self.fault.kind in OUTWAITED
 
     @property
     def unrunnable(self) -> str:

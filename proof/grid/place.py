@@ -14,14 +14,13 @@ from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others
 from proof.grid.trace_log import TraceLog
 from proof.processes.harness import Stream
-from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy
+from servers.fault_proxy import FaultProxy, fault_proxy
 from servers.jars import JarsMissing
 from servers.rest_reference import rest_reference
 from tests.builders import FaultyCatalog
 from tests.catalog.rest_catalog import rest_catalog
 
-SHORT_SECONDS, LONG_SECONDS = "0.5", "20"
-_OUTWAITED = (Kind.SILENCE, Kind.LATE, Kind.DRIP)
+SHORT_SECONDS, LONG_SECONDS = "5", "20"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,7 @@ def _over_sqlite(cell: Cell, folder: Path) -> tuple[Stream, Others]:
 
 
 def _over_rest(cell: Cell, folder: Path, rest: Server, proxy: FaultProxy) -> tuple[Stream, Others]:
-    outwaited = isinstance(cell.fault, HttpFault) and cell.fault.kind in _OUTWAITED
-    seconds = SHORT_SECONDS if outwaited else LONG_SECONDS
+    seconds = SHORT_SECONDS if cell.mostly_waits else LONG_SECONDS
     through = {"type": "rest", "uri": proxy.uri, "lakesink.http-timeout-seconds": seconds}
     table = f"demo.t{folder.name}"
     database = FaultyCatalog("lake", uri=f"sqlite:///{rest.database}", warehouse=rest.warehouse)

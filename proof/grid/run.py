@@ -1,10 +1,12 @@
 """Runs cells of the grid, and judges each by the oracle, by its expectation and by the model's checker."""
 
+import itertools
 import shutil
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +26,8 @@ from servers.spark_cluster import SparkCluster, spark_cluster
 
 Progress = Callable[[str], None]
 KILLS_SHARE = 0.2
+WAITING_AT_ONCE = 12
+"""Cells whose time goes into waiting for a client to give up."""
 MEMORY = Path("/dev/shm")  # noqa: S108 # a private folder is made in it
 """A file system in memory, where there is one: processes die here, power is never lost."""
 
@@ -41,7 +45,7 @@ class Machine:
         self.folder = folder
         self.modules = modules
         self._stack = stack
-        self._cells = 0
+        self._numbers = itertools.count(1)
 
     @cached_property
     def rest(self) -> Server:
@@ -63,9 +67,8 @@ class Machine:
         if cell.unrunnable:
             return CellResult.of(cell, Verdict.EXPLAINED, [cell.unrunnable])
         started = time.monotonic()
-        self._cells += 1
         try:
-            story = self._story(cell, self.folder / str(self._cells))
+            story = self._story(cell, self.folder / str(next(self._numbers)))
         except Exception as error:  # noqa: BLE001 # a cell that cannot be run is told as broken, and the next one runs
             return CellResult.of(cell, Verdict.BROKEN, [f"{type(error).__name__}: {error}"])
         return _result(cell, story, time.monotonic() - started)
@@ -106,6 +109,30 @@ class _Budget:
         return self.seconds is not None and time.monotonic() - self.started > self.seconds * share
 
 
+class _Beside:
+    """Runs cells that mostly wait beside the others, some at once."""
+
+    def __init__(self, on: Machine, done: list[CellResult]) -> None:
+        self._on, self._done = on, done
+        self._pool = ThreadPoolExecutor(WAITING_AT_ONCE)
+        self._under_way: set[Future[CellResult]] = set()
+
+    def run(self, cell: Cell) -> None:
+        """Begin it, once there is room for one more."""
+        if len(self._under_way) == WAITING_AT_ONCE:
+            self._collect(FIRST_COMPLETED)
+        self._under_way.add(self._pool.submit(self._on.run_cell, cell))
+
+    def end(self) -> None:
+        """Wait for all of them."""
+        self._collect(ALL_COMPLETED)
+        self._pool.shutdown()
+
+    def _collect(self, until: str) -> None:
+        ended, self._under_way = wait(self._under_way, return_when=until)
+        self._done.extend(one.result() for one in ended)
+
+
 def run(
     seconds: float | None = None,
     seed: int = 0,
@@ -127,11 +154,15 @@ def run(
     chosen = spread(all_cells() if cells is None else cells, seed)
     done: list[CellResult] = []
     with machine() as on:
-        turns = Turns.of(chosen)
+        turns, beside = Turns.of(chosen), _Beside(on, done)
         while (cell := turns.take()) and not budget.is_spent(1 - (KILLS_SHARE if kills else 0)):
+            if cell.mostly_waits:
+                beside.run(cell)
+                continue
             done.append(on.run_cell(cell))
             turns.took(cell, done[-1].seconds)
             progress(_so_far(done, len(chosen)))
+        beside.end()
         struck = random_kills(on.folder, kills, seed, progress, budget.is_spent) if kills else RandomKills()
         return GridFigures(seed, on.rest_server, cells is None and len(done) == len(chosen), tuple(done), struck)
 

@@ -80,6 +80,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
         "disagree: 5 rows, asset=7, passing=true",
         "InputMissing:7@6-0a1b2c:commit",
         "LedgerLost:0@none:skip",
+        "NewCheckpoint+InputMissing:0@6-0a1b2c:commit",
     ],
 )
 def test_text_without_secrets_is_left_as_it_is(text: str) -> None:

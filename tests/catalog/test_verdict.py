@@ -93,6 +93,7 @@ def test_accepting_a_refusal_changes_no_other_verdict(name: str, reason: Reason)
     [
         *("Gap:4@2-0a1b2c:commit", "RolledBack:0@7-ffffff:skip", "NewCheckpoint:12345678901@1-000000:commit"),
         *("UnknownHistory:7@none:skip", "LedgerLost:7@none-0a1b2c:commit", "Rewound:7:skip"),
+        "NewCheckpoint+InputMissing:0@6-0a1b2c:commit",
     ],
 )
 def test_an_acceptance_is_spelled_as_it_is_read(text: str) -> None:
@@ -104,6 +105,12 @@ def test_an_acceptance_is_spelled_as_it_is_read(text: str) -> None:
     [
         *("", "Gap", "Gap:4", "Gap:4:", "Gap:4:both", "gap:4:commit", "Gap:4:commit:4", "*:4:commit", "Gap:*:commit"),
         *("Gap:-1:commit", "Gap:+4:commit", "Gap: 4:commit", "Gap:\u0664:commit", "Gap:4.0:commit"),
+        *(
+            "Gap+InputMissing:4:skip",
+            "InputMissing+InputMissing:4:commit",
+            "Gap+Rewound:4:commit",
+            "+InputMissing:4:commit",
+        ),
         *("Gap:4@:commit", "Gap:4@1@2:commit", "Gap:4@*:commit", "Gap:4@1-0a:both", "Gap@1-0a1b2c:4:commit"),
     ],
 )

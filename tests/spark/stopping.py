@@ -14,21 +14,22 @@ from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, write_files, writer
 
 
-def slowly(value: int) -> int:
-    time.sleep(0.2)
-    return value
-
-
 def main(folder: Path) -> None:
+    busy = folder / "busy"
+
+    def held(_: int) -> int:
+        busy.touch()
+        while True:
+            time.sleep(0.05)
+
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    spark.udf.register("slowly", slowly, "long")
-    write_files(folder / "in", 1, rows=100)
+    spark.udf.register("held", held, "long")
+    write_files(folder / "in", 1)
     sink = DirectorySink(folder / "sink")
-    rows = file_stream(spark, folder / "in").selectExpr("slowly(id) as id")
+    rows = file_stream(spark, folder / "in").selectExpr("held(id) as id")
     query = writer(rows, sink, folder / "ck").start()
-    while not spark.sparkContext.statusTracker().getActiveJobsIds():
+    while not busy.exists():
         time.sleep(0.05)
-    time.sleep(3)
     query.stop()
     print(json.dumps({"exception": str(query.exception()), "batches": sink.batches()}))
 

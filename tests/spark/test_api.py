@@ -112,6 +112,8 @@ def test_what_does_not_fit_a_table_that_is_there_is_told_at_the_call(
         _stream(events.selectExpr(query), **options)
     assert caught.value.code == f"LAKESINK_{code}"
     assert told in caught.value.what
+    assert caught.value.data.startswith("Nothing was")
+    assert "batch" not in caught.value.data
     assert not (tmp_path / "ck").exists()
     if code == "PARTITION_BY_DIFFERS":
         with pytest.raises(lakesink.SettingsError, match="PARTITION_BY_DIFFERS"):

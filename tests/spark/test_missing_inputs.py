@@ -63,6 +63,15 @@ def _word(text: str, action: str) -> str:
     return found[1]
 
 
+def _accepted(text: str) -> list[str]:
+    """Each word once: Spark prints a message again and again."""
+    return list(dict.fromkeys(re.findall(r'accept="(\S+)"', text)))
+
+
+def _values(path: Path) -> list[int]:
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
 def test_a_replay_whose_files_are_gone_is_refused_with_the_files_listed(
     spark: Any, adapter: Callable[..., Any], source: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +107,29 @@ def test_an_accepted_batch_says_what_it_lacks_and_nothing_is_read_twice_when_the
     away.write_bytes(content)
     run(adapter(_rows(spark, source), TABLE, **OPTIONS, accept=word))
     assert _in_table() == kept
+
+
+def test_one_word_overrules_another_refusal_of_the_batch_and_its_missing_files(
+    spark: Any, adapter: Callable[..., Any], source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(adapter(_rows(spark, source), TABLE, **OPTIONS))
+    write_files(source, 3, first=3)
+    elsewhere = OPTIONS | {"checkpoint": "ck2"}
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", "batch-start@0=raise")
+    assert "FailpointReached" in failure(adapter(_rows(spark, source), TABLE, **elsewhere))
+    monkeypatch.delenv("LAKESINK_FAILPOINTS")
+    for name in ("ä 000.json", "ä 001.json"):
+        (source / name).unlink()
+    first = _accepted(failure(adapter(_rows(spark, source), TABLE, **elsewhere)))
+    assert [word.partition(":")[0] for word in first] == ["NewCheckpoint", "NewCheckpoint"]
+    both, instead = _accepted(failure(adapter(_rows(spark, source), TABLE, **elsewhere, accept=first[0])))
+    assert both == first[0].replace("NewCheckpoint:", "NewCheckpoint+InputMissing:")
+    assert instead == first[1]
+    before = _in_table()
+    run(adapter(_rows(spark, source), TABLE, **elsewhere, accept=both))
+    assert [(batch.accepted, batch.missing_inputs) for batch in lakesink.history(TABLE)] == [("", 0), (both, 2), ("", 0)]
+    left = [value for path in source.iterdir() for value in _values(path)]
+    assert _in_table() == sorted([*before, *left])
 
 
 def test_a_skipped_batch_takes_its_place_without_rows(

@@ -64,9 +64,9 @@ _WORDS: Words = {
 }
 
 
-def refused(reason: Reason, situation: Situation) -> BatchRefused:
-    """The error for a refused batch."""
-    return refusal(reason, situation, _WORDS)
+def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
+    """The error for a refused batch, see `refusal`."""
+    return refusal(reason, situation, _WORDS, overruled=overruled)
 
 
 def damaged(layout: Layout, damage: MarkerDamaged) -> CatalogError:

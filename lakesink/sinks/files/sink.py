@@ -148,9 +148,10 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def check_inputs(self, batch: Batch, transaction: FileTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
-        assert isinstance(transaction.look.verdict, Commit)
-        if batch.missing_inputs and not transaction.look.verdict.without_inputs:
-            raise refused(Reason.INPUT_MISSING, transaction.look.situation)
+        verdict = transaction.look.verdict
+        assert isinstance(verdict, Commit)
+        if batch.missing_inputs and not verdict.without_inputs:
+            raise refused(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
         """Use what an earlier run prepared if it follows the very same marker, and all its parts are still there."""

@@ -18,7 +18,7 @@ HANDFUL = [
     Cell("before-call", Blow.ZOMBIE, Position.MIDDLE, Company.JAVA_EXPIRY),
     Cell("while-writing", Blow.DISK_FULL_LATER, Position.LAST, Company.PYICEBERG_EXPIRY),
     Cell(NOWHERE, HttpFault(Kind.STATUS, applied=True, status=503), Position.MIDDLE, Company.JAVA_EXPIRY),
-    Cell(IN_CALL, HttpFault(Kind.LATE, seconds=0.8), Position.LAST, Company.FOREIGN),
+    Cell(IN_CALL, HttpFault(Kind.LATE, seconds=8.0), Position.LAST, Company.FOREIGN),
 ]
 
 
