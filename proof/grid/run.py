@@ -158,9 +158,9 @@ def run(
         while (cell := turns.take()) and not budget.is_spent(1 - (KILLS_SHARE if kills else 0)):
             if cell.mostly_waits:
                 beside.run(cell)
-                continue
-            done.append(on.run_cell(cell))
-            turns.took(cell, done[-1].seconds)
+            else:
+                done.append(on.run_cell(cell))
+                turns.took(cell, done[-1].seconds)
             progress(_so_far(done, len(chosen)))
         beside.end()
         struck = random_kills(on.folder, kills, seed, progress, budget.is_spent) if kills else RandomKills()
