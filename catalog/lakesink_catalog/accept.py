@@ -10,7 +10,9 @@ from lakesink_catalog.situation import Situation
 NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.TABLE_REPLACED, Reason.LEDGER_DAMAGED})
 NO_ENTRY = "none"
 _TOO = f"+{Reason.INPUT_MISSING.value}"
-_WORD = re.compile(r"\w*(?P<too>\+InputMissing)?:(?P<batch>[0-9]+)(?:@(?P<against>[0-9a-z-]{1,40}))?:(?P<action>commit|skip)")
+_WORD = re.compile(
+    r"\w*(?P<too>\+InputMissing)?:(?P<batch>[0-9]+)(?:@(?P<against>[0-9a-z-]{1,40}))?:(?P<action>commit|skip)"
+)
 
 
 @dataclass(frozen=True, slots=True)
