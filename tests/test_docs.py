@@ -1,6 +1,7 @@
 """What the documents say is what the code does: tables are compared, examples are run, every code is explained."""
 
 import ast
+import datetime as dt
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from lakesink_catalog.errors import Reason
 from lakesink_catalog.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 
 ROOT = Path(__file__).parents[1]
+RECORDS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
     *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
@@ -141,3 +143,32 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())]
     assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=[path.stem[:4] for path in RECORDS])
+def test_a_decision_has_a_status_a_date_a_reason_and_tests_that_exist(record: Path) -> None:
+    _, status, date, tests, reason = head_of(record)
+    later = [int(number) for number in re.findall(r"\[(\d{4})\]", status)]
+    assert re.fullmatch(r"accepted(, changed by \S+)?|replaced by \S+", status)
+    assert (len(later), all(number > int(record.name[:4]) for number in later)) == (" by " in status, True)
+    assert dt.date.fromisoformat(date)
+    assert [test for test in tests.split(", ") if not (ROOT / test.strip("`")).is_file()] == []
+    assert reason
+
+
+def test_the_index_of_decisions_has_each_record_as_it_states_itself() -> None:
+    index = document("docs/decisions/README.md")
+    for record in RECORDS:
+        title, status, date, _, _ = head_of(record)
+        assert f"| [{record.name[:4]}]({record.name}) | {title} | {status} | {date} |" in index
+    numbers = [int(number) for number in re.findall(r"^\| \[?(\d{4})", index, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1)), "a record that moved keeps its number"
+
+
+def head_of(record: Path) -> tuple[str, ...]:
+    """Title, status, date, tests and reason of a decision."""
+    head = re.match(
+        r"# \d{4}: (.+)\n\nStatus: (.+) · Date: (.+) · Test: (.+)\n\nReason: (.+\.)\n\n", record.read_text()
+    )
+    assert head is not None, f"{record.name} does not begin like the other records"
+    return head.groups()
