@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import lakesink
 from lakesink.explanations import errors_table_markdown, explanations
 from lakesink.options import options_table_markdown
 from lakesink.table_settings import PROPERTIES
@@ -163,6 +164,16 @@ def test_the_index_of_decisions_has_each_record_as_it_states_itself() -> None:
         assert f"| [{record.name[:4]}]({record.name}) | {title} | {status} | {date} |" in index
     numbers = [int(number) for number in re.findall(r"^\| \[?(\d{4})", index, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1)), "a record that moved keeps its number"
+
+
+def test_the_changelog_groups_the_changes_of_every_version_up_to_this_one() -> None:
+    versions = re.split(r"^## ", document("CHANGELOG.md"), flags=re.MULTILINE)[1:]
+    assert lakesink.__version__ in [version.partition("\n")[0] for version in versions]
+    for version in versions:
+        names = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        assert names == [name for name in ("Added", "Changed", "Fixed", "Removed", "Security") if name in names] != []
+        changes = re.sub(r"^### .+$", "", version.partition("\n")[2], flags=re.MULTILINE)
+        assert [line for line in changes.splitlines() if line and not line.startswith(("- ", "  "))] == []
 
 
 def head_of(record: Path) -> tuple[str, ...]:
