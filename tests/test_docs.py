@@ -6,7 +6,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -19,6 +23,15 @@ from lakesink_catalog.errors import Reason
 from lakesink_catalog.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 
 ROOT = Path(__file__).parents[1]
+PUBLIC_MODULES = (
+    "lakesink",
+    "lakesink.two_phase",
+    "lakesink.testing",
+    "lakesink.sinks.records",
+    "lakesink_catalog.identity",
+    "lakesink_catalog.connect",
+    "lakesink_catalog.tables",
+)
 RECORDS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
@@ -174,6 +187,62 @@ def test_the_changelog_groups_the_changes_of_every_version_up_to_this_one() -> N
         assert names == [name for name in ("Added", "Changed", "Fixed", "Removed", "Security") if name in names] != []
         changes = re.sub(r"^### .+$", "", version.partition("\n")[2], flags=re.MULTILINE)
         assert [line for line in changes.splitlines() if line and not line.startswith(("- ", "  "))] == []
+
+
+def test_the_page_on_stability_names_what_each_public_module_exports() -> None:
+    shown = dict(row[:2] for row in rows_of("docs/stability.md", "names"))
+    assert list(shown) == [f"`{module}`" for module in PUBLIC_MODULES]
+    for name in PUBLIC_MODULES:
+        module, names = import_module(name), re.findall(r"`(\w+)`", shown[f"`{name}`"])
+        assert sorted(names) == sorted(getattr(module, "__all__", names))
+        assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_the_page_on_stability_has_the_version_of_every_stored_format() -> None:
+    shown = {
+        constant.strip("`"): int(version) for _, _, version, constant, _ in rows_of("docs/stability.md", "formats")
+    }
+    formats = {name: value for name, value in constants() if re.fullmatch(r"[A-Z_]+_VERSION", name)}
+    assert shown == {
+        name: value
+        for name, value in formats.items()
+        if isinstance(value, int) and not name.endswith("FORMAT_VERSION")  # Iceberg's own
+    }
+
+
+def test_the_page_on_stability_names_every_property_of_ours() -> None:
+    known = list(constants())
+    marks = [f"lakesink.{field}" for name, value in known if name == "_MARK_FIELDS" for field in value]
+    texts = [
+        text for name, value in known if name[0] != "_" for text in (value if isinstance(value, tuple) else [value])
+    ]
+    others = [text for text in texts if re.fullmatch(r"lakesink(\.[a-z-]+)", str(text))]
+    shown = [row[0].strip("`") for row in rows_of("docs/stability.md", "properties")]
+    assert sorted(shown) == sorted(["lakesink.version", *marks, *others])
+
+
+def rows_of(page: str, name: str) -> list[list[str]]:
+    """Cells of a table between two comments, without its head."""
+    lines = between(document(page), name).splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def constants() -> Iterator[tuple[str, Any]]:
+    """Names and values of literals at the top of the product's modules, wherever these are."""
+    for path in sources():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign):
+                yield from literals_in(node)
+
+
+def literals_in(node: ast.Assign) -> Iterator[tuple[str, Any]]:
+    with suppress(ValueError):
+        value = ast.literal_eval(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, value
+            elif isinstance(target, ast.Tuple):
+                yield from zip((name.id for name in target.elts if isinstance(name, ast.Name)), value, strict=True)
 
 
 def head_of(record: Path) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from lakesink.sinks.storage import Storage, open_storage
 from lakesink_catalog.identity import Batch
 from lakesink_catalog.record import PreparedRecords, batch_identity
 
+__all__ = ["PreparedDirectory"]
+
 MAX_AGE = timedelta(hours=20)
 """Below the 24 hours after which orphan cleaners take what nothing references."""
 

@@ -13,7 +13,7 @@ from lakesink.spark.sources import Replay, Source
 
 NOTES = "lakesink/query.json"
 """Where they lie, below the checkpoint."""
-VERSION = 1
+NOTES_VERSION = 1
 MOST_BYTES = 64 * 1024
 """A larger file is not one of ours."""
 LONGEST_NAME = 100
@@ -72,7 +72,7 @@ class QueryNotes:
         """As a document."""
         told = asdict(self)
         told["sources"] = [{**asdict(source), "replay": source.replay.name} for source in self.sources]
-        return json.dumps({"version": VERSION, **told}, indent=1).encode()
+        return json.dumps({"version": NOTES_VERSION, **told}, indent=1).encode()
 
 
 def is_atomic(scheme: str, file_manager: str = "") -> bool:
@@ -96,8 +96,8 @@ def parse_notes(data: bytes) -> QueryNotes:
     try:
         told: dict[str, Any] = json.loads(data)
         version = told.pop("version")
-        if version != VERSION:
-            raise ValueError(f"they are of version {version!r}, this lakesink reads {VERSION}")
+        if version != NOTES_VERSION:
+            raise ValueError(f"they are of version {version!r}, this lakesink reads {NOTES_VERSION}")
         sources = tuple(_source(source) for source in told.pop("sources"))
         functions = {name: _named(names) for name, names in told.pop("functions").items()}
         notes = QueryNotes(**told, sources=sources, functions=Functions(**functions))
