@@ -154,7 +154,7 @@ def run_first_example(page: str, folder: Path) -> str:
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())]
     assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
