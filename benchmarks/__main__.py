@@ -26,7 +26,7 @@ from benchmarks.page import write_page
 from benchmarks.result import Result
 from benchmarks.session import iceberg_conf, session
 from lakesink.cli.output import progress
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_protocol.suggest import did_you_mean
 from proof.provenance import machine
 
 Say = Callable[[str], None]

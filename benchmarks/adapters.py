@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +17,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
 from benchmarks.session import session
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 
 TABLE = "bench.numbers"
 ROWS = 100
@@ -36,7 +37,7 @@ def properties(place: Path) -> dict[str, str]:
 
 
 def by_stream(rows: DataFrame, place: Path) -> DataStreamWriter:
-    names = {"sink_id": "bench", "checkpoint": str(place / "ck"), "create_table": True}
+    names: dict[str, Any] = {"sink_id": "bench", "checkpoint": str(place / "ck"), "create_table": True}
     return lakesink.stream(rows, TABLE, catalog="bench", catalog_properties=properties(place), **names)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from benchmarks.long_table import TABLE, make_long_table
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 
 GOAL_SECONDS = 10.0
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink.settings import Settings
-from lakesink.sinks.planning import SessionFacts, write_plan
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.commit import FencedCommit, Surroundings
-from lakesink_catalog.connect import connect
-from lakesink_catalog.identity import Batch, SinkKey, stream_batch
-from lakesink_catalog.receipt import DataFileReceipt, decode
-from lakesink_catalog.request import CommitOptions
-from lakesink_catalog.tables import create_table
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.identity import Batch, SinkKey, stream_batch
+from lakesink_protocol.receipt import DataFileReceipt, decode
 
 KEY = SinkKey("bench")
 SETTINGS = Settings()

@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 
 from benchmarks.commit_latency import ROWS, commit_once, fenced
 from benchmarks.result import Goal, Result
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
 
 BATCHES = 10_000
 TABLE = "bench.memory"

@@ -20,7 +20,7 @@ from benchmarks.result import Goal, Ratio, Result
 from benchmarks.session import CATALOG, TABLE_PROPERTIES, catalog_properties, iceberg_conf, session
 from benchmarks.sinks import ICEBERG, LAKESINK, Sink, Target, parsed_by_spark
 from benchmarks.usage import measured
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from servers.kafka import kafka_broker
 
 EVENT_COUNT = 600_000

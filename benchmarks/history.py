@@ -17,7 +17,7 @@ from benchmarks.long_table import ROWS, make_long_tables
 from benchmarks.result import Goal, Result, quantile
 from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
 from benchmarks.sinks import ICEBERG, LAKESINK, Sink, Target
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 
 MARKS = (100, 1_000, 5_000, 10_000)
 STREAMED = (100, 1_000, 10_000)

@@ -7,7 +7,7 @@ workers stays with them.
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from pyspark.sql.types import StructType
 from benchmarks import data
 from benchmarks.session import session
 from benchmarks.usage import measured
-from lakesink.spark.batch_rows import PlanRows, arriving_schema
-from lakesink.spark.decimals import as_whole_numbers, short_decimals
-from lakesink.spark.hop import MAX_BYTES, NO_BYTE_CHECK, HopTuning
-from lakesink.spark.probe import CountingWriter
+from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
-from lakesink.spark.schema import schema_json
-from lakesink.spark.shape import Shape
-from lakesink.spark.task import collect_what_is_new, read_archives_once
+from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema
+from lakesink.spark.rows.decimals import as_whole_numbers, short_decimals
+from lakesink.spark.rows.hop import MAX_BYTES, NO_BYTE_CHECK, HopTuning
+from lakesink.spark.rows.schema import schema_json
+from lakesink.spark.rows.shape import Shape
+from lakesink.spark.rows.task import collect_what_is_new, read_archives_once
 
 SPARK_BYTES = str(64 * 1024 * 1024)
 ROW_BYTES = 128
@@ -36,11 +36,11 @@ ROW_BYTES = 128
 Cases = dict[str, Callable[[], object]]
 
 
-def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def counted(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
 
 
-def counted_by_spared_workers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def counted_by_spared_workers(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     read_archives_once()
     collect_what_is_new()
     yield from counted(batches)

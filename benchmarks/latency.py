@@ -24,8 +24,8 @@ from benchmarks.pieces import PIECE, Pieces, create
 from benchmarks.result import Cell, Result, quantile
 from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
 from benchmarks.sinks import ICEBERG, LAKESINK, Sink, Target
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 
 SECONDS = 15.0
 SHARES = (50, 80)

@@ -19,18 +19,18 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from sqlalchemy import text
 
-from lakesink.settings import Settings
-from lakesink.sinks.planning import SessionFacts, write_plan
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.identity import SinkKey, stream_batch
-from lakesink_catalog.ledger import next_entry, next_mark
-from lakesink_catalog.manifests import write_batch_manifests, write_list
-from lakesink_catalog.merging import ManifestMerger, MergePolicy
-from lakesink_catalog.premises import premises_of
-from lakesink_catalog.prepared import SNAPSHOT_IDS, PreparedBatch
-from lakesink_catalog.receipt import DataFileReceipt, decode
-from lakesink_catalog.summary import append_summary
-from lakesink_catalog.tables import create_table
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink_catalog.commit.premises import premises_of
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
+from lakesink_catalog.commit.summary import append_summary
+from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.manifests.write import write_batch_manifests, write_list
+from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.identity import SinkKey, stream_batch
+from lakesink_protocol.ledger import next_entry, next_mark
+from lakesink_protocol.receipt import DataFileReceipt, decode
 
 KEY = SinkKey("bench")
 TABLE = "bench.history"

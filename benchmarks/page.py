@@ -27,7 +27,7 @@ Document = Mapping[str, Any]
 def write_page(document: Document) -> None:
     """Put the figures into ``docs/bench.md``, the picture and the data beside it."""
     before = json.loads(DATA.read_text()) if DATA.exists() else {"results": []}
-    document = together(before, document, commit("lakesink", "catalog", "benchmarks"))
+    document = together(before, document, commit("lakesink", "catalog", "protocol", "benchmarks"))
     DATA.write_text(json.dumps(document, indent=1) + "\n")
     for name, drawn in pictures(document).items():
         (DOCS / name).write_text(drawn)

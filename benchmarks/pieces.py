@@ -16,9 +16,9 @@ from benchmarks import data
 from benchmarks.oracle import Fingerprint, fingerprint
 from benchmarks.session import CATALOG, TABLE_PROPERTIES
 from benchmarks.sinks import Target
-from lakesink.spark.schema import arrow_schema
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table
+from lakesink.spark.rows.schema import arrow_schema
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
 
 PIECE = "piece"
 """The column that has the number of the file that a row came with."""

@@ -27,7 +27,7 @@ from lakesink.demo.evidence import files_as_of
 from lakesink.demo.flights import ALL_ROWS, DailyFiles, write_daily_files
 from lakesink.demo.place import Place, prepare
 from lakesink.demo.process import DRIVER, BatchLine, run_driver
-from lakesink_catalog.connect import HOME_VARIABLE
+from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 GOAL_SECONDS = 5.0
 BARE_STARTS = 2

@@ -7,19 +7,21 @@ from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.utils import ForeachBatchFunction
 
 from benchmarks.stopwatch import Kind, Timed
-from lakesink.sinks import iceberg
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.spark.batch_rows import PlanRows
-from lakesink.spark.checkpoint import Checkpoint
+from lakesink.checkpoint.folder import Checkpoint
+from lakesink.sinks.iceberg import sink as iceberg
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.spark.foreach_batch import BatchFunction
-from lakesink.spark.job import RowsJob
 from lakesink.spark.report import Reporter
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog import commit, lean_sql, request
-from lakesink_catalog.commit import FencedCommit
-from lakesink_catalog.lean_sql import LeanSqlCatalog
-from lakesink_catalog.merging import ManifestMerger
-from lakesink_catalog.prepared import PreparedFiles
+from lakesink.spark.rows.batch_rows import PlanRows
+from lakesink.spark.rows.job import RowsJob
+from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import request
+from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.prepared import PreparedFiles
+from lakesink_catalog.connect import lean_sql
+from lakesink_catalog.connect.lean_sql import LeanSqlCatalog
+from lakesink_catalog.manifests.merging import ManifestMerger
 
 WRITE = "write"
 """The phase in which rows are read and written: without it a batch would be none."""

@@ -22,7 +22,7 @@ from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, sessio
 from benchmarks.sinks import ICEBERG, LAKESINK, NOOP, Sink, Target
 from benchmarks.steps import STEPS
 from benchmarks.stopwatch import Stopwatch, timing
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 
 BATCHES = 20
 """Of one stream, its first ones among them."""

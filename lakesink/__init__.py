@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakesink.audit.history import history
-    from lakesink.sinks.files.reader import committed_files
+    from lakesink.sinks.directory.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
     from lakesink.spark.data_source import register
     from lakesink.spark.files import stream_files
-    from lakesink_catalog.errors import (
+    from lakesink_catalog.read.history import Record
+    from lakesink_protocol.errors import (
         BatchRefused,
         CatalogError,
         CommitUnresolved,
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
         SettingsError,
         WriteError,
     )
-    from lakesink_catalog.history import Record
-    from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+    from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 
 __version__ = "0.1.0"
 
@@ -51,18 +51,18 @@ __all__ = [
 
 _HOMES = {
     "append": "lakesink.spark.api",
-    "committed_files": "lakesink.sinks.files.reader",
+    "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink.audit.history",
     "register": "lakesink.spark.data_source",
     "stream": "lakesink.spark.api",
     "stream_files": "lakesink.spark.files",
     "stream_to": "lakesink.spark.api",
-    "AlreadyCommitted": "lakesink_catalog.outcome",
-    "Committed": "lakesink_catalog.outcome",
-    "Outcome": "lakesink_catalog.outcome",
-    "Record": "lakesink_catalog.history",
+    "AlreadyCommitted": "lakesink_protocol.outcome",
+    "Committed": "lakesink_protocol.outcome",
+    "Outcome": "lakesink_protocol.outcome",
+    "Record": "lakesink_catalog.read.history",
 }
-_ERRORS = "lakesink_catalog.errors"
+_ERRORS = "lakesink_protocol.errors"
 
 
 def __getattr__(name: str) -> Any:

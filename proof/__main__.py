@@ -62,7 +62,7 @@ def _spoken(name: str, outcome: Outcome) -> str:
 
 def _told(outcome: Outcome, seconds: int) -> dict[str, Any]:
     return {
-        "commit": commit("lakesink", "catalog", "proof"),
+        "commit": commit("lakesink", "catalog", "protocol", "proof"),
         "seconds": seconds,
         "lines": [*outcome.lines, *(("not run", what) for what in outcome.missing)],
         "broken": len(outcome.broken),

@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, TableRequirement, TableUpdate
 
-from lakesink_catalog.manifests import codec_of, manifests_under, new_metadata_file, write_entries, write_list
-from lakesink_catalog.request import branch_at, snapshot_time_ms
+from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
+from lakesink_catalog.manifests.write import codec_of, manifests_under, new_metadata_file, write_entries, write_list
 
 
 def added_again(

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lakesink.certify.examine import Certificate, certify
-from lakesink.certify.race import Size
-from lakesink.certify.verdict import Check, Standing, Verdict
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog
+from lakesink.checks.certify.examine import Certificate, certify
+from lakesink.checks.certify.race import Size
+from lakesink.checks.certify.verdict import Check, Standing, Verdict
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from servers.jars import ICEBERG_BEFORE, ROOT
 from servers.missing import Missing
 from servers.postgres import USER, postgres_server

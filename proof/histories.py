@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.ledger import mark_of
-from lakesink_catalog.outcome import AlreadyCommitted
-from lakesink_catalog.prepared import PreparedBatch
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.outcome import AlreadyCommitted
 from proof.oracle import batches_contiguous, facts_of, files_whole, rows_once
 from tests.builders import Fault, Lake, Stream, counted, expected, offered, parquet_files
 from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with, says_yes_and_shows_what_was, sent_twice

@@ -26,17 +26,17 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import event
 
-from lakesink.settings import Settings
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
-from lakesink.two_phase import TaskWriter, Write, run_batch
-from lakesink_catalog.commit import Surroundings
-from lakesink_catalog.connect import FoundCatalog
-from lakesink_catalog.errors import BatchRefused
-from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
-from lakesink_catalog.ledger import FORGOTTEN, RESTORED, Mark, mark_of
-from lakesink_catalog.outcome import Outcome
-from lakesink_catalog.prepared import SNAPSHOT_IDS
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_protocol.errors import BatchRefused
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
+from lakesink_protocol.ledger import FORGOTTEN, RESTORED, Mark, mark_of
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
 
 TABLE = "demo.events"
 START_MS = 1_900_000_000_000

@@ -17,10 +17,10 @@ import pytest
 
 import lakesink
 from lakesink.explanations import errors_table_markdown, explanations
-from lakesink.options import options_table_markdown
-from lakesink.table_settings import PROPERTIES
-from lakesink_catalog.errors import Reason
-from lakesink_catalog.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
+from lakesink.settings.options import options_table_markdown
+from lakesink.settings.table_settings import PROPERTIES
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 
 ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = (
@@ -107,7 +107,7 @@ def texts_in(tree: ast.Module) -> list[str]:
 
 
 def sources() -> list[Path]:
-    return [*(ROOT / "lakesink").rglob("*.py"), *(ROOT / "catalog").rglob("*.py")]
+    return [*(ROOT / "lakesink").rglob("*.py"), *(ROOT / "catalog").rglob("*.py"), *(ROOT / "protocol").rglob("*.py")]
 
 
 def codes_in(tree: ast.Module) -> set[str]:

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.metrics_modes import metrics_modes
-from lakesink.options import OPTIONS, options_table_markdown
-from lakesink.settings import Settings
-from lakesink.table_settings import PROPERTIES, Effective, Origin
-from lakesink.values import duration, size_bytes, switch, whole_number
-from lakesink_catalog.accept import Accept
-from lakesink_catalog.arrow_schema import iceberg_schema
-from lakesink_catalog.errors import Reason, SettingsError
-from lakesink_catalog.identity import SinkKind
+from lakesink.settings.metrics_modes import metrics_modes
+from lakesink.settings.options import OPTIONS, options_table_markdown
+from lakesink.settings.settings import Settings
+from lakesink.settings.table_settings import PROPERTIES, Effective, Origin
+from lakesink.settings.values import duration, size_bytes, switch, whole_number
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.errors import Reason, SettingsError
+from lakesink_protocol.identity import SinkKind
 
 CANARY = "c4n4ry-Sw0rdfish"
 NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
@@ -331,8 +331,8 @@ def test_every_property_reaches_what_is_built_from_it() -> None:
 
 def test_defaults_of_the_parts_and_of_the_table_agree() -> None:
     from lakesink.writer.plan import ParquetOptions  # noqa: PLC0415 - compared here alone
-    from lakesink_catalog.merging import MergePolicy  # noqa: PLC0415 - the same
-    from lakesink_catalog.retry import RetryPolicy  # noqa: PLC0415 - the same
+    from lakesink_catalog.manifests.merging import MergePolicy  # noqa: PLC0415 - the same
+    from lakesink_protocol.retry import RetryPolicy  # noqa: PLC0415 - the same
 
     effective = parse().effective({})
     assert effective.parquet == ParquetOptions()

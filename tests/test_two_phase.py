@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lakesink.two_phase import MAX_WRITES, Durability
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch, Reason, WriteError
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch, Reason, WriteError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.two_phase import MAX_WRITES, Durability
 from tests.shelves import Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")

@@ -1,114 +1,25 @@
-"""Every error lakesink raises on purpose: eight classes, each message a stable code, the facts, and the way on.
+"""What lakesink raises. See `lakesink_protocol.errors`."""
 
-The first line travels inside a Java stack trace, so it carries the code and stays short. Broken promises are
-raised; expected results of a batch are values (see `outcome`).
-"""
+from lakesink_protocol.errors import (
+    BatchRefused,
+    CatalogError,
+    CommitUnresolved,
+    LakesinkError,
+    PartialBatch,
+    QueryError,
+    Reason,
+    SettingsError,
+    WriteError,
+)
 
-from collections.abc import Iterable
-from enum import Enum
-
-from lakesink_catalog.redact import shown
-
-LONGEST_FIRST_LINE = 199
-LONGEST_DETAIL = 800
-LONGEST_PART = 8_000
-"""Of what is in the table, and of what to do: an action may quote 4 KiB of offsets."""
-
-
-class LakesinkError(Exception):
-    """What happened, whether the data is in the table, and what to do.
-
-    Attributes:
-        code: Stable identifier, for example ``LAKESINK_BATCH_CHANGED``; search logs for it.
-        what: One sentence: what happened.
-        data: One sentence: what is and is not in the table now.
-        action: One or more sentences: what the reader should do.
-    """
-
-    def __init__(self, code: str, what: str, *, data: str, action: str) -> None:
-        self.code = f"LAKESINK_{code}"
-        # Names in tables are other people's text: it fills no log, forges no line of it, and moves no terminal.
-        room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
-        self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
-        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
-        super().__init__(f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}")
-
-
-class SettingsError(LakesinkError):
-    """An option is unknown, malformed, or contradicts another."""
-
-
-class CatalogError(LakesinkError):
-    """The catalog or the table cannot be used: unreachable, unsupported, missing, not permitted."""
-
-
-class QueryError(LakesinkError):
-    """The Spark query itself cannot keep the promise: output mode, checkpoint, Spark Connect."""
-
-
-class WriteError(LakesinkError):
-    """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
-
-    Attributes:
-        details: Lines between the first one and the others, for example one for each malformed value.
-    """
-
-    def __init__(self, code: str, what: str, *, data: str, action: str, details: Iterable[str] = ()) -> None:
-        super().__init__(code, what, data=data, action=action)
-        self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
-
-    def __str__(self) -> str:
-        first, _, rest = super().__str__().partition("\n")
-        return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
-
-    def brief(self) -> "WriteError":
-        """The same error without its details: Spark prints what leaves a batch three times."""
-        if not self.details:
-            return self
-        action = f"{self.action} The driver's log has the whole list, once."
-        return WriteError(self.code.removeprefix("LAKESINK_"), self.what, data=self.data, action=action)
-
-
-class Reason(Enum):
-    """Why a batch is refused. The name is the stable code, the value the word used in ``accept``."""
-
-    UNSUPPORTED = "Unsupported"
-    BRANCH_MISSING = "BranchMissing"
-    TABLE_REPLACED = "TableReplaced"
-    LEDGER_DAMAGED = "LedgerDamaged"
-    LEDGER_LOST = "LedgerLost"
-    UNKNOWN_HISTORY = "UnknownHistory"
-    ROLLED_BACK = "RolledBack"
-    NEW_CHECKPOINT = "NewCheckpoint"
-    BATCH_CHANGED = "BatchChanged"
-    REWOUND = "Rewound"
-    GAP = "Gap"
-    INPUT_MISSING = "InputMissing"
-
-
-class BatchRefused(LakesinkError):
-    """The table's ledger does not allow this batch; nothing of it was committed.
-
-    Attributes:
-        reason: The refusal, see `Reason`.
-    """
-
-    def __init__(self, reason: Reason, what: str, *, data: str, action: str) -> None:
-        self.reason = reason
-        super().__init__(reason.name, what, data=data, action=action)
-
-
-class CommitUnresolved(LakesinkError):
-    """Attempts ran out before the table showed the batch; nothing was deleted, a restart resolves it."""
-
-
-class PartialBatch(LakesinkError):
-    """Some participants of one batch landed and a later one did not; the replay skips those that did.
-
-    Attributes:
-        landed: Names of the participants that committed.
-    """
-
-    def __init__(self, landed: tuple[str, ...], what: str, *, data: str, action: str) -> None:
-        self.landed = landed
-        super().__init__("PARTIAL_BATCH", what, data=data, action=action)
+__all__ = [
+    "BatchRefused",
+    "CatalogError",
+    "CommitUnresolved",
+    "LakesinkError",
+    "PartialBatch",
+    "QueryError",
+    "Reason",
+    "SettingsError",
+    "WriteError",
+]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.suggest import did_you_mean
 
 logger = logging.getLogger("lakesink")
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved
-from lakesink_catalog.identity import BATCH_FACTS, Batch
-from lakesink_catalog.ledger import LedgerEntry, Mark
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved
+from lakesink_protocol.identity import BATCH_FACTS, Batch
+from lakesink_protocol.ledger import LedgerEntry, Mark
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 
 logger = logging.getLogger("lakesink")
 

@@ -11,12 +11,12 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink.audit.engines import queries
 from lakesink.audit.scans import deletes_named
 from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, key_of
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.history import history, sinks, time_of
-from lakesink_catalog.identity import MAIN_BRANCH, SinkKey, SinkKind
-from lakesink_catalog.nearest import did_you_mean
-from lakesink_catalog.summary import stated
-from lakesink_catalog.tables import parse_identifier
+from lakesink_catalog.read.counts import stated
+from lakesink_catalog.read.history import history, sinks, time_of
+from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

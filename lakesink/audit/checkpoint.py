@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
-from lakesink_catalog.errors import QueryError
-from lakesink_catalog.identity import digest
-from lakesink_catalog.ledger import Mark
-from lakesink_catalog.redact import describe, redact
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink_protocol.errors import QueryError
+from lakesink_protocol.identity import digest
+from lakesink_protocol.ledger import Mark
+from lakesink_protocol.redact import describe, redact
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lakesink.audit.finding import Code, Finding, counted
-from lakesink_catalog.identity import SinkKey, SinkKind
-from lakesink_catalog.ledger import Mark
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.ledger import Mark
 
 
 @dataclass(frozen=True, slots=True)

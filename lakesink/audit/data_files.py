@@ -10,7 +10,7 @@ from pyiceberg.io import FileIO, InputFile
 
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry
-from lakesink_catalog.redact import describe
+from lakesink_protocol.redact import describe
 
 AT_ONCE = 16
 _TAIL_BYTES = 64 * 1024

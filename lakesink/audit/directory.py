@@ -10,17 +10,17 @@ from datetime import datetime
 from lakesink.audit.checkpoint import Done, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
-from lakesink.settings import read_option
-from lakesink.sinks.files.layout import Layout, batch_of_part, batch_of_record
-from lakesink.sinks.files.marker import Marker, MarkerDamaged
-from lakesink.sinks.files.markers import find_markers, marker_sizes, sound_history
-from lakesink.sinks.files.reader import sink_ids
-from lakesink.sinks.files.refusals import READ_ONLY, directory_failures
-from lakesink.sinks.files.settings import directory_location
+from lakesink.settings.settings import read_option
+from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
+from lakesink.sinks.directory.marker import Marker, MarkerDamaged
+from lakesink.sinks.directory.markers import find_markers, marker_sizes, sound_history
+from lakesink.sinks.directory.part_receipt import Part
+from lakesink.sinks.directory.reader import sink_ids
+from lakesink.sinks.directory.refusals import READ_ONLY, directory_failures
+from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
-from lakesink.writer.part_receipt import Part
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.ledger import Mark, mark_of
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.ledger import Mark, mark_of
 
 Said = Finding | Note
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lakesink.audit.finding import counted
-from lakesink_catalog.history import SinkState
+from lakesink_catalog.read.history import SinkState
 
 
 def of_documents(state: SinkState) -> Iterator[str]:

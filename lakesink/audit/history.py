@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.history import Record
-from lakesink_catalog.history import history as history_of
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import Record
+from lakesink_catalog.read.history import history as history_of
+from lakesink_catalog.tables.tables import load_table
 
 
 def history(

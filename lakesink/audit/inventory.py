@@ -15,7 +15,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.redact import describe
+from lakesink_protocol.redact import describe
 
 AT_ONCE = 16
 T = TypeVar("T")

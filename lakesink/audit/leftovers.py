@@ -12,10 +12,10 @@ from pyiceberg.table import Table
 
 from lakesink.audit.finding import Note, counted
 from lakesink.audit.waiting import Listing, list_files, opened_listing, waiting_records
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.identity import NAME_PATTERN, SinkKey
-from lakesink_catalog.locations import data_location
-from lakesink_catalog.redact import describe
+from lakesink_catalog.tables.locations import data_location
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import NAME_PATTERN, SinkKey
+from lakesink_protocol.redact import describe
 
 _OWN_NAME = re.compile(
     rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-\d{{5,}}-"

@@ -8,10 +8,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from lakesink_catalog.identity import MAIN_BRANCH, SinkKey
-from lakesink_catalog.ledger import Mark, mark_of
-from lakesink_catalog.situation import picked_from
-from lakesink_catalog.view import view_table
+from lakesink_catalog.read.view import view_table
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.ledger import Mark, mark_of
+from lakesink_protocol.situation import picked_from
 
 
 @dataclass(frozen=True, slots=True)

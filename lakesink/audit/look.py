@@ -16,14 +16,14 @@ from lakesink.audit.documents import of_documents
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step, frontier, lines_of
-from lakesink_catalog.clock import CLOCK_TOLERANCE_MS
-from lakesink_catalog.epochs import epochs
-from lakesink_catalog.errors import Reason, SettingsError
-from lakesink_catalog.history import SinkState, history, sinks
-from lakesink_catalog.identity import SinkKey, SinkKind
-from lakesink_catalog.ledger import mark_of
-from lakesink_catalog.nearest import did_you_mean
-from lakesink_catalog.view import view_table
+from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
+from lakesink_catalog.read.history import SinkState, history, sinks
+from lakesink_catalog.read.view import view_table
+from lakesink_protocol.errors import Reason, SettingsError
+from lakesink_protocol.iceberg_spark_sink import epochs
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.suggest import did_you_mean
 
 Said = Finding | Note
 _TAGGED_BATCH = re.compile(r"[0-9]{1,19}")

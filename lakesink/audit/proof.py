@@ -15,9 +15,9 @@ from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.look import Look, key_of
-from lakesink_catalog.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
-from lakesink_catalog.history import SinkState
-from lakesink_catalog.summary import stated
+from lakesink_catalog.read.counts import stated
+from lakesink_catalog.read.history import SinkState
+from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakesink_catalog.errors import CatalogError
+from lakesink_protocol.errors import CatalogError
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from lakesink_catalog.identity import SinkKey, SinkKind
-from lakesink_catalog.locations import metadata_location
-from lakesink_catalog.prepared import parse_prepared
-from lakesink_catalog.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.commit.prepared import parse_prepared
+from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.tables.locations import metadata_location
+from lakesink_protocol.identity import SinkKey, SinkKind
 
 Listing = tuple[FileSystem, Callable[[str], str]]
 """A file system that can list, and from a location to a path of it."""

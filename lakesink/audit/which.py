@@ -9,11 +9,11 @@ from itertools import pairwise
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.errors import CatalogError, SettingsError
-from lakesink_catalog.history import Record, time_of
-from lakesink_catalog.identity import SinkKey, SinkKind
-from lakesink_catalog.ledger import mark_of
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_catalog.read.history import Record, time_of
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.suggest import did_you_mean
 
 ONLY_READ = "Nothing was changed: this command only reads."
 _SHOWN = 8

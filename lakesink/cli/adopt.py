@@ -14,8 +14,8 @@ from lakesink.cli.output import Report, confirmed, printable, reporting
 @reporting
 def adopt(table: str, catalog: str | None, sink: str, checkpoint: str, branch: str, *, yes: bool) -> Report:
     """Exit code 2: table and checkpoint do not fit together, or the catalog did not take the commit."""
-    from lakesink.audit.adopt import adopt_stream  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-    from lakesink.settings import Settings  # noqa: PLC0415 - likewise
+    from lakesink.operate.adopt import adopt_stream  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    from lakesink.settings.settings import Settings  # noqa: PLC0415 - likewise
 
     settings = Settings.parse({"sink_id": sink, "checkpoint": checkpoint, "branch": branch})
     done = adopt_stream(table, catalog, settings=settings, confirm=lambda question: confirmed(question, yes=yes))

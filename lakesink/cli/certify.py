@@ -8,7 +8,7 @@ import click
 from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, printable, progress, reported
 
 if TYPE_CHECKING:
-    from lakesink.certify.examine import Certificate
+    from lakesink.checks.certify.examine import Certificate
 
 _WIDTH = 17
 
@@ -24,9 +24,9 @@ _WIDTH = 17
 @reported
 def certify(catalog: str | None, writers: int, commits: int, processes: int) -> Report:
     """Exit code 1: a stream with lakesink's defaults is not exactly-once on it; 2: not decided."""
-    from lakesink.certify.examine import certify as ask  # noqa: PLC0415 - help must not import PyIceberg
-    from lakesink.certify.race import Size  # noqa: PLC0415 - as above
-    from lakesink_catalog.connect import CatalogConfig  # noqa: PLC0415 - as above
+    from lakesink.checks.certify.examine import certify as ask  # noqa: PLC0415 - help must not import PyIceberg
+    from lakesink.checks.certify.race import Size  # noqa: PLC0415 - as above
+    from lakesink_catalog.connect.catalog import CatalogConfig  # noqa: PLC0415 - as above
 
     found = CatalogConfig(catalog).find()
     with progress() as say:
@@ -34,7 +34,7 @@ def certify(catalog: str | None, writers: int, commits: int, processes: int) -> 
 
 
 def _report(certificate: "Certificate") -> Report:
-    from lakesink.certify.verdict import ADVICE, Verdict  # noqa: PLC0415 - as above
+    from lakesink.checks.certify.verdict import ADVICE, Verdict  # noqa: PLC0415 - as above
 
     verdict = certificate.verdict
     unfit = NOT_CHECKED if verdict is Verdict.UNDECIDED else NOT_WELL

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import click
 
 from lakesink.cli.output import Report, invalid, reporting
-from lakesink_catalog.errors import SettingsError
+from lakesink_protocol.errors import SettingsError
 
 
 @click.command(help="Rows added to TABLE after batch A, up to and including batch B: counted, and some shown.")

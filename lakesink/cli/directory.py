@@ -22,9 +22,9 @@ from lakesink.cli.output import (
     size,
     span,
 )
-from lakesink.sinks.files.layout import FOLDER
-from lakesink.sinks.files.marker import Marker
-from lakesink_catalog.redact import redact
+from lakesink.sinks.directory.layout import FOLDER
+from lakesink.sinks.directory.marker import Marker
+from lakesink_protocol.redact import redact
 
 _DIRECTORY_WORDS = {
     Code.LEDGER_DAMAGED: (

@@ -4,8 +4,8 @@ import click
 
 from lakesink.cli.output import Report, reported
 from lakesink.explanations import PREFIX, Explanation, explanations, full_code
-from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.nearest import nearest
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.suggest import nearest
 
 
 @click.command(help="What an error means and what to do, for CODE such as ROLLED_BACK; all codes without it.")

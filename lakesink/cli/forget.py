@@ -15,7 +15,7 @@ from lakesink.cli.output import Report, confirmed, number, printable, reporting
 @reporting
 def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, tags: bool, yes: bool) -> Report:
     """Exit code 2: there is no such sink, or the catalog did not take the commit."""
-    from lakesink.audit.forget import forget_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    from lakesink.operate.forget import forget_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
     done = forget_sink(
         table,

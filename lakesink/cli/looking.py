@@ -9,11 +9,11 @@ from pyiceberg.table import Table
 from lakesink.audit.documents import of_documents
 from lakesink.cli.offsets import parsed_offsets
 from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, size, span
-from lakesink_catalog.connect import connect
-from lakesink_catalog.history import Record, SinkState, history, sinks
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.summary import stated
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.counts import stated
+from lakesink_catalog.read.history import Record, SinkState, history, sinks
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.identity import SinkKind
 
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from lakesink import __version__
-from lakesink_catalog.nearest import did_you_mean
+from lakesink_protocol.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

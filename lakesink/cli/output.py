@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakesink_catalog.errors import LakesinkError, SettingsError
-from lakesink_catalog.redact import describe, redact
+from lakesink_protocol.errors import LakesinkError, SettingsError
+from lakesink_protocol.redact import describe, redact
 
 OK, NOT_WELL, NOT_CHECKED, ACCEPTED = 0, 1, 2, 3
 WIDEST_CELL = 60

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
-from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.redact import describe
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import describe
 
 FOLDER = "lakesink-packed"
 """The name under which the recipes have Spark unpack it."""
 
 ENDING = ".tar.gz"
-_OWN = ("lakesink", "lakesink_catalog")
+_OWN = ("lakesink", "lakesink_catalog", "lakesink_protocol")
 _ROOT = "lakesink"
 _OF_EXTRAS = ("s3fs", "gcsfs", "adlfs", "duckdb", "numpy")
 _LEFT_OUT = frozenset({"pyspark", "py4j"})

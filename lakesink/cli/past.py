@@ -5,9 +5,9 @@ from typing import Any
 from lakesink.audit.as_of import AsOf, Question, as_of, read
 from lakesink.cli.output import Report, moment, number, printable
 from lakesink.cli.rows import cells, documents
-from lakesink_catalog.connect import connect
-from lakesink_catalog.identity import SinkKey, SinkKind
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.identity import SinkKey, SinkKind
 
 
 def as_of_report(identifier: str, catalog: str | None, question: Question, *, limit: int | None) -> Report:

@@ -11,9 +11,9 @@ from lakesink.audit.which import Chosen, Past, by_batch
 from lakesink.cli.output import Report, number, printable
 from lakesink.cli.past import sink_name
 from lakesink.cli.rows import cells, documents
-from lakesink_catalog.connect import connect
-from lakesink_catalog.ledger import mark_of
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.ledger import mark_of
 
 FOREIGN = "others"
 

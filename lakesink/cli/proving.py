@@ -12,10 +12,10 @@ from lakesink.audit.checkpoint import Done, read_done
 from lakesink.audit.finding import Code, Finding, Note, counted
 from lakesink.audit.proof import Proof, SinkProof, audit
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, printable, size
-from lakesink_catalog.catalog_errors import catalog_error
-from lakesink_catalog.connect import connect
-from lakesink_catalog.redact import redact, safe_cause
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.connect.errors import catalog_error
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.redact import redact, safe_cause
 
 _SHOWN = 5
 

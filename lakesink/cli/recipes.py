@@ -10,10 +10,10 @@ from lakesink.cli.output import Report, printable
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Recipe
 from lakesink.engines.target import Moment, Target, target_of
-from lakesink_catalog.connect import CatalogConfig
-from lakesink_catalog.history import history
-from lakesink_catalog.identity import MAIN_BRANCH
-from lakesink_catalog.tables import load_table, parse_identifier
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.read.history import history
+from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_protocol.identity import MAIN_BRANCH
 
 _RECIPES: Mapping[str, Callable[[Target], Recipe]] = {
     "duckdb": duckdb.recipe,

@@ -7,8 +7,8 @@ import click
 from lakesink.cli.output import Report, confirmed, invalid, number, reported
 
 if TYPE_CHECKING:
-    from lakesink.audit.rewind import Plan
-    from lakesink.audit.rewind_directory import DirectoryPlan
+    from lakesink.operate.rewind import Plan
+    from lakesink.operate.rewind_directory import DirectoryPlan
 
 
 @click.command(
@@ -27,8 +27,8 @@ def rewind(
 ) -> Report:
     """Exit code 2: it cannot be taken back to that batch; nothing was changed."""
     from lakesink.audit.checkpoint import opened  # noqa: PLC0415 - help must not import fsspec
-    from lakesink.audit.rewind import RewindableCheckpoint  # noqa: PLC0415 - as above
-    from lakesink.audit.rewind_directory import RewindableDirectory  # noqa: PLC0415 - as above
+    from lakesink.operate.rewind import RewindableCheckpoint  # noqa: PLC0415 - as above
+    from lakesink.operate.rewind_directory import RewindableDirectory  # noqa: PLC0415 - as above
 
     if sink is not None and directory is None:
         raise invalid("--sink names a sink of a directory, and none is given.", "Give --directory too.")

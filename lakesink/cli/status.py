@@ -5,7 +5,7 @@ from datetime import timedelta
 import click
 
 from lakesink.cli.output import Report, reporting
-from lakesink.values import duration
+from lakesink.settings.values import duration
 
 
 def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:

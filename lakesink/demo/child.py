@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from lakesink_catalog.connect import HOME_VARIABLE
+from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 
 @contextmanager

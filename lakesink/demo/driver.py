@@ -12,7 +12,7 @@ from lakesink.demo.child import end_with_parent
 from lakesink.demo.flights import SPARK_SCHEMA
 from lakesink.demo.place import SINK_ID, TABLE, Place
 from lakesink.demo.session import quiet_session
-from lakesink_catalog.connect import EMBEDDED_NAME
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 
 
 def main(folder: Path, files_per_batch: int) -> None:

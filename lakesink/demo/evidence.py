@@ -9,11 +9,11 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from lakesink.demo.place import SINK_ID, TABLE
-from lakesink_catalog.connect import EMBEDDED_NAME, connect
-from lakesink_catalog.history import Record, history
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.locations import data_location, metadata_location
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
+from lakesink_catalog.read.history import Record, history
+from lakesink_catalog.tables.locations import data_location, metadata_location
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.identity import SinkKey
 
 
 @dataclass(frozen=True, slots=True)

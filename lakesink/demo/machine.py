@@ -2,8 +2,8 @@
 
 from importlib.util import find_spec
 
-from lakesink.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
-from lakesink_catalog.errors import SettingsError
+from lakesink.checks.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
+from lakesink_protocol.errors import SettingsError
 
 _NOTHING_STARTED = "Nothing was started."
 

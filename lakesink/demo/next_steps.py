@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakesink.demo.place import TABLE, Place
 from lakesink.engines.recipe import SPARK_RUNTIME, SQLITE_DRIVER
-from lakesink_catalog.connect import EMBEDDED_NAME, HOME_VARIABLE, CatalogConfig
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE, CatalogConfig
 
 
 @dataclass(frozen=True, slots=True)

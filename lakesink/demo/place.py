@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakesink_catalog.errors import SettingsError
+from lakesink_protocol.errors import SettingsError
 
 TABLE = "demo.flights"
 SINK_ID = "flights"

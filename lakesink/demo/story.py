@@ -11,7 +11,7 @@ from lakesink.demo.evidence import files_as_of, look, read_record
 from lakesink.demo.flights import DailyFiles, write_daily_files
 from lakesink.demo.place import Place
 from lakesink.demo.process import BatchLine, DriverRun, run_driver
-from lakesink_catalog.errors import LakesinkError
+from lakesink_protocol.errors import LakesinkError
 
 MOST_BATCHES = 25
 

@@ -5,7 +5,7 @@ from typing import assert_never
 from lakesink.engines.access import access
 from lakesink.engines.recipe import SAME_NAME, File, Query, Recipe
 from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
-from lakesink_catalog.errors import CatalogError
+from lakesink_protocol.errors import CatalogError
 
 ENGINE = "PyIceberg 0.12"
 

@@ -9,11 +9,11 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
 from sqlalchemy import URL, make_url
 
-from lakesink_catalog.catalog_errors import translated
-from lakesink_catalog.catalog_kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
-from lakesink_catalog.connect import FoundCatalog
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.redact import bears_secret
+from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import bears_secret
 
 ONLY_READ = "Nothing was changed: this command only reads."
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")

@@ -8,7 +8,7 @@ from lakesink.engines.access import access
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
 from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
-from lakesink_catalog.errors import CatalogError
+from lakesink_protocol.errors import CatalogError
 
 ENGINE = "Trino 476"
 _REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-catalog.oauth2.scope"} | {

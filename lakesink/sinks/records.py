@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from lakesink.sinks.storage import Storage, open_storage
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.record import PreparedRecords, batch_identity
+from lakesink_catalog.commit.record import PreparedRecords, batch_identity
+from lakesink_protocol.identity import Batch
 
 __all__ = ["PreparedDirectory"]
 
@@ -18,7 +18,7 @@ MAX_AGE = timedelta(hours=20)
 
 @dataclass(slots=True)
 class PreparedDirectory(PreparedRecords):
-    """A `lakesink.two_phase.PreparedLog` of small files: one a batch, whole or absent, tidied by exact name.
+    """A `lakesink_protocol.two_phase.PreparedLog` of small files: one a batch, whole or absent, tidied by exact name.
 
     Attributes:
         folder: Where the records lie, a path or a URI of fsspec; give each sink its own.

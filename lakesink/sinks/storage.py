@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lakesink.writer.durable import make_folder, sync_folder
+from lakesink.sinks.durable import make_folder, sync_folder
 from lakesink.writer.filesystem import fsspec_filesystem, local_path, scheme_of
 from lakesink.writer.refusals import unsupported_storage
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.redact import describe
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import describe
 
 CONDITIONAL_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Schemes whose fsspec client sends a true precondition; others' look first and write then."""

@@ -13,29 +13,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
-from lakesink.settings import Settings, read_option
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
-from lakesink.sinks.preflight import CatalogThatIsThere, check_start
-from lakesink.spark.batch_rows import FrameRows
+from lakesink.decode.documents import INCOMING, VALUE
+from lakesink.decode.places import FILE
+from lakesink.settings.settings import Settings, read_option
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.preflight import CatalogThatIsThere, check_start
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import brief, is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
 from lakesink.spark.functions import functions_of, runs_python
-from lakesink.spark.hop import HopTuning
-from lakesink.spark.job import RowsJob
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
 from lakesink.spark.report import Reporter, Timing
-from lakesink.spark.schema import schema_json, session_facts, stored_schema
-from lakesink.spark.shape import shaped
-from lakesink.spark.small import only_drops_rows
-from lakesink.two_phase import TwoPhaseCommitSink, run_batch
-from lakesink.writer.decode import INCOMING, VALUE
-from lakesink.writer.places import FILE
+from lakesink.spark.rows.batch_rows import FrameRows
+from lakesink.spark.rows.hop import HopTuning
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.schema import schema_json, session_facts, stored_schema
+from lakesink.spark.rows.shape import shaped
+from lakesink.spark.rows.small import only_drops_rows
 from lakesink.writer.plan import JSON
-from lakesink_catalog.connect import CatalogConfig
-from lakesink_catalog.errors import QueryError, SettingsError
-from lakesink_catalog.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
-from lakesink_catalog.outcome import Outcome
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_protocol.errors import QueryError, SettingsError
+from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.two_phase import TwoPhaseCommitSink, run_batch
 
 NOTHING_STARTED = "Nothing was started or written."
 
@@ -52,7 +52,7 @@ def stream(
         table: Table identifier, ``namespace.table``.
         sink_id: Names this stream into this table for life, whatever becomes of the checkpoint.
         checkpoint: Checkpoint folder of this one query: a path or a URI.
-        **options: See `lakesink.settings.Settings`.
+        **options: See `lakesink.settings.settings.Settings`.
 
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
@@ -82,7 +82,7 @@ def stream_to(
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
-        sink: Where the rows go; see `lakesink.two_phase.TwoPhaseCommitSink`.
+        sink: Where the rows go; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
         checkpoint: Checkpoint folder of this one query: a path or a URI.
 
     Raises:
@@ -104,7 +104,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -
         df: Batch DataFrame of a classic Spark session; also what a user's own `foreachBatch` is given.
         table: Table identifier, ``namespace.table``.
         txn: Application id and its growing version.
-        **options: See `lakesink.settings.Settings`.
+        **options: See `lakesink.settings.settings.Settings`.
 
     Returns:
         `Committed`: the rows of this `df` are in the table. `AlreadyCommitted`: those of an earlier call are, whose

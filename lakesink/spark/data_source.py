@@ -21,20 +21,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import NOT_IN_TABLE, brief, presentable
 from lakesink.spark.report import Reporter, Timing
-from lakesink.spark.schema import stored_schema
+from lakesink.spark.rows.schema import stored_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Vote, shipped
-from lakesink.two_phase import TaskWriter, run_batch, writers_for
-from lakesink_catalog.clock import ClockWatch
-from lakesink_catalog.connect import HOME_VARIABLE, CatalogConfig, embedded_home
-from lakesink_catalog.errors import QueryError, WriteError
+from lakesink_catalog.commit.clock import ClockWatch
+from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.failpoints import reached
-from lakesink_catalog.identity import Batch, SinkKey
+from lakesink_protocol.errors import QueryError, WriteError
+from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.two_phase import TaskWriter, run_batch, writers_for
 
 NAME = "lakesink"
 Messages = Sequence[WriterCommitMessage | None]

@@ -12,8 +12,8 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from lakesink_catalog.errors import CatalogError, LakesinkError, QueryError, SettingsError, WriteError
-from lakesink_catalog.redact import describe, redact, safe_cause
+from lakesink_protocol.errors import CatalogError, LakesinkError, QueryError, SettingsError, WriteError
+from lakesink_protocol.redact import describe, redact, safe_cause
 
 JAVA_ERRORS = (Py4JError, PySparkException)
 """What PySpark raises for something that happened in the JVM."""

@@ -7,13 +7,13 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.settings import read_option
-from lakesink.sinks.files.sink import FileSink
+from lakesink.settings.settings import read_option
+from lakesink.sinks.directory.part_formats import check_part_schema
+from lakesink.sinks.directory.sink import FileSink
 from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
-from lakesink.spark.schema import stored_schema
-from lakesink.writer.part_formats import check_part_schema
-from lakesink_catalog.accept import Accept
+from lakesink.spark.rows.schema import stored_schema
+from lakesink_protocol.accept import Accept
 
 
 def stream_files(  # noqa: PLR0913 - the options, each by its name

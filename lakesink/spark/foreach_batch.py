@@ -13,9 +13,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lakesink.sinks.planning import SessionFacts
-from lakesink.spark.batch_rows import FrameRows, PlanRows, arriving_schema
-from lakesink.spark.checkpoint import Checkpoint, source_folders
+from lakesink.checkpoint.folder import Checkpoint, source_folders
+from lakesink.checkpoint.notes import Functions
+from lakesink.checkpoint.offsets import Offsets
+from lakesink.checkpoint.sources import Source
+from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.spark.failures import (
     JAVA_ERRORS,
     QueryStopped,
@@ -26,21 +28,19 @@ from lakesink.spark.failures import (
     without_secrets,
 )
 from lakesink.spark.hadoop import HadoopFiles
-from lakesink.spark.hop import HopTuning
-from lakesink.spark.job import RowsJob
-from lakesink.spark.notes import Functions
 from lakesink.spark.noting import note, notes_of
-from lakesink.spark.offsets import Offsets
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, Timing
-from lakesink.spark.schema import arrow_schema, schema_json, session_facts
-from lakesink.spark.shape import Shape
-from lakesink.spark.small import most_rows
-from lakesink.spark.sources import Source
-from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
-from lakesink_catalog.errors import LakesinkError
+from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
+from lakesink.spark.rows.hop import HopTuning
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.rows.shape import Shape
+from lakesink.spark.rows.small import most_rows
 from lakesink_catalog.failpoints import reached
-from lakesink_catalog.outcome import Outcome
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
 
 _PYTHON = "spark.sql.execution.pyspark.python"
 MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]

@@ -6,7 +6,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from lakesink.spark.notes import LONGEST_NAME, MOST_NAMES, Functions
+from lakesink.checkpoint.notes import LONGEST_NAME, MOST_NAMES, Functions
 
 _PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
 

@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from lakesink import __version__
+from lakesink.checkpoint.notes import NOTES, Functions, QueryNotes
+from lakesink.checkpoint.sources import Source
 from lakesink.spark.hadoop import HadoopFiles
-from lakesink.spark.notes import NOTES, Functions, QueryNotes
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.report import Reporter
-from lakesink.spark.sources import Source
-from lakesink_catalog.redact import redact
+from lakesink_protocol.redact import redact
 
 SPECULATION = "spark.speculation"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

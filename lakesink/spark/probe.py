@@ -13,16 +13,16 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from lakesink.spark import probe_tasks
-from lakesink.spark.batch_rows import FrameRows
 from lakesink.spark.failures import JAVA_ERRORS, job_error, whole_text
-from lakesink.spark.hop import HopTuning
-from lakesink.spark.job import RowsJob
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink.spark.probe_tasks import CountingWriter, worker_facts
-from lakesink.spark.schema import schema_json
-from lakesink.spark.shape import shaped
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.redact import describe
+from lakesink.spark.rows.batch_rows import FrameRows
+from lakesink.spark.rows.hop import HopTuning
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.schema import schema_json
+from lakesink.spark.rows.shape import shaped
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.redact import describe
 
 MOST_TASKS = 8
 ROWS_A_TASK = 1000

@@ -13,12 +13,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakesink.spark.checkpoint import Checkpoint, same_checkpoint
-from lakesink.spark.offsets import NOTHING_WRITTEN, Keys, Offsets
-from lakesink.spark.sources import Source, gives_uncommitted, replay_of
-from lakesink_catalog.errors import QueryError, SettingsError
-from lakesink_catalog.nearest import sentence
-from lakesink_catalog.redact import redact
+from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
+from lakesink.checkpoint.offsets import NOTHING_WRITTEN, Keys, Offsets
+from lakesink.checkpoint.sources import Source, gives_uncommitted, replay_of
+from lakesink_protocol.errors import QueryError, SettingsError
+from lakesink_protocol.redact import redact
+from lakesink_protocol.suggest import sentence
 
 QUERY_ID = "sql.streaming.queryId"
 MAX_REASON = 100

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakesink.checkpoint.notes import QueryNotes
+from lakesink.checkpoint.sources import Replay, guarantee
 from lakesink.spark.failures import QueryStopped
-from lakesink.spark.notes import QueryNotes
-from lakesink.spark.sources import Replay, guarantee
-from lakesink_catalog.errors import BatchRefused, LakesinkError, WriteError
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_catalog.redact import describe
+from lakesink_protocol.errors import BatchRefused, LakesinkError, WriteError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.redact import describe
 
 logger = logging.getLogger("lakesink")
 

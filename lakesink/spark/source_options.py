@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.options import OPTIONS
-from lakesink.settings import Settings
-from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
-from lakesink_catalog.nearest import did_you_mean
-from lakesink_catalog.redact import bears_secret
-from lakesink_catalog.tables import parse_identifier
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.settings import Settings
+from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
+from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.suggest import did_you_mean
 
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
 _OF_SPARK = frozenset({"queryname"})

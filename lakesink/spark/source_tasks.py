@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from lakesink import __version__
 from lakesink.spark.failures import NOT_IN_TABLE
-from lakesink.spark.task import check_version, read_archives_once
-from lakesink.two_phase import TaskWriter
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.receipt import Receipt, encode
+from lakesink.spark.rows.task import check_version, read_archives_once
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt import Receipt, encode
+from lakesink_protocol.two_phase import TaskWriter
 
 BATCH_ID = "streaming.sql.batchId"
 

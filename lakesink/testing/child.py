@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from lakesink.testing.points import Point
 from lakesink.testing.rows import Attempt
 from lakesink.testing.stream import Sink, Stream, cast_votes, wrote
-from lakesink.two_phase import TaskWriter
-from lakesink_catalog.errors import LakesinkError
 from lakesink_catalog.failpoints import VARIABLE, reached
-from lakesink_catalog.identity import Batch
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.two_phase import TaskWriter
 
 PREFIX = "conformance."
 """Before the names of `lakesink.testing.points`, where they stand in ``LAKESINK_FAILPOINTS``."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from lakesink.two_phase import Payload, PreparedLog, TwoPhaseCommitSink, Write
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.two_phase import Payload, PreparedLog, TwoPhaseCommitSink, Write
 
 
 class Phase(Enum):

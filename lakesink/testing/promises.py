@@ -32,7 +32,7 @@ class Promise(Enum):
 
     @property
     def seam(self) -> str:
-        """What asks for it, in `lakesink.two_phase`."""
+        """What asks for it, in `lakesink_protocol.two_phase`."""
         return self.value[1]
 
     @property

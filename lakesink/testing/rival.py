@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from lakesink.testing.rows import Found
 from lakesink.testing.stream import Stream, cast_votes
-from lakesink.two_phase import TaskWriter
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.two_phase import TaskWriter
 
 PATIENCE_SECONDS = 5.0
 HELD_SECONDS = 0.2

@@ -10,9 +10,9 @@ from typing import Any
 
 from lakesink.testing.points import Meet, WatchedSink, Within, pass_by, plainly
 from lakesink.testing.rows import Attempt, Found, counted, trouble
-from lakesink.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
-from lakesink_catalog.identity import Batch, stream_batch
-from lakesink_catalog.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
 
 Sink = TwoPhaseCommitSink[Any, Any]
 Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.casts import Cast, lossless_cast
-from lakesink.writer.decode import check_documents
 from lakesink.writer.nested import (
     all_null,
     as_list,
@@ -36,9 +35,9 @@ from lakesink.writer.schema import (
     parse_schema,
     sql_type_of,
 )
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.nearest import did_you_mean
 from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.suggest import did_you_mean
 
 Path = tuple[str, ...]
 Source = Callable[[Sequence[pa.Array], int], pa.Array]
@@ -90,19 +89,6 @@ def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Align
     )
     columns = _sources(plain, schema, (), case_sensitive=case_sensitive)
     return Alignment(incoming, arrow_schema(schema), stored_as, tuple(zip(schema.fields, columns, strict=True)))
-
-
-def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
-    """Find out before a job whether rows of this schema can be written; values are checked by the tasks.
-
-    Raises:
-        WriteError: See `align` and `check_documents`.
-    """
-    schema = parse_schema(plan.schema_json)
-    if plan.decode:
-        check_documents(incoming, schema, plan.decode)
-    else:
-        align(incoming, schema, case_sensitive=plan.case_sensitive)
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:

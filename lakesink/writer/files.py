@@ -18,7 +18,7 @@ from lakesink.writer.parquet import FileFormat, OpenFile
 from lakesink.writer.partitions import Partition, Source
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.failpoints import reached
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_protocol.receipt import DataFileReceipt
 
 FULL = 0.9
 """Part of the target size at which a file is full: rather that than one more small row group."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, resolve_s3_region
 
 from lakesink.writer.refusals import unsupported_storage
-from lakesink_catalog.redact import bears_secret, describe
+from lakesink_protocol.redact import bears_secret, describe
 
 PathOf = Callable[[str], str]
 """From a location, scheme included, to a path of the file system."""

@@ -15,7 +15,7 @@ from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.refusals import footer_disagrees, storage_failures
 from lakesink.writer.statistics import Column, Counted, count, file_statistics, split_offsets
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_protocol.receipt import DataFileReceipt
 
 ICEBERG_SCHEMA_KEY = "iceberg.schema"
 ZSTD_LEVEL = 1

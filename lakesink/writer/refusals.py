@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.redact import describe, redact
 from lakesink_catalog.spark_types import sql_name
-from lakesink_catalog.storage_errors import StorageTrouble, storage_trouble
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.storage_errors import StorageTrouble, storage_trouble
 
 NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage are referenced by nothing."
 

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.tables.tables import create_table, load_table
 from proof.grid.cells import Company
 from proof.oracle import Rows
 from proof.processes.checkpoint import ROWS

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakesink_catalog.outcome import Committed
 from lakesink_catalog.trace import VARIABLE as TRACE
+from lakesink_protocol.outcome import Committed
 from proof.grid.cells import Company
 from proof.grid.company import Others
 from proof.grid.figures import RandomKills

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.trace import VARIABLE as TRACE
+from lakesink_protocol.errors import CatalogError
 from proof.grid.cells import BATCHES, Cell, Company, SparkBlow
 from proof.grid.company import FOREIGN_PARTITION
 from proof.grid.expect import BY_NAME

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.trace import VARIABLE as TRACE
 from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others

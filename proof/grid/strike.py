@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from lakesink_catalog.outcome import Committed
+from lakesink_protocol.outcome import Committed
 from proof.grid.cells import IN_CALL, NOWHERE, Blow, Cell
 from proof.grid.place import Place, stream_makes_the_table
 from proof.grid.story import Story

@@ -118,7 +118,7 @@ KINDS = {
             "lakesink",
             "two-phase commit: lakesink",
             "`lakesink.stream`: prepared record, one commit of an Iceberg table",
-            "lakesink/sinks/iceberg.py",
+            "lakesink/sinks/iceberg/sink.py",
             Guarantee.EXACTLY_ONCE,
             _VOTED
             | {

@@ -112,7 +112,7 @@ def versions() -> dict[str, str]:
         "pyspark": version("pyspark"),
         "pyiceberg": version("pyiceberg"),
         "python": platform.python_version(),
-        "commit": commit("lakesink", "catalog", "examples", "proof"),
+        "commit": commit("lakesink", "catalog", "protocol", "examples", "proof"),
     }
 
 

@@ -18,9 +18,9 @@ from examples.guarantees.folders import FolderSink
 from examples.guarantees.key_value import KeyValue
 from examples.guarantees.store import Store
 from examples.guarantees.write_ahead_log import WriteAheadLog
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import CatalogError
 from proof.guarantees.cells import Row
 from proof.oracle import facts_of
 from proof.processes.evidence import local

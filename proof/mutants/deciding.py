@@ -9,14 +9,16 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from lakesink_catalog import commit, request, view
-from lakesink_catalog.commit import FencedCommit, Look
-from lakesink_catalog.errors import Reason
-from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey
-from lakesink_catalog.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
-from lakesink_catalog.request import Change
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict
+from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import request
+from lakesink_catalog.commit.fence import FencedCommit, Look
+from lakesink_catalog.commit.request import Change
+from lakesink_catalog.read import view
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
+from lakesink_protocol.ledger import LedgerEntry, Mark, SnapshotLike, TableView, mark_of
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 from proof.mutants.mutant import Focus, Patches, mutant
 from proof.mutants.sending import without_tag
 

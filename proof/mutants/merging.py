@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakesink_catalog import entries, merging
-from lakesink_catalog.entries import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER, Carried, Inherited
+from lakesink_catalog.manifests import entries, merging
+from lakesink_catalog.manifests.entries import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER, Carried, Inherited
 from proof.mutants.mutant import Focus, Patches, mutant
 
 ADDED_AGAIN = Focus(actions=("foreign append",) * 4 + ("add again",) + ("foreign append",) * 2)

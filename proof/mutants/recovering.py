@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lakesink.sinks import iceberg
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink.two_phase import Payload
-from lakesink_catalog import commit, record
-from lakesink_catalog.commit import FencedCommit, Look, still_usable
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.prepared import PreparedBatch, PreparedFiles
-from lakesink_catalog.verdict import Commit
+from lakesink.sinks.iceberg import sink as iceberg
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import record
+from lakesink_catalog.commit.fence import FencedCommit, Look, still_usable
+from lakesink_catalog.commit.prepared import PreparedBatch, PreparedFiles
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.two_phase import Payload
+from lakesink_protocol.verdict import Commit
 from proof.mutants.mutant import Focus, Patches, mutant
 
 FOR_EVER_MS = 10**15

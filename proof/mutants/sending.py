@@ -17,17 +17,18 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink_catalog import commit, request
-from lakesink_catalog.commit import FencedCommit, Look
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.ledger import next_entry
-from lakesink_catalog.merging import ManifestMerger
-from lakesink_catalog.prepared import PreparedBatch
-from lakesink_catalog.request import Change, Request, build_request
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit
-from lakesink_catalog.view import view_table
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import request
+from lakesink_catalog.commit.fence import FencedCommit, Look
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.commit.request import Change, Request, build_request
+from lakesink_catalog.manifests.merging import ManifestMerger
+from lakesink_catalog.read.view import view_table
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.ledger import next_entry
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit
 from proof.mutants.mutant import Focus, Patches, mutant
 
 REBASES = 4

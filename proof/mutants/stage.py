@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink_catalog.tables import create_table
+from lakesink_catalog.tables.tables import create_table
 from proof.grid.company import FEW_RETRIES, FOREIGN_PARTITION, OneTable
 from proof.oracle import (
     Broken,

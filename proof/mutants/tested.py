@@ -18,9 +18,9 @@ from pyiceberg.typedef import Identifier
 from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
-from lakesink.spark import batch_rows
-from lakesink.spark.task import Messages
-from lakesink_catalog.lean_sql import LeanSqlCatalog
+from lakesink.spark.rows import batch_rows
+from lakesink.spark.rows.task import Messages
+from lakesink_catalog.connect.lean_sql import LeanSqlCatalog
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]

@@ -17,14 +17,14 @@ from uuid import UUID
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from lakesink.sinks import iceberg
-from lakesink.sinks.votes import Counted
+from lakesink.sinks.iceberg import sink as iceberg
+from lakesink.sinks.iceberg.votes import Counted
 from lakesink.writer import files
 from lakesink.writer.locations import is_location, new_location
 from lakesink.writer.parquet import OpenFile
 from lakesink.writer.plan import WritePlan
-from lakesink_catalog.locations import data_location
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.tables.locations import data_location
+from lakesink_protocol.receipt import DataFileReceipt
 from proof.mutants.mutant import Focus, Patches, mutant
 from proof.oracle import Key
 from proof.simulator import spark

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from lakesink_catalog.errors import Reason
 from lakesink_catalog.failpoints import FAILPOINTS
-from lakesink_catalog.verdict import STREAM_RULES, Rule
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.verdict import STREAM_RULES, Rule
 from proof.guarantees.cells import KINDS, CellResult, Guarantee, Source
 from proof.guarantees.run import Guarantees
 from proof.pictures.calls import STORIES

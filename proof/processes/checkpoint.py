@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
-from lakesink_catalog.identity import Batch
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink_protocol.identity import Batch
 from proof.oracle import Rows
 
 PARTITIONS = 2

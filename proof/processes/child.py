@@ -18,16 +18,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lakesink.settings import Settings
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing.stream import shipped
-from lakesink.two_phase import TaskWriter, run_batch
-from lakesink_catalog.connect import CatalogConfig
-from lakesink_catalog.errors import LakesinkError
+from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.failpoints import reached
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.outcome import Outcome
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.two_phase import TaskWriter, run_batch
 from proof.processes.checkpoint import PARTITIONS, ROWS, DiskCheckpoint, NumberedRows
 
 STOPPED = 3

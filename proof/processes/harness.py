@@ -19,10 +19,10 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import CatalogError
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import CatalogError
 from proof.oracle import Rows, TableFacts, facts_of
 from proof.processes.child import Orders, Report, forked
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import lakesink
-from lakesink.settings import Settings
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink.two_phase import TaskWriter
-from lakesink_catalog.connect import CatalogConfig, connect
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.tables import create_table, load_table
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_catalog.connect.catalog import CatalogConfig, connect
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.two_phase import TaskWriter
 from proof.security.places import CATALOG, TABLE, UNREACHABLE
 from tests.builders import ROWS, Lake, Stream
 
@@ -152,7 +152,7 @@ def run_commands(seen: Seen) -> None:
 
 
 def _session() -> Any:
-    from lakesink.sinks.planning import SessionFacts  # noqa: PLC0415 - only here
+    from lakesink.sinks.iceberg.planning import SessionFacts  # noqa: PLC0415 - only here
 
     return SessionFacts()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import lakesink
-from lakesink.sinks.files.prepared import PreparedParts
-from lakesink.sinks.files.sink import FileSink, FileTransaction
-from lakesink_catalog.identity import Batch, digest
-from lakesink_catalog.outcome import AlreadyCommitted
+from lakesink.sinks.directory.prepared import PreparedParts
+from lakesink.sinks.directory.sink import FileSink, FileTransaction
+from lakesink_protocol.identity import Batch, digest
+from lakesink_protocol.outcome import AlreadyCommitted
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
 from tests.files.directory import Stream

@@ -15,12 +15,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink.sinks.votes import count_votes
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.manifests import write_batch_manifests
-from lakesink_catalog.prepared import PreparedBatch
-from lakesink_catalog.receipt import DataFileReceipt, decode
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink.sinks.iceberg.votes import count_votes
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.receipt import DataFileReceipt, decode
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, is_of_batch, lies_in, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
 from tests.builders import Lake, Stream

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from lakesink_catalog.errors import LakesinkError
+from lakesink_protocol.errors import LakesinkError
 from proof.security.mutation import Forged
 
 ACCEPTED = "accepted"

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.ledger import TableView
-from lakesink_catalog.refusal import refusal
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict, decide
-from lakesink_catalog.view import view_metadata
+from lakesink_catalog.read.view import view_metadata
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.ledger import TableView
+from lakesink_protocol.refusal import refusal
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 from proof.security.judge import ACCEPTED, check_message, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
 from tests.builders import Lake, Stream

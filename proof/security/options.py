@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.options import OPTIONS
-from lakesink.settings import Settings
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.settings import Settings
 from lakesink.spark.source_options import stream_destination
-from lakesink_catalog.arrow_schema import iceberg_schema
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.partition_by import parse_partition_by
-from lakesink_catalog.redact import describe, redact
-from lakesink_catalog.tables import parse_identifier
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_catalog.tables.partition_by import parse_partition_by
+from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.redact import describe, redact
 from proof.security.judge import ACCEPTED, refused_by, require
 from proof.security.mutation import NUMBERS, SHAPES, TEXTS, Forged, honest_json
 

@@ -19,11 +19,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lakesink.sinks.iceberg import IcebergTransaction
-from lakesink.table_settings import PROPERTIES
-from lakesink.two_phase import TaskWriter
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog
-from lakesink_catalog.outcome import Committed
+from lakesink.settings.table_settings import PROPERTIES
+from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.two_phase import TaskWriter
 from proof.security.judge import ACCEPTED, Unsafe, lies_in, refused_by, require
 from proof.security.mutation import TEXTS, UNTOUCHED, Forged, honest_json
 from tests.builders import Lake, Stream

@@ -20,11 +20,11 @@ from typing import Any
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit.proof import audit
-from lakesink.two_phase import TaskWriter, Write
-from lakesink_catalog.errors import BatchRefused, SettingsError
-from lakesink_catalog.forget import Forgetting
-from lakesink_catalog.identity import Batch, stream_batch
-from lakesink_catalog.restore import Restoring
+from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.commit.restore import Restoring
+from lakesink_protocol.errors import BatchRefused, SettingsError
+from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.two_phase import TaskWriter, Write
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import (
     append_foreign,

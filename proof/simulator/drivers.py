@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.settings import Settings
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
-from lakesink_catalog.commit import Surroundings
-from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved, QueryError, WriteError
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.outcome import AlreadyCommitted, Outcome
-from lakesink_catalog.prepared import SNAPSHOT_IDS
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, QueryError, WriteError
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from proof.oracle import Broken, Promise
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.spark import ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source

@@ -15,10 +15,10 @@ from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
 )
 
-from lakesink_catalog.manifests import manifests_under, write_batch_manifests, write_list
-from lakesink_catalog.prepared import SNAPSHOT_IDS
-from lakesink_catalog.receipt import DataFileReceipt
-from lakesink_catalog.request import branch_at, snapshot_time_ms
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
+from lakesink_catalog.manifests.write import manifests_under, write_batch_manifests, write_list
+from lakesink_protocol.receipt import DataFileReceipt
 from proof.added_again import added_again
 from proof.oracle import Rows
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer

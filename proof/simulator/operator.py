@@ -8,8 +8,8 @@ from typing import Any
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
-from lakesink_catalog.errors import BatchRefused, Reason
-from lakesink_catalog.identity import SinkKey
+from lakesink_protocol.errors import BatchRefused, Reason
+from lakesink_protocol.identity import SinkKey
 from proof.simulator.catalog import LOCATION
 from proof.simulator.drivers import SCHEMA, Stream
 from proof.simulator.engines import TABLE_PROPERTIES, Engine

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import lakesink
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.spark.checkpoint import Checkpoint
-from lakesink.two_phase import TaskWriter, run_batch
+from lakesink.checkpoint.folder import Checkpoint
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.writer.locations import new_location
 from lakesink.writer.plan import WritePlan
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import Outcome
-from lakesink_catalog.receipt import DataFileReceipt, Receipt, encode
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.receipt import DataFileReceipt, Receipt, encode
+from lakesink_protocol.two_phase import TaskWriter, run_batch
 from proof.oracle import Key, Rows
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
@@ -178,7 +178,7 @@ class SimulatedJob:
     partitions: int
 
     def __call__(self, writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
-        """Run the job; see `lakesink.two_phase.Write`."""
+        """Run the job; see `lakesink_protocol.two_phase.Write`."""
         return {name: self._tasks(writer.plan) for name, writer in writers.items()}  # type: ignore[attr-defined] # ParquetTaskWriter's
 
     def _tasks(self, plan: WritePlan) -> list[bytes]:

@@ -22,7 +22,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.errors import Reason
+from lakesink_protocol.errors import Reason
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.simulator.catalog import Version
 from proof.simulator.spark import Asked

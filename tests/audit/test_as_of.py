@@ -15,7 +15,7 @@ from lakesink.audit.as_of import look_back
 from lakesink.audit.engines import queries
 from lakesink.audit.which import by_batch, ranges
 from lakesink.cli.rows import cells, documents
-from lakesink_catalog.identity import SinkKind
+from lakesink_protocol.identity import SinkKind
 from tests.audit.terminal import Run, found, refused, terminal
 from tests.builders import TABLE, Chance, Lake, Stream
 from tests.faults.maintenance import append_foreign, branch_off, edit_metadata, expire, expire_like_java, roll_back

@@ -8,7 +8,7 @@ import pytest
 
 from lakesink.audit.checkpoint import read_done
 from lakesink.audit.proof import Proof, audit
-from lakesink_catalog.errors import QueryError
+from lakesink_protocol.errors import QueryError
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import append_foreign, expire, remove_ref, roll_back
 from tests.faults.test_cherry_picks import pick

@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
 from lakesink.audit.proof import Proof, audit
-from lakesink_catalog.forget import Forgetting
-from lakesink_catalog.identity import SinkKind
+from lakesink_catalog.commit.forget import Forgetting
+from lakesink_protocol.identity import SinkKind
 from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import (

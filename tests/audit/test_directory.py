@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from lakesink.cli.main import main
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK
-from lakesink.sinks.files.marker import parse_marker
+from lakesink.sinks.directory.marker import parse_marker
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
-from lakesink_catalog.identity import digest
+from lakesink_protocol.identity import digest
 from tests.files.directory import Stream
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from lakesink.audit.leftovers import Leftovers, OwnName, own_name
 from lakesink.audit.proof import audit
+from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
-from lakesink_catalog.forget import Forgetting
 from tests.builders import Lake, Stream, contents
 from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
 

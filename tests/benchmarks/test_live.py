@@ -13,9 +13,9 @@ from benchmarks.latency import Latencies
 from benchmarks.result import quantile
 from benchmarks.slow_catalog import Batches
 from lakesink.spark.report import Reporter, Timing
-from lakesink_catalog.connect import connect
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_catalog.tables import create_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 51), (95, 96), (99, 100)])

@@ -12,7 +12,7 @@ from benchmarks.page import as_markdown, pictures
 from benchmarks.steps import STEPS
 from benchmarks.stopwatch import Kind, Stopwatch, Timed, timing
 from benchmarks.waterfall import Load, Stream, medians
-from lakesink_catalog.connect import FoundCatalog
+from lakesink_catalog.connect.catalog import FoundCatalog
 from tests import builders
 
 SPARK = {

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink_catalog.accept import Accept
-from lakesink_catalog.commit import FencedCommit, Surroundings
-from lakesink_catalog.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.receipt import DataFileReceipt
-from lakesink_catalog.request import CommitOptions
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.tables import load_table
-from lakesink_catalog.verdict import Skip
-from lakesink_catalog.view import view_table
+from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Skip
 
 START_MS = 1_900_000_000_000
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from tests.catalog.rest_catalog import rest_catalog
 from tests.catalog.servers import postgres
 

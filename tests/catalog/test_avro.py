@@ -11,9 +11,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakesink_catalog import avro
-from lakesink_catalog.avro import container, read_header, values
-from lakesink_catalog.avro_values import Malformed, encode_long, read_long, reader, skipper
+from lakesink_catalog.manifests import avro
+from lakesink_catalog.manifests.avro import container, read_header, values
+from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader, skipper
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, event, text
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.history import history, sinks
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.postgres import Postgres
 from tests.catalog.batches import START_MS, Writer
 from tests.catalog.conftest import PASSWORD
@@ -121,7 +121,7 @@ def test_a_rival_that_sleeps_inside_its_transaction_holds_nobody_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that was stopped between its UPDATE and its COMMIT keeps the row locked, and its connection alive."""
-    monkeypatch.setattr("lakesink_catalog.sql_waits.LOCK_SECONDS", 1)
+    monkeypatch.setattr("lakesink_catalog.connect.sql_waits.LOCK_SECONDS", 1)
     with postgres(PASSWORD) as server:
         uri = f"postgresql://lake:p%40ss%2Fw%3Ard@{server.address}"
         catalog = connect("pg", {"uri": uri, "warehouse": f"file://{tmp_path}/w"})
@@ -152,7 +152,7 @@ def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_l
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine is alive and acknowledges packets, so that no time-out of TCP ends the wait."""
-    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 5.0)
+    monkeypatch.setattr("lakesink_catalog.connect.sql_waits.SILENT_SECONDS", 5.0)
     writer, server = database
     updates = itertools.count()
 
@@ -171,7 +171,7 @@ def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_l
 def test_a_database_that_stays_silent_ends_in_a_clear_error(
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakesink_catalog.sql_waits.SILENT_SECONDS", 5.0)
+    monkeypatch.setattr("lakesink_catalog.connect.sql_waits.SILENT_SECONDS", 5.0)
     writer, server = database
     server.pause()
     goes_on = threading.Timer(60, server.resume)

@@ -17,15 +17,15 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from lakesink_catalog.commit import FencedCommit, Surroundings
-from lakesink_catalog.errors import CommitUnresolved
-from lakesink_catalog.identity import Batch, SinkKey, stream_batch
-from lakesink_catalog.ledger import mark_of, parse_entry
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.prepared import SNAPSHOT_IDS
-from lakesink_catalog.request import CommitOptions
-from lakesink_catalog.retry import RetryPolicy
-from lakesink_catalog.verdict import Commit
+from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.identity import Batch, SinkKey, stream_batch
+from lakesink_protocol.ledger import mark_of, parse_entry
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.verdict import Commit
 from tests.builders import START_MS, Chance, Lake
 from tests.faults.answers import ERRORS, lands_but_says, refuses_with
 from tests.faults.maintenance import append_foreign, branch_off, change

@@ -9,11 +9,11 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.history import history, sinks
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.catalog.batches import Writer
 
 NAME = "lake"

@@ -12,9 +12,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink_catalog.connect import EMBEDDED_NAME, CatalogConfig, connect
-from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError
-from lakesink_catalog.tables import load_table, parse_identifier
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME, CatalogConfig, connect
+from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_protocol.errors import CatalogError, LakesinkError, SettingsError
 from servers.ports import free_port
 from tests.catalog.servers import Answer, dripping_server, postgres, rest_server
 

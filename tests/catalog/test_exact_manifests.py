@@ -12,13 +12,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.commit import FencedCommit
-from lakesink_catalog.merging import MergePolicy
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.prepared import PreparedBatch, parse_prepared
-from lakesink_catalog.receipt import DataFileReceipt
-from lakesink_catalog.recovery import holds_what_it_says
-from lakesink_catalog.request import CommitOptions
+from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
+from lakesink_catalog.commit.recovery import holds_what_it_says
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.manifests.merging import MergePolicy
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.receipt import DataFileReceipt
 from tests.builders import Chance, Lake, Stream
 from tests.catalog.partition_cases import CASES, Case, bounds
 from tests.catalog.raw_avro import raw, raw_entries, raw_list

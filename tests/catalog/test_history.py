@@ -9,12 +9,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotsUpdate, SetPropertiesUpdate, TableUpdate
 
-from lakesink_catalog.accept import accept_of
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import Reason
-from lakesink_catalog.history import history, sinks
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import history, sinks
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.accept import accept_of
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import SinkKind
 from tests.catalog.batches import Writer
 
 

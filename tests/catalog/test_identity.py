@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_catalog.identity import (
+from lakesink_protocol.identity import (
     NAME_PATTERN,
     Batch,
     SinkKey,

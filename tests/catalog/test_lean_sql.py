@@ -32,9 +32,9 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.lean_sql import PIECE_BYTES, LeanSqlCatalog, Listed, Spliced, updated, write_metadata
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.lean_sql import PIECE_BYTES, LeanSqlCatalog, Listed, Spliced, updated, write_metadata
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import CatalogError
 
 ROWS = pa.table({"id": [1, 2]})
 

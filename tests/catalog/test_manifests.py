@@ -14,13 +14,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
-from lakesink.sinks.iceberg import IcebergTransaction
-from lakesink_catalog.commit import FencedCommit
-from lakesink_catalog.manifests import ENTRIES_PER_BLOCK, write_batch_manifests
-from lakesink_catalog.merging import MergePolicy
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.receipt import DataFileReceipt, decode
-from lakesink_catalog.request import CommitOptions
+from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.manifests.merging import MergePolicy
+from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, write_batch_manifests
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.receipt import DataFileReceipt, decode
 from tests.builders import Chance, Lake, Stream, counted, expected, lasting_contents
 from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with
 from tests.faults.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property

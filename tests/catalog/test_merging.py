@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from pyiceberg.manifest import ManifestFile
 
-from lakesink_catalog.merging import MergePolicy, choose
+from lakesink_catalog.manifests.merging import MergePolicy, choose
 
 MEBIBYTE = 1024 * 1024
 

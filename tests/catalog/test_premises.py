@@ -21,7 +21,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from lakesink_catalog.premises import still_fits
+from lakesink_catalog.commit.premises import still_fits
 
 
 def leaf(field_id: int, kind: IcebergType, name: str = "x", *, required: bool = False) -> NestedField:

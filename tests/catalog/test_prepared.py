@@ -15,12 +15,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
-from lakesink_catalog.decoded import Decoded
-from lakesink_catalog.identity import Batch, SinkKey, SinkKind
-from lakesink_catalog.manifests import ManifestRecord
-from lakesink_catalog.partitions import PartitionSummary
-from lakesink_catalog.premises import Premises
-from lakesink_catalog.prepared import PreparedBatch, PreparedFiles, parse_prepared
+from lakesink_catalog.commit.premises import Premises
+from lakesink_catalog.commit.prepared import PreparedBatch, PreparedFiles, parse_prepared
+from lakesink_catalog.manifests.partitions import PartitionSummary
+from lakesink_catalog.manifests.write import ManifestRecord
+from lakesink_protocol.decoded import Decoded
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from tests.catalog.views import KEY, UUID, batch, entry
 
 HOUR_MS = 3_600_000

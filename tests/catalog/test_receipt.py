@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_catalog.decoded import Decoded, decoded_from, first_names
-from lakesink_catalog.receipt import MOST_MISFITS, DataFileReceipt, Misfit, Receipt, ReceiptInvalid, decode, encode
+from lakesink_protocol.decoded import Decoded, decoded_from, first_names
+from lakesink_protocol.receipt import MOST_MISFITS, DataFileReceipt, Misfit, Receipt, ReceiptInvalid, decode, encode
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -163,7 +163,7 @@ def test_a_deeply_nested_receipt_is_none(nested: bytes) -> None:
 
 
 def test_a_receipt_that_inflates_beyond_all_measure_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakesink_catalog.receipt.MAX_RECEIPT_BYTES", 1024 * 1024)
+    monkeypatch.setattr("lakesink_protocol.receipt.MAX_RECEIPT_BYTES", 1024 * 1024)
     with pytest.raises(ReceiptInvalid, match="larger than"):
         decode(zlib.compress(b" " * (64 * 1024 * 1024)))
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.redact import MASK, bears_secret, describe, is_secret, redact, safe_cause
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import MASK, bears_secret, describe, is_secret, redact, safe_cause
 
 CANARY = "c4n4ry-Sw0rdfish"
 

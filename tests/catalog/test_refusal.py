@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from lakesink_catalog.accept import Accept
-from lakesink_catalog.choices import choices
-from lakesink_catalog.errors import CatalogError, Reason
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.refusal import refusal
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit, Refuse, decide
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.choices import choices
+from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.refusal import refusal
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, decide
 from tests.catalog.verdict_cases import CASES
 from tests.catalog.views import KEY, Snap
 

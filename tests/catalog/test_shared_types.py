@@ -19,11 +19,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import DecimalType, FixedType, IcebergType, LongType, NestedField, UUIDType
 
-from lakesink_catalog.avro import SYNC_BYTES, container, read_header, values
-from lakesink_catalog.avro_names import spelled_out
-from lakesink_catalog.entries import DATA_FILE, FILE_PATH, PARTITION
-from lakesink_catalog.manifests import manifests_under
-from lakesink_catalog.recovery import holds_what_it_says
+from lakesink_catalog.commit.recovery import holds_what_it_says
+from lakesink_catalog.manifests.avro import SYNC_BYTES, container, read_header, values
+from lakesink_catalog.manifests.avro_names import spelled_out
+from lakesink_catalog.manifests.entries import DATA_FILE, FILE_PATH, PARTITION
+from lakesink_catalog.manifests.write import manifests_under
 from tests.builders import Lake
 from tests.catalog.partition_cases import unscaled
 from tests.catalog.raw_avro import raw_entries

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakesink_catalog.redact import describe
-from lakesink_catalog.storage_errors import REFUSED, UNREACHABLE, StorageTrouble, storage_trouble
+from lakesink_protocol.redact import describe
+from lakesink_protocol.storage_errors import REFUSED, UNREACHABLE, StorageTrouble, storage_trouble
 
 KEY = "wh/demo/events/metadata/00001-a784b8bf-220d-4c42-a28e-40f068b8cf5e.metadata.json"
 READING = f"When reading information for key '{KEY}' in bucket 'lake': "

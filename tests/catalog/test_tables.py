@@ -14,18 +14,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import FixedType, NestedField
 
-from lakesink_catalog.arrow_schema import RESERVED_NAMES, iceberg_schema
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import CatalogError, LakesinkError, SettingsError, WriteError
-from lakesink_catalog.locations import (
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
+from lakesink_catalog.tables.locations import (
     data_location,
     delete_old_metadata,
     is_under,
     metadata_location,
     table_location_roots,
 )
-from lakesink_catalog.partition_by import parse_partition_by
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.tables.partition_by import parse_partition_by
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.errors import CatalogError, LakesinkError, SettingsError, WriteError
 
 EVENTS = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.settings import Settings
-from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.identity import MAIN_BRANCH, SinkKey, SinkKind
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.tags import EveryBatches, EveryPeriod, Refs, TaggedSnapshot, is_due
+from lakesink.settings.settings import Settings
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.tags import EveryBatches, EveryPeriod, Refs, TaggedSnapshot, is_due
 from tests.catalog.views import KEY, UUID, batch, mark, view
 
 DAY_MS = 24 * 3_600_000

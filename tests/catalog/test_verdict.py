@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink_catalog.accept import Accept, accept_of
-from lakesink_catalog.choices import choices
-from lakesink_catalog.errors import Reason
-from lakesink_catalog.identity import Batch, SinkKey, SinkKind, transaction_batch
-from lakesink_catalog.ledger import TableView, mark_of
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict, decide
+from lakesink_protocol.accept import Accept, accept_of
+from lakesink_protocol.choices import choices
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_batch
+from lakesink_protocol.ledger import TableView, mark_of
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 from tests.catalog.verdict_cases import CASES, CUT, L2, UNDER_FOREIGN
 from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, batch, chain, entry, mark, view
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from lakesink_catalog.errors import Reason
-from lakesink_catalog.identity import Batch, SinkKey
-from lakesink_catalog.ledger import TableView
-from lakesink_catalog.situation import Situation
-from lakesink_catalog.verdict import Commit, Refuse, Skip, Verdict
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.ledger import TableView
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, Epoch, batch, chain, entry, mark, view
 
 AUDIT = SinkKey("events", "audit")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakesink_catalog.identity import Batch, SinkKey, stream_batch
-from lakesink_catalog.ledger import LedgerEntry, Mark, TableView, next_entry, next_mark
+from lakesink_protocol.identity import Batch, SinkKey, stream_batch
+from lakesink_protocol.ledger import LedgerEntry, Mark, TableView, next_entry, next_mark
 
 UUID = "11111111-1111-1111-1111-111111111111"
 OTHER_UUID = "22222222-2222-2222-2222-222222222222"

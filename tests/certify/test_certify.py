@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink.certify.examine import Certificate, certify
-from lakesink.certify.race import Size
-from lakesink.certify.verdict import Check, Finding, Standing, Verdict
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog, connect
+from lakesink.checks.certify.examine import Certificate, certify
+from lakesink.checks.certify.race import Size
+from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from tests.catalog.rest_catalog import RestService
 from tests.catalog.servers import postgres
 from tests.certify import liars

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.certify.verdict import Check
+from lakesink.checks.certify.verdict import Check
 from lakesink.cli.main import main
-from lakesink_catalog import connect as connecting
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect import catalog as connecting
+from lakesink_catalog.connect.catalog import connect
 from servers.ports import free_port
 from tests.certify.liars import IgnoresTag, IgnoresUuid, Silent
 

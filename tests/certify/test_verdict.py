@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.certify.verdict import ADVICE, Check, Finding, Need, Standing, Verdict, judge
+from lakesink.checks.certify.verdict import ADVICE, Check, Finding, Need, Standing, Verdict, judge
 
 WELL = dict.fromkeys(Check, Standing.KEPT)
 

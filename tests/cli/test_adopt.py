@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakesink.cli.main import main
-from lakesink_catalog.connect import connect
-from lakesink_catalog.history import sinks
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import sinks
+from lakesink_catalog.tables.tables import create_table, load_table
 
 TABLE = "demo.events"
 

@@ -20,11 +20,11 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 from lakesink import __version__
 from lakesink.cli.main import main
 from lakesink.cli.output import ago, plain, size, span
-from lakesink.values import duration
-from lakesink_catalog.connect import connect
-from lakesink_catalog.history import history
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.tables import create_table, load_table
+from lakesink.settings.values import duration
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import history
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.identity import SinkKind
 from servers.ports import free_port
 from tests.catalog.batches import Writer
 

@@ -13,7 +13,7 @@ from lakesink import __version__
 from lakesink.cli import packing
 from lakesink.cli.main import main
 
-SEEN = "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.writer.task; print(lakesink.__version__)"
+SEEN = "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.sinks.iceberg.task; print(lakesink.__version__)"
 
 
 def test_a_python_that_has_nothing_imports_what_tasks_need(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_nothing_is_left_of_an_archive_that_could_not_be_made(tmp_path: Path, mo
 def test_nothing_is_packed_twice_or_outside_of_the_archive() -> None:
     names = [name for name, _ in packing.files(packing.closure())]
     assert len(names) == len(set(names))
-    assert "lakesink/writer/task.py" in names
-    assert "lakesink_catalog/receipt.py" in names
+    assert "lakesink/sinks/iceberg/task.py" in names
+    assert {"lakesink_protocol/receipt.py", "lakesink_catalog/failpoints.py"} <= set(names)
     assert {"duckdb/__init__.py", "numpy/__init__.py"} <= set(names), "executors decode with them"
     assert not [name for name in names if name.startswith(("/", "..")) or "/tests/" in name]

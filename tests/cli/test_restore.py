@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from pyiceberg.table.update import RemovePropertiesUpdate
 
 from lakesink.cli.main import main
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table, load_table
 from tests.catalog.batches import Writer
 
 PROPERTY = "lakesink.ledger.stream.events"

@@ -8,9 +8,9 @@ import fsspec
 import pytest
 from click.testing import CliRunner, Result
 
-from lakesink.audit.rewind import RewindableCheckpoint
 from lakesink.cli.main import main
-from lakesink_catalog.errors import QueryError
+from lakesink.operate.rewind import RewindableCheckpoint
+from lakesink_protocol.errors import QueryError
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lakesink.demo.evidence import Look, PreparedRecord
 from lakesink.demo.flights import ALL_ROWS, COLUMNS, DailyFiles, write_daily_files
 from lakesink.demo.place import Place
 from lakesink.demo.story import Ending, Plan
-from lakesink_catalog.history import Record
+from lakesink_catalog.read.history import Record
 
 NULLS = {"dep_time": 8255, "dep_delay": 8255, "arr_time": 8713, "arr_delay": 9430, "air_time": 9430, "tailnum": 2512}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakesink.demo.machine import check_machine
-from lakesink_catalog.errors import SettingsError
+from lakesink_protocol.errors import SettingsError
 
 ROOT = Path(__file__).parents[2]
 OLD_JAVA = "#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.doctor.catalog import look_at_catalog
-from lakesink.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.catalog import look_at_catalog
+from lakesink.checks.doctor.finding import Finding, Standing
 from servers.ports import free_port
 from tests.catalog.servers import rest_server
 

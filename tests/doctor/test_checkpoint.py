@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from lakesink.doctor.checkpoint import check_checkpoint
-from lakesink.doctor.finding import Finding, Standing
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table
+from lakesink.checks.doctor.checkpoint import check_checkpoint
+from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
 from tests.catalog.batches import Writer
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakesink.doctor.clock import Sighting, check_clock
-from lakesink.doctor.finding import Part, Standing
+from lakesink.checks.doctor.clock import Sighting, check_clock
+from lakesink.checks.doctor.finding import Part, Standing
 
 MINUTE = 60_000
 NOW = 1_900_000_000_000

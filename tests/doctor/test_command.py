@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from pyiceberg.table.update import RemovePropertiesUpdate
 
 from lakesink.cli.main import main
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
 from servers.ports import free_port
 from tests.catalog.batches import Writer
 from tests.catalog.rest_catalog import rest_catalog

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.doctor.finding import Part, Standing, attempt
-from lakesink.doctor.java import check_java
-from lakesink.doctor.machine import Requirement, check_packages, check_python, requirements_in
-from lakesink_catalog.errors import SettingsError
+from lakesink.checks.doctor.finding import Part, Standing, attempt
+from lakesink.checks.doctor.java import check_java
+from lakesink.checks.doctor.machine import Requirement, check_packages, check_python, requirements_in
+from lakesink_protocol.errors import SettingsError
 from tests.doctor.programs import java_at
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lakesink.checkpoint.notes import MOST_BYTES, NOTES, Functions, QueryNotes, parse_notes
+from lakesink.checkpoint.sources import Replay, Source
+from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.query import check_query
 from lakesink.cli.main import main
-from lakesink.doctor.finding import Finding, Standing
-from lakesink.doctor.query import check_query
-from lakesink.spark.notes import MOST_BYTES, NOTES, Functions, QueryNotes, parse_notes
-from lakesink.spark.sources import Replay, Source
 
 KAFKA = Source("kafka", Replay.YES)
 WELL = QueryNotes("0.1.0", "q1", "events", "demo.events", (KAFKA,), Functions(), "append", False, "file", "")  # noqa: FBT003 - as noted

@@ -9,11 +9,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakesink.doctor.finding import Finding, Standing
-from lakesink.doctor.scratch import prove_catalog
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog, connect
-from lakesink_catalog.offer import Answered
-from lakesink_catalog.swap_probe import broken_promise
+from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.scratch import prove_catalog
+from lakesink.checks.offer import Answered
+from lakesink.checks.swap_probe import broken_promise
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from servers.ports import free_port
 from tests.catalog.rest_catalog import rest_catalog
 from tests.catalog.servers import postgres

@@ -13,11 +13,11 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, NestedField
 
-from lakesink.doctor.finding import Finding, Part, Standing
-from lakesink.doctor.storage import check_storage
-from lakesink.doctor.table import check_table
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table, load_table
+from lakesink.checks.doctor.finding import Finding, Part, Standing
+from lakesink.checks.doctor.storage import check_storage
+from lakesink.checks.doctor.table import check_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table, load_table
 from tests.catalog.batches import Writer
 
 CANARY = "c4n4ry-Sw0rdfish"

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakesink.cli.main import main
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.audit.terminal import Run, found, refused, terminal
 from tests.builders import TABLE, Lake, Stream, parquet_files

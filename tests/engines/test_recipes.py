@@ -11,7 +11,7 @@ from lakesink.audit.engines import queries
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Recipe
 from lakesink.engines.target import Moment, Postgres, Rest, Sqlite, Target, target_of
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from tests.builders import Lake
 
 CANARY = "c4n4ry-Sw0rdfish"

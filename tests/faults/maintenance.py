@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
 )
 from sqlalchemy import text
 
-from lakesink_catalog.identity import MAIN_BRANCH
+from lakesink_protocol.identity import MAIN_BRANCH
 from tests.builders import ROWS, TABLE, Lake, parquet_files
 
 FOREIGN_BATCH = -1

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.audit.adopt import Adopted, Takeover
-from lakesink.settings import Settings
-from lakesink_catalog.errors import BatchRefused, CatalogError, Reason
-from lakesink_catalog.history import sinks
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink.operate.adopt import Adopted, Takeover
+from lakesink.settings.settings import Settings
+from lakesink_catalog.read.history import sinks
+from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import Apply, Lake, Stream, counted, expected
 from tests.faults.maintenance import append_foreign, expire, roll_back
 

@@ -11,8 +11,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableResponse
 
-from lakesink_catalog.errors import CatalogError, CommitUnresolved
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import CatalogError, CommitUnresolved
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import TABLE, Apply, Fault, Lake, Stream, counted, expected, lasting_contents, parquet_files
 from tests.faults.answers import (
     ERRORS,

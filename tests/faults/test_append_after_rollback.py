@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.errors import BatchRefused, Reason
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import BatchRefused, Reason
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import Lake, Stream, counted, expected, offered
 from tests.faults.maintenance import append_foreign, expire, roll_back
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import CommitTableResponse
 
-from lakesink_catalog.errors import CommitUnresolved
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from tests.builders import Apply, Lake, Stream, counted, expected
 from tests.faults.maintenance import append_foreign
 

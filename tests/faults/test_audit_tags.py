@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import Apply, Lake, Stream, counted, expected
 from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, remove_ref, roll_back
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import Lake, Stream, counted, expected
 from tests.faults.answers import sent_twice
 from tests.faults.maintenance import expire, expire_like_java, rewrite, roll_back, sweep

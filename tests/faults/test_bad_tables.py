@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.outcome import Committed
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.outcome import Committed
 from tests.audit.deletes import delete_by_equality
 from tests.builders import Lake, Stream
 from tests.faults.maintenance import upgrade

@@ -12,10 +12,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakesink.audit.finding import Code
 from lakesink.audit.proof import audit
-from lakesink_catalog.clock import ClockWatch, modified_ms
-from lakesink_catalog.commit import Surroundings
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.outcome import Committed, Outcome
+from lakesink_catalog.commit.clock import ClockWatch, modified_ms
+from lakesink_catalog.commit.fence import Surroundings
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.outcome import Committed, Outcome
 from tests.builders import Lake, Stream, counted, expected
 
 HOUR_MS = 3_600_000

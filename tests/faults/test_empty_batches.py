@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.errors import CommitUnresolved
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import Lake, Stream, counted, expected, parquet_files
 from tests.faults.answers import ERRORS, first, lands_but_says
 from tests.faults.maintenance import append_foreign, expire, roll_back

@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.types import LongType, MapType, NestedField, StringType
 
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, WriteError
-from lakesink_catalog.identity import MAIN_BRANCH
-from lakesink_catalog.outcome import Committed
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
+from lakesink_protocol.identity import MAIN_BRANCH
+from lakesink_protocol.outcome import Committed
 from tests.builders import ROWS, SCHEMA, Fault, Lake, Stream, counted, expected, parquet_files
 from tests.faults.answers import first
 from tests.faults.maintenance import append_foreign, branch_off, remove_ref, replace_table

@@ -9,13 +9,13 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import SnapshotRefType
 
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
-from lakesink_catalog.forget import Forgetting
-from lakesink_catalog.history import sinks
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.ledger import FORGOTTEN
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.retry import RetryPolicy
+from lakesink_catalog.commit.forget import Forgetting
+from lakesink_catalog.read.history import sinks
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import FORGOTTEN
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.retry import RetryPolicy
 from tests.builders import Apply, Lake, Stream, counted, expected
 from tests.faults.maintenance import (
     append_foreign,

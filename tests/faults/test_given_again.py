@@ -9,9 +9,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType
 
-from lakesink.sinks.iceberg import IcebergTransaction
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.outcome import Committed
+from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.outcome import Committed
 from tests.builders import Fault, Lake, Stream, counted, expected
 from tests.faults.answers import first
 from tests.faults.maintenance import edit_metadata

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink_catalog.errors import CommitUnresolved
-from lakesink_catalog.outcome import Committed, Outcome
-from lakesink_catalog.prepared import PreparedBatch
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.outcome import Committed, Outcome
 from tests.builders import Lake, Stream, counted, expected, parquet_files
 from tests.faults.maintenance import sweep, unreachable
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.table.refs import SnapshotRef
 
-from lakesink.sinks.iceberg import IcebergTransaction
-from lakesink_catalog.errors import BatchRefused, CatalogError, Reason
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.outcome import Committed
+from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.outcome import Committed
 from tests.builders import Lake, Stream, counted, expected
 from tests.faults.maintenance import FOREIGN_BATCH, append_foreign, branch_off, remove_ref, roll_back
 

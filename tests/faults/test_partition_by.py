@@ -21,8 +21,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from lakesink.sinks.preflight import check_partitions
-from lakesink_catalog.errors import SettingsError
+from lakesink.sinks.iceberg.preflight import check_partitions
+from lakesink_protocol.errors import SettingsError
 from tests.builders import Lake
 
 FIELDS = (

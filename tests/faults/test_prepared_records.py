@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lakesink_catalog.errors import CommitUnresolved
-from lakesink_catalog.manifests import write_batch_manifests
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.receipt import DataFileReceipt
 from tests.builders import Lake, Stream, counted, expected, parquet_files
 from tests.faults.maintenance import replace_table, set_property, sweep
 

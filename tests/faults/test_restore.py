@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
-from lakesink_catalog.history import sinks
-from lakesink_catalog.identity import SinkKind
-from lakesink_catalog.ledger import parse_entry
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.restore import Restoring
-from lakesink_catalog.retry import RetryPolicy
+from lakesink_catalog.commit.restore import Restoring
+from lakesink_catalog.read.history import sinks
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import parse_entry
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.retry import RetryPolicy
 from tests.builders import Lake, Stream, counted, expected
 from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, roll_back, set_property
 from tests.faults.test_forget import forgetting

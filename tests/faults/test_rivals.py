@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse
 
-from lakesink.two_phase import TaskWriter, Write
-from lakesink_catalog.errors import CommitUnresolved
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.two_phase import TaskWriter, Write
 from tests.builders import Apply, Lake, Stream, contents, counted, expected, parquet_files
 from tests.faults.maintenance import append_foreign, expire, remove_ref, roll_back, sweep
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.outcome import Committed
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.outcome import Committed
 from tests.builders import Lake, Stream, counted, expected
 
 FULL = OSError(28, "No space left on device")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.errors import BatchRefused, CatalogError, Reason
-from lakesink_catalog.identity import Batch, SinkKind, stream_batch
+from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
+from lakesink_protocol.identity import Batch, SinkKind, stream_batch
 from tests.builders import TABLE, Lake, Stream, offered
 from tests.faults.maintenance import append_foreign, edit_metadata, expire
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.commit import FencedCommit
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason
-from lakesink_catalog.identity import MAIN_BRANCH, Batch
-from lakesink_catalog.ledger import parse_entry
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
-from lakesink_catalog.request import CommitOptions
+from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason
+from lakesink_protocol.identity import MAIN_BRANCH, Batch
+from lakesink_protocol.ledger import parse_entry
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import Lake, Stream, counted, expected, offered
 from tests.faults.maintenance import (
     FOREIGN_BATCH,

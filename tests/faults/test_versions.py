@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lakesink_catalog.errors import BatchRefused, Reason
-from lakesink_catalog.history import sinks
-from lakesink_catalog.ledger import LEDGER_VERSION
-from lakesink_catalog.outcome import Committed
+from lakesink_catalog.read.history import sinks
+from lakesink_protocol.errors import BatchRefused, Reason
+from lakesink_protocol.ledger import LEDGER_VERSION
+from lakesink_protocol.outcome import Committed
 from tests.builders import Lake, Stream, counted, expected
 from tests.faults.maintenance import append_foreign, edit_metadata, set_property
 

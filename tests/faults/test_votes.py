@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
-from lakesink.sinks.iceberg import IcebergSink, IcebergTransaction
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.receipt import DataFileReceipt, Receipt, decode, encode
+from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.receipt import DataFileReceipt, Receipt, decode, encode
 from tests.builders import Lake, Stream, counted, expected
 
 Change = Callable[[DataFileReceipt, Lake], DataFileReceipt]

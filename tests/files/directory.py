@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 
 import lakesink
-from lakesink.sinks.files.sink import FileSink
+from lakesink.sinks.directory.sink import FileSink
 from lakesink.sinks.storage import LocalStorage
-from lakesink.two_phase import TaskWriter, Write, run_batch
-from lakesink_catalog.errors import BatchRefused
-from lakesink_catalog.identity import Batch, stream_batch
-from lakesink_catalog.outcome import Outcome
+from lakesink_protocol.errors import BatchRefused
+from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
 from tests.builders import ROWS, Chance, offered
 
 Apply = Callable[[], None]

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakesink
-from lakesink.sinks.files.marker import MarkerDamaged, parse_marker
+from lakesink.sinks.directory.marker import MarkerDamaged, parse_marker
+from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts, encode_parts
 from lakesink.sinks.storage import LocalStorage
-from lakesink.writer.part_receipt import PartsReceipt, decode_parts, encode_parts
-from lakesink_catalog.errors import BatchRefused, CatalogError, Reason, WriteError
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
-from lakesink_catalog.identity import digest
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.receipt import ReceiptInvalid
+from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteError
+from lakesink_protocol.identity import digest
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.receipt import ReceiptInvalid
 from tests.builders import expected
 from tests.files.directory import Stream
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.two_phase import TaskWriter, run_batch
+from lakesink_protocol.two_phase import TaskWriter, run_batch
 from tests.files.directory import Stream
 
 

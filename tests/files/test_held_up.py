@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import lakesink
-from lakesink.sinks.files.sink import FileSink, FileTransaction
-from lakesink_catalog.outcome import Committed, Outcome
+from lakesink.sinks.directory.sink import FileSink, FileTransaction
+from lakesink_protocol.outcome import Committed, Outcome
 from tests.builders import expected
 from tests.files.directory import Stream
 

@@ -21,11 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakesink
-from lakesink.writer.lines import LineEncoder
-from lakesink.writer.part_formats import FORMATS, check_part_schema
-from lakesink.writer.part_receipt import PartsReceipt, decode_parts
-from lakesink.writer.parts import PartsPlan, PartsWriter
-from lakesink_catalog.errors import WriteError
+from lakesink.sinks.directory.lines import LineEncoder
+from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
+from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts
+from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
+from lakesink_protocol.errors import WriteError
 
 STEM = "clicks-7"
 NEW_YORK = pa.timestamp("us", "America/New_York")

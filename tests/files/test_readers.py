@@ -9,12 +9,12 @@ import duckdb
 import pytest
 
 import lakesink
-from lakesink.sinks.files.marker import parse_marker
+from lakesink.sinks.directory.marker import parse_marker
+from lakesink.sinks.directory.part_formats import FORMATS
 from lakesink.sinks.storage import LocalStorage
-from lakesink.writer.part_formats import FORMATS
-from lakesink_catalog.errors import CatalogError, SettingsError
-from lakesink_catalog.identity import digest
-from lakesink_catalog.outcome import Committed
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.identity import digest
+from lakesink_protocol.outcome import Committed
 from tests.builders import expected
 from tests.files.directory import Stream
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakesink.sinks.records import PreparedDirectory
-from lakesink_catalog.identity import Batch, stream_batch
+from lakesink_protocol.identity import Batch, stream_batch
 
 BATCH = stream_batch(4, "q1", start=[4], end=[5])
 NEXT = stream_batch(5, "q1", start=[5], end=[6])

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.two_phase import run_batch
-from lakesink_catalog.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.two_phase import run_batch
 from tests.builders import expected
 from tests.files.directory import Fault, Stream, lost_answer, lost_request
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import lakesink
-from lakesink_catalog.errors import CatalogError
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import expected
 from tests.files.directory import Stream
 

@@ -16,7 +16,7 @@ import duckdb
 from confluent_kafka import KafkaError, Message, Producer
 from pyiceberg.avro.encoder import BinaryEncoder
 
-from lakesink_catalog.ledger import mark_of
+from lakesink_protocol.ledger import mark_of
 from proof.oracle import Key, Rows
 from servers.jars import KAFKA_SPARK, fetched
 from tests.processes.harness import PATIENCE_SECONDS, Stream, added_files, live_files

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table, load_table
 from servers.jars import HADOOP_AWS, fetched
 from servers.s3 import S3
 from tests.processes.harness import CONF, Stream, kill_all, rows_of, wait_for

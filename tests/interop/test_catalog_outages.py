@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table, load_table
 from servers.postgres import Postgres, postgres_server
 from servers.rest_reference import RestReference, rest_reference
 from tests.processes.harness import Stream, expected, own_snapshots, rows_of, wait_for

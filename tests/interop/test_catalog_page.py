@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from lakesink.writer.filesystem import fsspec_filesystem
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import CatalogError, WriteError
+from lakesink_catalog.connect.catalog import connect
+from lakesink_protocol.errors import CatalogError, WriteError
 from servers.hdfs import client_environment, hdfs
 from servers.jars import HADOOP
 from servers.postgres import postgres_server

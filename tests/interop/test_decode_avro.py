@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from lakesink.writer.schema import Struct
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from servers.jars import KAFKA_SPARK, fetched
 from servers.kafka import KafkaBroker
 from tests.interop.pages import block

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from proof.oracle import rows_once
 from servers.jars import KAFKA_SPARK, fetched
 from servers.kafka import KafkaBroker

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink.cli.main import main
-from lakesink_catalog.history import history
+from lakesink_catalog.read.history import history
 from proof.contrast.cases import Case
 from proof.contrast.driver import Orders
 from proof.contrast.engine import Engine

@@ -9,9 +9,9 @@ import pytest
 
 import lakesink
 from lakesink.sinks.storage import open_storage
-from lakesink_catalog.errors import CatalogError
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.s3 import S3, s3
 from tests.files.test_storages import run
 

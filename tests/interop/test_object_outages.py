@@ -15,10 +15,10 @@ import pytest
 from pyiceberg.table import CommitTableResponse
 
 from lakesink.audit.proof import audit
-from lakesink.two_phase import TaskWriter
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.outcome import Committed
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.two_phase import TaskWriter
 from servers.s3 import S3, s3
 from tests.builders import Apply, FaultyCatalog, Lake, Stream, expected
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lakesink_catalog.errors import CatalogError
+from lakesink_protocol.errors import CatalogError
 from tests.processes.harness import PATIENCE_SECONDS, Stream, kill_all, own_snapshots
 
 AT_WORK = "lakesink.query.started"

@@ -16,10 +16,10 @@ from typing import Any
 import duckdb
 from pyiceberg.table import Table
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_catalog.ledger import mark_of
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.ledger import mark_of
 
 DRIVER = Path(__file__).with_name("driver.py")
 ROWS_PER_FILE = 50

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import lakesink
-from lakesink.spark.job import RowsJob
-from lakesink.spark.task import Messages
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.task import Messages
 
 ROWS = 8_000
 BATCHES = 3

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World

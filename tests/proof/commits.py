@@ -18,8 +18,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakesink_catalog.manifests import write_list
-from lakesink_catalog.request import snapshot_time_ms
+from lakesink_catalog.commit.request import snapshot_time_ms
+from lakesink_catalog.manifests.write import write_list
 from tests.proof.catalogs import SCHEMA, Place
 
 MAIN, TAG = "main", "lakesink-events"

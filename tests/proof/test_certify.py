@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import proof.certify
-from lakesink.certify.verdict import Verdict
+from lakesink.checks.certify.verdict import Verdict
 from proof.certify import CATALOGS, DOCUMENT, checks_markdown, results_markdown, run
 from tests.catalog.servers import skipped_where_missing
 from tests.test_docs import between

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from lakesink.sinks import iceberg, votes
-from lakesink.sinks.files import sink
-from lakesink_catalog import locations, redact
-from lakesink_catalog.situation import Situation
+from lakesink.sinks.directory import sink
+from lakesink.sinks.iceberg import sink as iceberg
+from lakesink.sinks.iceberg import votes
+from lakesink_catalog.tables import locations
+from lakesink_protocol import redact
+from lakesink_protocol.situation import Situation
 from proof.security.canary import leaks_in, plant_and_look
 from proof.security.judge import lies_in
 from proof.security.places import PLACES, canary

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lakesink.two_phase import TaskWriter, Write
 from lakesink_catalog import failpoints
-from lakesink_catalog.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_catalog.failpoints import FAILPOINTS, FailpointReached
 from lakesink_catalog.trace import VARIABLE, Trace
+from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
+from lakesink_protocol.two_phase import TaskWriter, Write
 from proof.model.checker import check
 from proof.processes.harness import Stream as Processes
 from tests.builders import Lake, Stream

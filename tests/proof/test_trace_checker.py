@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lakesink_catalog import failpoints
-from lakesink_catalog.errors import BatchRefused
 from lakesink_catalog.failpoints import FailpointReached
 from lakesink_catalog.trace import VARIABLE, Event
+from lakesink_protocol.errors import BatchRefused
 from proof.model.checker import check
 from proof.model.steps import AFTER, STEPS, State
 from tests.builders import Lake, Stream

@@ -12,16 +12,16 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakesink.settings import Settings
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
-from lakesink.two_phase import TaskWriter, run_batch
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog
-from lakesink_catalog.identity import SinkKey, stream_batch
-from lakesink_catalog.outcome import Committed, Outcome
-from lakesink_catalog.receipt import DataFileReceipt, decode
-from lakesink_catalog.tables import load_table
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.identity import SinkKey, stream_batch
+from lakesink_protocol.outcome import Committed, Outcome
+from lakesink_protocol.receipt import DataFileReceipt, decode
+from lakesink_protocol.two_phase import TaskWriter, run_batch
 
 SINK = "rows"
 Tasks = Sequence[Sequence[pa.RecordBatch]]

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, ListType, LongType, MapType, NestedField, StructType
 
 import lakesink
-from lakesink.writer.parts import PartsPlan, PartsWriter
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
+from lakesink_protocol.receipt import DataFileReceipt
 from tests.readers.predicates import Predicate
 from tests.writer.builders import add, exactly, footer, local, new_table, plan_for, write
 

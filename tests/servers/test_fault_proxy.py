@@ -14,8 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from requests.adapters import HTTPAdapter
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.rest import _BoundedAdapter
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.connect.rest import _BoundedAdapter
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy, is_commit
 from tests.catalog.rest_catalog import RestService, rest_catalog
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from servers.jars import REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference
 from tests.catalog.servers import skipped_where_missing

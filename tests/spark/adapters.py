@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
 from lakesink.spark.data_source import LakesinkDataSource
-from lakesink_catalog.connect import EMBEDDED_NAME, HOME_VARIABLE
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE
 from lakesink_catalog.failpoints import VARIABLE
 
 Adapter = Callable[..., DataStreamWriter]

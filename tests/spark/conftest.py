@@ -5,8 +5,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from lakesink.spark.batch_rows import FrameRows, PlanRows
-from lakesink.spark.task import Vote
+from lakesink.spark.rows.batch_rows import FrameRows, PlanRows
+from lakesink.spark.rows.task import Vote
 
 NAMES_SOURCES = (4, 2)
 collect_ignore = (

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.spark.distribution import ClusteredBy
-from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
-from lakesink_catalog.errors import BatchRefused, Reason, WriteError
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink.spark.rows.distribution import ClusteredBy
+from lakesink_protocol.errors import BatchRefused, Reason, WriteError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
 
 
 @dataclass(frozen=True)

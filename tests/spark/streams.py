@@ -15,8 +15,8 @@ from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
 from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
-from lakesink.spark.shape import shaped
-from lakesink.spark.small import only_drops_rows
+from lakesink.spark.rows.shape import shaped
+from lakesink.spark.rows.small import only_drops_rows
 from tests.spark.directory_sink import DirectorySink
 
 LOST_METADATA = ("[LAKESINK_NEW_CHECKPOINT]", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE")

@@ -5,8 +5,8 @@ import pytest
 from pyiceberg.transforms import TruncateTransform
 
 import lakesink
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.streams import file_stream, write_files
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.streams import file_stream, run, write_files
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -12,12 +12,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.core.rdd import RDD
 
-from lakesink.spark.batch_rows import FrameRows, PlanRows, _collected, arriving_schema
-from lakesink.spark.hop import MAX_BYTES, HopTuning
 from lakesink.spark.query import RunningQuery
-from lakesink.spark.schema import schema_json
-from lakesink.spark.shape import shaped
-from lakesink.spark.task import Messages, Vote
+from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, _collected, arriving_schema
+from lakesink.spark.rows.hop import MAX_BYTES, HopTuning
+from lakesink.spark.rows.schema import schema_json
+from lakesink.spark.rows.shape import shaped
+from lakesink.spark.rows.task import Messages, Vote
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, run, write_files, writer
 from tests.spark.test_decimals import Echo

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark import offsets
-from lakesink.spark.checkpoint import (
+from lakesink.checkpoint import offsets
+from lakesink.checkpoint.folder import (
     Checkpoint,
     CheckpointFiles,
     FsspecFiles,
     same_checkpoint,
     source_folders,
 )
+from lakesink.checkpoint.offsets import Offsets
 from lakesink.spark.hadoop import HadoopFiles
-from lakesink.spark.offsets import Offsets
-from lakesink_catalog.errors import QueryError
+from lakesink_protocol.errors import QueryError
 
 Reader = Callable[[Path], CheckpointFiles]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from lakesink.audit.checkpoint import read_done
-from lakesink.audit.rewind import RewindableCheckpoint
-from lakesink.doctor.checkpoint import next_batch
-from lakesink.spark.checkpoint import Checkpoint, FsspecFiles
-from lakesink_catalog.errors import QueryError
-from lakesink_catalog.identity import Batch, digest
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.checks.doctor.checkpoint import next_batch
+from lakesink.operate.rewind import RewindableCheckpoint
+from lakesink_protocol.errors import QueryError
+from lakesink_protocol.identity import Batch, digest
 
 SAMPLES = Path(__file__).parent / "checkpoints"
 VERSIONS = ("4.2", "4.3")

@@ -13,9 +13,9 @@ from pyspark.sql.types import LongType, StringType, StructType
 import lakesink
 from lakesink.spark.data_source import LakesinkDataSource, StreamWriter, WrittenBefore
 from lakesink.spark.source_tasks import StreamTask, Vote
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import WriteError
 from tests.spark.adapters import ADAPTERS, by_format, embedded_catalog
 from tests.spark.streams import failure, file_stream, forget_commits, run, write_files
 

@@ -14,12 +14,12 @@ from pyspark.sql.functions import from_json
 
 import lakesink
 from lakesink.cli.main import main
-from lakesink.writer.json_values import JsonReader
+from lakesink.decode.json_values import JsonReader
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
-from lakesink_catalog.connect import connect
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.outcome import Committed
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.outcome import Committed
 
 TABLE = "demo.events"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakesink
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table, load_table
 from tests.writer.avro.messages import encoded, message, record
 from tests.writer.avro.schema_registry import SchemaRegistry, registered, schema_registry
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.spark.distribution import distributed
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink.spark.rows.distribution import distributed
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 import pytest
 
 from lakesink.spark.failures import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
-from lakesink_catalog.errors import LakesinkError, QueryError, WriteError
+from lakesink_protocol.errors import LakesinkError, QueryError, WriteError
 
 JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"
 
@@ -22,13 +22,13 @@ def _python_failure(line: str) -> str:
 )
 def test_an_error_of_lakesink_comes_back_as_the_same_error(name: str, kind: type[LakesinkError]) -> None:
     raised = "[LAKESINK_LOSSY] a: 1.5\n  Data: Nothing is in.\n  Do: Cast it."
-    error = job_error(_python_failure(f"lakesink_catalog.errors.{name}: {raised}"))
+    error = job_error(_python_failure(f"lakesink_protocol.errors.{name}: {raised}"))
     assert type(error) is kind
     assert str(error) == raised
 
 
 def test_of_a_chain_of_errors_the_last_one_counts() -> None:
-    chain = [f"lakesink_catalog.errors.WriteError: [LAKESINK_{n}] w\n  Data: d\n  Do: a" for n in ("FIRST", "SECOND")]
+    chain = [f"lakesink_protocol.errors.WriteError: [LAKESINK_{n}] w\n  Data: d\n  Do: a" for n in ("FIRST", "SECOND")]
     text = _python_failure("\n\nThe above exception was the direct cause of the following exception:\n\n".join(chain))
     assert job_error(text).code == "LAKESINK_SECOND"
 
@@ -42,8 +42,8 @@ def test_of_a_chain_of_errors_the_last_one_counts() -> None:
         ("pyspark.errors.PySparkImportError: [PACKAGE_NOT_INSTALLED] PyArrow >= 18 must be installed", "PyArrow >= 18"),
         ("pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.9", "3.9"),
         ('java.io.IOException: Cannot run program "python9": error=2', "python9"),
-        ("AttributeError: Can't get attribute 'WriteTask' on <module 'lakesink.spark.task'>", "WriteTask"),
-        ("ImportError: cannot import name 'TaskWriter' from 'lakesink.two_phase'", "TaskWriter"),
+        ("AttributeError: Can't get attribute 'WriteTask' on <module 'lakesink.spark.rows.task'>", "WriteTask"),
+        ("ImportError: cannot import name 'TaskWriter' from 'lakesink_protocol.two_phase'", "TaskWriter"),
     ],
 )
 def test_an_unfit_executor_is_named_as_such(line: str, fact: str) -> None:

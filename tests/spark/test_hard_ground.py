@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 
 import lakesink
 from lakesink.cli.main import main
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import ADAPTERS
 from tests.spark.streams import counter_stream, file_stream, run, run_batches, write_files
 

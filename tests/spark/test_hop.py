@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.hop import (
+from lakesink.spark.rows.hop import (
     BATCH_BYTES,
     HEADROOM,
     MAX_BYTES,

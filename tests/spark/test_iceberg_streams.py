@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import ADAPTERS, Adapter
 from tests.spark.streams import (
     FIRST_FILE_TIME,

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import lakesink
-from lakesink.spark.batch_rows import FrameRows, complete
-from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, HopTuning
-from lakesink.spark.job import RowsJob
-from lakesink.spark.schema import schema_json
-from lakesink.spark.shape import shaped
-from lakesink.spark.task import Measured, Vote
-from lakesink_catalog.errors import LakesinkError, WriteError
+from lakesink.spark.rows.batch_rows import FrameRows, complete
+from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS, HopTuning
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.schema import schema_json
+from lakesink.spark.rows.shape import shaped
+from lakesink.spark.rows.task import Measured, Vote
+from lakesink_protocol.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
 
 
@@ -191,6 +191,7 @@ def _other_lakesink(folder: Path) -> str:
             (package / found.name).symlink_to(found)
     (package / "__init__.py").write_text('__version__ = "0.0.1"\n')
     (folder / "lakesink_catalog").symlink_to(source.parent / "catalog" / "lakesink_catalog")
+    (folder / "lakesink_protocol").symlink_to(source.parent / "protocol" / "lakesink_protocol")
     return str(folder)
 
 
@@ -232,7 +233,7 @@ import sys, zipimport
 sys.path.insert(0, sys.argv[1])
 import importlib
 import first
-from lakesink.spark.task import read_archives_once
+from lakesink.spark.rows.task import read_archives_once
 read_archives_once()
 read_archives_once()
 reads = []
@@ -261,7 +262,7 @@ def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path
 
 COLLECTS = """
 import gc
-from lakesink.spark.task import collect_what_is_new
+from lakesink.spark.rows.task import collect_what_is_new
 collect_what_is_new()
 of_the_first_task = gc.get_freeze_count()
 collect_what_is_new()

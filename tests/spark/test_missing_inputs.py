@@ -10,8 +10,8 @@ import pytest
 
 import lakesink
 from lakesink.audit.proof import audit
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import ADAPTERS
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import failure, file_stream, forget_commits, ids, run, write_files, writer

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql.functions import col, current_timestamp, expr, rand, udf
 
 from examples.guarantees.forgetful import ForgetfulSource
-from lakesink.doctor.finding import Finding, Standing
-from lakesink.doctor.query import check_query
+from lakesink.checkpoint.notes import NOTES, Functions
+from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.query import check_query
 from lakesink.spark.functions import functions_of
-from lakesink.spark.notes import NOTES, Functions
 from lakesink.spark.noting import SPECULATION
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, run, write_files, writer

@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lakesink.spark import offsets
-from lakesink.spark.offsets import (
+from lakesink.checkpoint import offsets
+from lakesink.checkpoint.offsets import (
     log_offset,
     parse_initial_offset,
     parse_offset_log,
@@ -12,7 +12,7 @@ from lakesink.spark.offsets import (
     source_log_lines,
     source_log_tail,
 )
-from lakesink_catalog.errors import QueryError
+from lakesink_protocol.errors import QueryError
 
 
 @pytest.mark.parametrize(

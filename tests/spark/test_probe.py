@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakesink import __version__
-from lakesink.doctor.finding import Finding, Standing
-from lakesink.doctor.spark import Probed, check_spark, findings_of
+from lakesink.checks.doctor.finding import Finding, Standing
+from lakesink.checks.doctor.spark import Probed, check_spark, findings_of
 from lakesink.spark.probe import ROWS_A_TASK, probe
 from lakesink.spark.probe_answer import SparkAnswer, Step
 

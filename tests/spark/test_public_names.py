@@ -23,7 +23,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert dir(lakesink) == sorted(lakesink.__all__)
 
 
-@pytest.mark.parametrize("module", ["lakesink", "lakesink.two_phase", "lakesink.writer.task", "lakesink.cli.main"])
+@pytest.mark.parametrize(
+    "module", ["lakesink", "lakesink_protocol.two_phase", "lakesink.sinks.iceberg.task", "lakesink.cli.main"]
+)
 def test_only_the_spark_side_imports_pyspark(module: str) -> None:
     code = f"import sys, {module}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -31,5 +33,5 @@ def test_only_the_spark_side_imports_pyspark(module: str) -> None:
 
 @pytest.mark.parametrize("module", ["pyiceberg", "fsspec", "sqlalchemy", "duckdb"])
 def test_an_executor_imports_little(module: str) -> None:
-    code = f"import sys, lakesink.spark.task, lakesink.writer.task; sys.exit({module!r} in sys.modules)"
+    code = f"import sys, lakesink.spark.rows.task, lakesink.sinks.iceberg.task; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from lakesink.checkpoint.sources import Replay, Source, gives_uncommitted, guarantee, replay_of
 from lakesink.spark.query import FAIL_ON_DATA_LOSS, RunningQuery, absolute_checkpoint, option_of, sources_of
-from lakesink.spark.sources import Replay, Source, gives_uncommitted, guarantee, replay_of
-from lakesink_catalog.errors import QueryError, SettingsError
+from lakesink_protocol.errors import QueryError, SettingsError
 from tests.spark.streams import file_stream, write_files
 
 

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 import lakesink
 from lakesink.audit.checkpoint import read_done
 from lakesink.audit.proof import audit
-from lakesink.audit.rewind import RewindableCheckpoint
-from lakesink.doctor.checkpoint import check_checkpoint
-from lakesink.doctor.finding import Standing
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink.checks.doctor.checkpoint import check_checkpoint
+from lakesink.checks.doctor.finding import Standing
+from lakesink.operate.rewind import RewindableCheckpoint
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import ADAPTERS
 from tests.spark.streams import SCHEMA, failure, forget_commits, ids, run, write_files
 

@@ -3,8 +3,8 @@
 import pytest
 
 from lakesink.spark.source_options import stream_destination, transaction_destination
-from lakesink_catalog.errors import SettingsError
-from lakesink_catalog.identity import SinkKind
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import SinkKind
 
 STREAM = {"table": "demo.events", "sink-id": "events", "checkpointLocation": "/ck"}
 WRITE = {"table": "demo.loads", "txn-app-id": "nightly", "txn-version": "42"}

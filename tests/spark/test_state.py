@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.hop import MAX_RECORDS
-from lakesink_catalog.connect import connect
+from lakesink.spark.rows.hop import MAX_RECORDS
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import ADAPTERS, Adapter
 from tests.spark.streams import failure, file_stream, run, write_files
 

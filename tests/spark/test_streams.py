@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.hop import MAX_BYTES, MAX_RECORDS, MOST_UNBOUNDED_RECORDS, NO_BYTE_CHECK, UNSEEN_RECORDS
 from lakesink.spark.query import RunningQuery
-from lakesink_catalog.identity import Batch
+from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS, MOST_UNBOUNDED_RECORDS, NO_BYTE_CHECK, UNSEEN_RECORDS
+from lakesink_protocol.identity import Batch
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
     LOST_METADATA,

@@ -28,10 +28,10 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from lakesink.spark.schema import stored_schema
-from lakesink_catalog.arrow_schema import iceberg_schema
-from lakesink_catalog.errors import WriteError
+from lakesink.spark.rows.schema import stored_schema
 from lakesink_catalog.spark_types import sql_type
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_protocol.errors import WriteError
 
 
 class Vector(UserDefinedType):

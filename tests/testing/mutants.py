@@ -16,9 +16,9 @@ from sqlite_sink import Open, SqliteSink, Staged, StagingWriter
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.testing import Promise, reached
 from lakesink.testing.checks.base import BATCHES
-from lakesink.two_phase import Durability, NoPreparedLog, Payload
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload
 from tests.testing.sinks.unsafe import AsksThenPublishes, WipesAtTheFirstBegin
 
 BETWEEN = "mutant.between"

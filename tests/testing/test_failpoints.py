@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lakesink.testing import FAILPOINTS, FailpointReached, reached
-from lakesink_catalog.errors import SettingsError
 from lakesink_catalog.failpoints import ACTIONS, VARIABLE, actions_table_markdown, failpoints_table_markdown
+from lakesink_protocol.errors import SettingsError
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,7 +117,11 @@ def test_stop_is_sigstop_and_the_process_goes_on_when_it_is_told_to() -> None:
 
 
 def test_every_place_in_the_code_is_in_the_table_and_every_name_in_the_table_is_a_place() -> None:
-    sources = [*(ROOT / "lakesink").rglob("*.py"), *(ROOT / "catalog").rglob("*.py")]
+    sources = [
+        *(ROOT / "lakesink").rglob("*.py"),
+        *(ROOT / "catalog").rglob("*.py"),
+        *(ROOT / "protocol").rglob("*.py"),
+    ]
     calls = (node for path in sources for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     reaching = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "reached"]
     assert {name.value for name in reaching if isinstance(name, ast.Constant)} == set(FAILPOINTS)

@@ -6,11 +6,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.settings import Settings
-from lakesink.sinks.iceberg import IcebergSink
-from lakesink.sinks.planning import SessionFacts
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing import ROWS, SinkConformance
-from lakesink_catalog.identity import SinkKey
+from lakesink_protocol.identity import SinkKey
 from tests.builders import TABLE, Lake, OpenCatalog
 from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
 
@@ -21,7 +21,7 @@ COLUMNS = Schema(*(NestedField(number, name, LongType()) for number, name in enu
 
 
 class TestIcebergSink(SinkConformance):
-    stepped_packages = ("lakesink", "lakesink_catalog")
+    stepped_packages = ("lakesink", "lakesink_catalog", "lakesink_protocol")
     most_steps = MOST_STEPS
     failpoints = FAILPOINTS
 

@@ -97,7 +97,7 @@ def test_the_documents_show_the_promises_of_the_code() -> None:
 
 @pytest.mark.parametrize("promise", Promise)
 def test_a_promise_names_a_part_of_the_seam_that_is_there(promise: Promise) -> None:
-    import lakesink.two_phase as found  # noqa: PLC0415 - its parts are looked up by name
+    import lakesink_protocol.two_phase as found  # noqa: PLC0415 - its parts are looked up by name
 
     for name in promise.seam.split("."):
         found = getattr(found, name)

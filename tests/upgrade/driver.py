@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
 import lakesink
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 
 TABLE = "demo.numbers"
 ENVIRONMENT: Mapping[str, str] = {

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_catalog.ledger import LEDGER_VERSION
+from lakesink_protocol.ledger import LEDGER_VERSION
 
 HERE = Path(__file__).parent
 DEATHS = {"committed": "after-commit@2=kill", "prepared": "after-prepared@2=kill"}

@@ -22,12 +22,12 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
 import lakesink
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.partitions import Source, partition_sources
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink.writer.schema import parse_schema
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.manifests import write_batch_manifests, write_list
-from lakesink_catalog.receipt import DataFileReceipt, Receipt, decode
+from lakesink_catalog.manifests.write import write_batch_manifests, write_list
+from lakesink_protocol.receipt import DataFileReceipt, Receipt, decode
 
 Row = dict[str, Any]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.receipt import decode
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink_protocol.receipt import decode
 
 
 def peak_bytes() -> int:

@@ -30,7 +30,7 @@ from lakesink.writer.bounds import Range, bounds
 from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.schema import Primitive
 from lakesink.writer.single_value import encode_value
-from lakesink_catalog.receipt import DataFileReceipt
+from lakesink_protocol.receipt import DataFileReceipt
 from tests.writer.builders import add, column, new_table, plan_for, write
 from tests.writer.random_tables import BINARY, TEXT
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, MapType, NestedField
 
-from lakesink.writer.decode import check_documents
-from lakesink.writer.json_values import JsonReader
+from lakesink.decode.documents import check_documents
+from lakesink.decode.json_values import JsonReader
 from lakesink.writer.plan import OnMalformed, WritePlan
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
-from lakesink_catalog.errors import WriteError
+from lakesink_protocol.errors import WriteError
 from tests.writer.builders import plan_for, rows_of, write
 
 MALFORMED = "malformed"

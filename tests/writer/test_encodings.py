@@ -27,8 +27,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.writer.columns import check_columns
-from lakesink_catalog.errors import WriteError
+from lakesink.sinks.iceberg.task import check_columns
+from lakesink_protocol.errors import WriteError
 from tests.writer.builders import footer, plan_for, write
 
 MICROS = "timeUnit=microseconds, is_from_converted_type=false, force_set_converted_type=false"

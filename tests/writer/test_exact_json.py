@@ -18,8 +18,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakesink.writer.json_digits import respelled
-from lakesink.writer.json_values import JsonReader
+from lakesink.decode.json_digits import respelled
+from lakesink.decode.json_values import JsonReader
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from tests.writer.builders import exactly
 

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 
 from lakesink.writer.partitions import group
 from lakesink.writer.plan import PartitionField as PlanField
-from lakesink_catalog.errors import WriteError
+from lakesink_protocol.errors import WriteError
 from tests.writer.builders import Row, column, exactly, plan_for, rows_of, sources_of, spec_of, write, write_values
 from tests.writer.random_tables import TRANSFORMS, VALUES
 

@@ -26,7 +26,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink_catalog.receipt import DataFileReceipt, Receipt
+from lakesink_protocol.receipt import DataFileReceipt, Receipt
 from tests.writer.builders import (
     Row,
     add,

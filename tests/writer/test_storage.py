@@ -15,9 +15,9 @@ import pytest
 from pyarrow.fs import LocalFileSystem, S3FileSystem
 from pyiceberg.types import LongType
 
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.filesystem import open_filesystem, shareable_properties
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.errors import WriteError
+from lakesink_protocol.errors import WriteError
 from tests.writer.builders import column, in_batches, plan_for, spec_of, write
 from tests.writer.object_store import ObjectStore, object_store
 
@@ -191,7 +191,7 @@ def test_a_scheme_without_its_package_names_what_to_install(location: str, told:
 DISK_FULL = """
 import resource, signal, sys
 import pyarrow as pa, random
-from lakesink_catalog.errors import WriteError
+from lakesink_protocol.errors import WriteError
 from pyiceberg.types import BinaryType
 from tests.writer.builders import column, in_batches, plan_for, write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

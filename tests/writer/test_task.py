@@ -14,10 +14,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, NestedField, StringType
 
 import lakesink
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.plan import ParquetOptions
-from lakesink.writer.task import ParquetTaskWriter
-from lakesink_catalog.errors import WriteError
-from lakesink_catalog.receipt import Receipt, decode
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt import Receipt, decode
 from tests.writer.builders import column, footer, in_batches, plan_for, rows_of, spec_of, write
 
 KIB, MIB = 1024, 1024 * 1024

@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
 
 import lakesink
-from lakesink.writer.parts import PartsPlan, PartsWriter
-from lakesink_catalog.errors import WriteError
+from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
+from lakesink_protocol.errors import WriteError
 from tests.writer.builders import column, plan_for, rows_of, spec_of, write
 
 TEXT = StringType()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.writer.json_values import JsonReader
+from lakesink.decode.json_values import JsonReader
+from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
-from lakesink.writer.unknown_keys import UnknownKeys
 
 
 def optional(name: str, kind: Type) -> Field:

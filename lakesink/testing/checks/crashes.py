@@ -10,10 +10,10 @@ from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, Died, Meet, P
 from lakesink.testing.promises import Promise
 from lakesink.testing.steps import Step
 from lakesink.testing.stream import Stream, empty
-from lakesink.two_phase import Durability
-from lakesink_catalog.errors import LakesinkError
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.two_phase import Durability
 
 
 class Failed(Exception):

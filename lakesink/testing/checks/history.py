@@ -9,10 +9,10 @@ import pytest
 from lakesink.testing.checks.base import BATCHES, SinkUnderTest, keeps
 from lakesink.testing.promises import Promise
 from lakesink.testing.stream import Stream
-from lakesink.two_phase import Durability
-from lakesink_catalog.errors import BatchRefused, LakesinkError
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted
+from lakesink_protocol.errors import BatchRefused, LakesinkError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted
+from lakesink_protocol.two_phase import Durability
 
 LAST = BATCHES - 1
 

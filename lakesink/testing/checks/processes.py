@@ -10,7 +10,7 @@ from lakesink.testing.points import KILL_POINTS, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import Attempt
 from lakesink.testing.stream import Stream
-from lakesink.two_phase import TaskWriter
+from lakesink_protocol.two_phase import TaskWriter
 
 RACERS = 2
 RACED_BATCHES = 8

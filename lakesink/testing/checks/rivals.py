@@ -16,8 +16,8 @@ from lakesink.testing.rival import Ended, Party, Patience, Rival, run_driver
 from lakesink.testing.rows import trouble
 from lakesink.testing.steps import Step, stepping
 from lakesink.testing.stream import Stream
-from lakesink.two_phase import Durability
-from lakesink_catalog.errors import LakesinkError
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.two_phase import Durability
 
 COMMITTED: dict[str, Callable[[int], tuple[int, ...]]] = {
     "that batch": lambda batch_id: (batch_id,),

@@ -10,9 +10,9 @@ from lakesink.testing.promises import Promise
 from lakesink.testing.rows import trouble
 from lakesink.testing.steps import Step
 from lakesink.testing.stream import Cast, Stream, cast_votes, empty
-from lakesink.two_phase import TaskWriter
-from lakesink_catalog.identity import Batch
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.two_phase import TaskWriter
 
 MANY_TASKS = 64
 

@@ -10,8 +10,8 @@ from lakesink.testing.checks.base import SinkUnderTest, keeps
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import Attempt
 from lakesink.testing.stream import Cast, Sink, Stream, cast_votes, shipped, wrote
-from lakesink.two_phase import Durability, TaskWriter
-from lakesink_catalog.errors import WriteError
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.two_phase import Durability, TaskWriter
 
 Votes = Sequence[bytes]
 

@@ -15,9 +15,9 @@ import duckdb
 from pyiceberg.table import Table
 
 import lakesink
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.tables.tables import load_table
 from servers.s3 import S3
 from servers.spark_cluster import SparkCluster
 from tests.processes.harness import CONF, PATIENCE_SECONDS, Stream, live_files, rows_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lakesink_catalog.connect import connect
+from lakesink_catalog.connect.catalog import connect
 from servers.spark_cluster import HOME
 from tests.interop.cluster.ground import CATALOG, Ground
 from tests.interop.cluster.pythons import Pythons

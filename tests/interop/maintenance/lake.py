@@ -14,8 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.cli.main import main
-from lakesink_catalog.connect import EMBEDDED_NAME, connect
-from lakesink_catalog.tables import create_table, load_table
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
+from lakesink_catalog.tables.tables import create_table, load_table
 from servers.spark_sql import SparkSQL
 from servers.trino import Trino
 from tests.interop.readers.engines import CATALOG, Engine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.spark_sql import SparkFailed
 from tests.builders import TABLE, counted, expected
 from tests.faults.maintenance import append_foreign, branch_off

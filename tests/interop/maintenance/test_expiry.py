@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from lakesink_catalog.ledger import mark_of
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.ledger import mark_of
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.builders import TABLE, Stream, counted, expected
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream

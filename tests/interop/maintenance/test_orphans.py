@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
-from lakesink_catalog.outcome import Committed, Outcome
+from lakesink_protocol.outcome import Committed, Outcome
 from servers.spark_sql import SparkFailed
 from servers.trino import TrinoFailed
 from tests.builders import TABLE, Stream, counted, expected, parquet_files

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.outcome import Committed
+from lakesink_protocol.outcome import Committed
 from tests.builders import TABLE, counted, expected
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import plant

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.connect import CatalogConfig, FoundCatalog
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from servers.postgres import USER, postgres_server
 from servers.rest_reference import rest_reference
 from servers.s3 import s3

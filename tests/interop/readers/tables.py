@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
-from lakesink_catalog.connect import EMBEDDED_NAME
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
-from lakesink_catalog.identity import SinkKey
-from lakesink_catalog.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.identity import SinkKey
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.interop.readers.kinds import BY_ITSELF, SCHEMA, TIMES, TRANSFORMS, arrow, partitioned_by, rows, time_rows
 from tests.readers.evolution import Step, make
 from tests.readers.lake import SINK, Lake, StreamedTable

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 
 from lakesink.engines.queries import text_literal
-from lakesink_catalog.connect import EMBEDDED_NAME
+from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 from tests.interop.readers.engines import Engine
 from tests.interop.readers.kinds import PRIMITIVES, SCHEMA
 from tests.interop.readers.kinds import rows as some_rows

@@ -8,8 +8,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.connect import connect
-from lakesink_catalog.tables import load_table
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from tests.interop.readers.engines import At, Engine
 from tests.interop.readers.tables import Told
 from tests.processes.harness import ROWS_PER_FILE, Stream, expected, own_snapshots

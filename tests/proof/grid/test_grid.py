@@ -33,8 +33,8 @@ def test_a_handful_of_cells_holds() -> None:
 
 
 FORGETFUL = """
-import lakesink_catalog.commit as commit
-from lakesink_catalog.verdict import Commit, Skip
+import lakesink_catalog.commit.fence as commit
+from lakesink_protocol.verdict import Commit, Skip
 decide = commit.decide
 def forgetful(situation, accept=None):
     verdict = decide(situation, accept)
@@ -42,7 +42,7 @@ def forgetful(situation, accept=None):
 commit.decide = forgetful
 """
 STOPS = """
-import lakesink.sinks.iceberg as iceberg
+import lakesink.sinks.iceberg.sink as iceberg
 def never(self, transaction, prepared):
     raise LookupError("no commit")
 iceberg.IcebergSink.commit = never

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from lakesink_catalog.failpoints import FAILPOINTS
-from lakesink_catalog.verdict import STREAM_RULES
+from lakesink_protocol.verdict import STREAM_RULES
 from proof.guarantees.__main__ import published
 from proof.pictures.__main__ import FOLDER
 from proof.pictures.calls import STORIES

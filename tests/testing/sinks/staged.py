@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlite_sink import Open, SqliteSink, StagingWriter
 
 from lakesink import AlreadyCommitted, BatchRefused, Reason
-from lakesink_catalog.identity import Batch
+from lakesink_protocol.identity import Batch
 
 
 class Entry(NamedTuple):

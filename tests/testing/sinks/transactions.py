@@ -8,7 +8,7 @@ from contextlib import closing
 from sqlite_sink import Open, Staged
 
 from lakesink import AlreadyCommitted, Committed, Outcome
-from lakesink_catalog.identity import Batch
+from lakesink_protocol.identity import Batch
 from tests.testing.sinks.staged import Entry, StagedSink, has
 
 SELECT = "SELECT batch_id, query_id, fingerprint FROM ledger WHERE sink_id = 'events'"

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlite_sink import Open, Staged
 
 from lakesink import AlreadyCommitted, Committed, Outcome
-from lakesink_catalog.identity import Batch
+from lakesink_protocol.identity import Batch
 from tests.testing.sinks.markers import MarkerSink
 from tests.testing.sinks.staged import Entry, StagedSink, has
 from tests.testing.sinks.transactions import SqlSink

@@ -8,8 +8,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from lakesink.writer.avro.messages import MessageReader
-from lakesink.writer.avro.schema import parse_writer_schema
+from lakesink.decode.avro.messages import MessageReader
+from lakesink.decode.avro.schema import parse_writer_schema
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 MALFORMED = "malformed"

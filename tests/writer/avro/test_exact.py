@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakesink.writer.avro.messages import MessageReader
-from lakesink.writer.avro.schema import parse_writer_schema
+from lakesink.decode.avro.messages import MessageReader
+from lakesink.decode.avro.schema import parse_writer_schema
 from tests.writer.avro.messages import MALFORMED, columns, decoded, encoded, logical, message, record, without_meaning
 from tests.writer.builders import exactly
 

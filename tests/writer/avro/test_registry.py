@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.writer.avro.registry import PASSWORD, TOKEN, USER, schemas_in_file, schemas_of
-from lakesink.writer.avro.schema import Record, Reference, Scalar
-from lakesink_catalog.errors import WriteError
+from lakesink.decode.avro.registry import PASSWORD, TOKEN, USER, schemas_in_file, schemas_of
+from lakesink.decode.avro.schema import Record, Reference, Scalar
+from lakesink_protocol.errors import WriteError
 from servers.ports import free_port
 from tests.writer.avro.messages import record
 from tests.writer.avro.schema_registry import SchemaRegistry, registered, schema_registry

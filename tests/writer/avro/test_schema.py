@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.writer.avro.schema import (
+from lakesink.decode.avro.schema import (
     ArrayOf,
     Enumeration,
     Record,

@@ -1,0 +1,1 @@
+"""Build and send one atomic change of a table."""

@@ -1,0 +1,89 @@
+"""The driver's clock beside the storage's: one that is ahead stamps a snapshot with a time that others cannot follow.
+
+Iceberg's Java library refuses every change of a table whose last snapshot is more than a minute in its future, so one
+commit by a driver two hours ahead locks Spark, Trino and Flink out for two hours. The storage tells its time with every
+file that it takes: of a manifest list just written it is asked once a run, and again where the clock has jumped.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+from pyiceberg.io.fsspec import FsspecInputFile
+from pyiceberg.io.pyarrow import PyArrowFile
+
+from lakesink_protocol.errors import CatalogError
+
+logger = logging.getLogger("lakesink")
+
+CLOCK_TOLERANCE_MS = 60_000
+"""What Iceberg's Java library bears between a new snapshot and the last one."""
+GRAIN_MS = 1_000
+"""Object stores tell the time of an object in whole seconds."""
+_FIRST_TOLD_MS = 946_684_800_000
+"""The year 2000. A storage that keeps no times tells 0."""
+
+
+@dataclass(slots=True)
+class ClockWatch:
+    """Watches the clock of one driver.
+
+    Attributes:
+        most_ahead_ms: A clock further ahead than this commits nothing.
+    """
+
+    most_ahead_ms: int = CLOCK_TOLERANCE_MS
+    _seen_ms: int | None = None
+
+    def check(self, now_ms: int, monotonic_ms: int, ask_ms: Callable[[], int | None]) -> None:
+        """Compare, if that is due.
+
+        Args:
+            now_ms: The driver's wall clock, milliseconds since the epoch.
+            monotonic_ms: Its clock that never jumps.
+            ask_ms: Asks the storage for the time of a file that was written after the clocks were read.
+
+        Raises:
+            CatalogError: The clock is too far ahead.
+        """
+        offset_ms = now_ms - monotonic_ms
+        if self._seen_ms is not None and abs(offset_ms - self._seen_ms) <= CLOCK_TOLERANCE_MS:
+            return
+        told_ms = ask_ms()
+        ahead_ms = 0 if told_ms is None else now_ms - told_ms - GRAIN_MS
+        if ahead_ms > self.most_ahead_ms:
+            raise _ahead(ahead_ms)
+        if ahead_ms > CLOCK_TOLERANCE_MS:
+            logger.warning("lakesink.clock.ahead seconds=%d: Java writers are locked out meanwhile", ahead_ms // 1000)
+        self._seen_ms = offset_ms
+
+
+def modified_ms(io: FileIO, path: str) -> int | None:
+    """When a file was written by the clock of its storage, milliseconds since the epoch; None if it does not tell."""
+    told_ms = _told_ms(io, path)
+    return None if told_ms is None or told_ms < _FIRST_TOLD_MS else told_ms
+
+
+def _told_ms(io: FileIO, path: str) -> int | None:
+    try:
+        match io.new_input(path):
+            case PyArrowFile(_filesystem=filesystem, _path=place):
+                told_ns = filesystem.get_file_info(place).mtime_ns
+                return None if told_ns is None else int(told_ns // 1_000_000)
+            case FsspecInputFile(_fs=filesystem, location=location):
+                return int(filesystem.modified(location).timestamp() * 1000)
+    except Exception as error:  # noqa: BLE001 - what only asks for the time must not fail a batch
+        logger.debug("lakesink.clock.untold error=%s", type(error).__name__)
+    return None
+
+
+def _ahead(ahead_ms: int) -> CatalogError:
+    return CatalogError(
+        "CLOCK_AHEAD",
+        f"This driver's clock is {ahead_ms // 1000:,} s ahead of the storage's.",
+        data="Nothing of this batch is in the table. A snapshot of that time would lock Iceberg's Java writers (Spark,"
+        " Trino, Flink) out until their clocks come to it.",
+        action="Set the clock (timedatectl set-ntp true) and start the query again. If the storage's clock is the wrong"
+        " one, raise the option max_clock_ahead.",
+    )

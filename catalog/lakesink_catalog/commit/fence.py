@@ -1,0 +1,358 @@
+"""The fenced commit: one atomic change of a table per batch, decided afresh on the table as it is now.
+
+Every attempt loads the table, reads the ledger of the target branch, decides, builds the snapshot on that head and
+sends one request that asserts table, head and ledger tag. An answer that is not a proven yes proves nothing: the next
+attempt looks. Nothing is ever deleted here.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, assert_never
+
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from lakesink_catalog.commit.clock import ClockWatch, modified_ms
+from lakesink_catalog.commit.premises import premises_of, still_fits
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
+from lakesink_catalog.commit.request import Change, CommitOptions, Request, build_request
+from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.failpoints import reached
+from lakesink_catalog.manifests.merging import Layouts, ManifestMerger
+from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
+from lakesink_catalog.tables.locations import delete_old_metadata
+from lakesink_catalog.trace import Event, Trace
+from lakesink_protocol.decoded import Decoded
+from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.redact import describe
+from lakesink_protocol.refusal import refusal
+from lakesink_protocol.retry import attempts
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
+
+logger = logging.getLogger("lakesink")
+
+NOT_SHOWN = "the catalog's answer did not show it"
+TOOK_TOO_LONG = "the process was held up so long that its files may have been taken for orphans"
+CHECKS_AT_ONCE = 16
+PASSING = frozenset(
+    f"LAKESINK_{code}"
+    for code in (
+        "CATALOG_UNREACHABLE",
+        "CATALOG_REJECTED",
+        "CATALOG_FAILED",
+        "WAREHOUSE_UNWRITABLE",
+        "STORAGE_REJECTED",
+        "STORAGE_UNREACHABLE",
+    )
+)
+
+
+def all_pass(check: Callable[[Any], bool], things: Sequence[Any]) -> bool:
+    """True if a check passes for everything; several are made at once, for each waits for the storage."""
+    with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
+        return all(pool.map(check, things))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Clock, sleep, chance and threads, injected so that tests and simulators own them.
+
+    Attributes:
+        now_ms: Wall clock, milliseconds since the epoch.
+        monotonic_ms: Clock for time-outs.
+        sleep_ms: Waits.
+        jitter: A number in [0, 1).
+        new_snapshot_id: A random id of `SNAPSHOT_IDS`.
+        all_pass: Makes a check of many things.
+        told_by_storage_ms: When a file was written, by the storage's own clock; None if it does not tell.
+    """
+
+    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    monotonic_ms: Callable[[], int] = field(default=lambda: time.monotonic_ns() // 1_000_000)
+    sleep_ms: Callable[[float], None] = field(default=lambda wait: time.sleep(wait / 1000))
+    jitter: Callable[[], float] = field(default=lambda: secrets.randbelow(1000) / 1000)
+    new_snapshot_id: Callable[[], int] = field(
+        default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
+    )
+    all_pass: AllPass = field(default=all_pass)
+    told_by_storage_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the table on behalf of one batch.
+
+    Attributes:
+        table: As loaded.
+        situation: The batch before it.
+        verdict: What to do.
+        at_ms: Wall clock when it was loaded: what the batch writes is not older.
+    """
+
+    table: Table
+    situation: Situation
+    verdict: Verdict
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FencedCommit:
+    """Commits one sink's batches to one table.
+
+    Attributes:
+        load: Loads the table afresh, past any cache.
+        key: The sink.
+        start_uuid: The table's UUID when the stream first saw it.
+        options: What the commits carry.
+        surroundings: Clock, sleep and chance.
+        trace: The driver's steps, for those who check them.
+        layouts: What is known of the table's manifests, kept from batch to batch.
+        clock: Watches the driver's clock, from the first to the last batch of a run.
+    """
+
+    load: Callable[[], Table]
+    key: SinkKey
+    start_uuid: str
+    options: CommitOptions
+    surroundings: Surroundings
+    trace: Trace = field(default_factory=Trace)
+    layouts: Layouts = field(default_factory=dict)
+    clock: ClockWatch = field(default_factory=ClockWatch)
+
+    def look(self, batch: Batch) -> Look:
+        """Load the table and decide on the batch."""
+        look = self.decide_on(self.load(), batch)
+        self.trace.looked(Event.LOOK, look.situation, look.verdict, tagged=self.options.ledger_tag)
+        return look
+
+    def decide_on(self, table: Table, batch: Batch) -> Look:
+        """Decide on the batch by a table just loaded."""
+        if self.options.ledger_tag:
+            check_tag_name(table, self.key)
+        situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
+        return Look(table, situation, decide(situation, self.options.accept), self.surroundings.now_ms())
+
+    def prepare(
+        self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema, decoded: Decoded | None = None
+    ) -> PreparedBatch:
+        """Write the manifests of a batch: after this a commit attempt writes nothing but the manifest list.
+
+        Args:
+            look: The look that allowed the batch; its ledger entry is the one the batch follows.
+            files: The batch's data files, closed.
+            schema: Schema that they were written under.
+            decoded: Counts of the documents that their rows came from; None if there were none.
+
+        Raises:
+            CatalogError: The storage failed.
+        """
+        assert isinstance(look.verdict, Commit)
+        snapshot_id = self.surroundings.new_snapshot_id()
+        write = partial(write_batch_manifests, look.table, files, schema=schema, snapshot_id=snapshot_id)
+        return PreparedBatch(
+            table_uuid=look.situation.view.table_uuid,
+            branch=self.key.branch,
+            snapshot_id=snapshot_id,
+            schema_id=schema.schema_id,
+            premises=premises_of(look.table.metadata, schema.schema_id, (file.spec_id for file in files)),
+            follows=look.situation.entry,
+            accepted=look.verdict.accepted,
+            manifests=stored(look.table.io.properties, write),
+            files=tuple((file.path, file.file_size_bytes) for file in files),
+            rows=sum(file.record_count for file in files),
+            partitions=len({(file.spec_id, file.partition) for file in files}),
+            begun_ms=look.at_ms,
+            decoded=decoded or Decoded(),
+            without_inputs=look.verdict.without_inputs,
+        )
+
+    def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
+        """Commit a prepared batch, or find that it is in the table.
+
+        Returns:
+            None if the ledger or the schema moved on, so that the batch must be written again.
+
+        Raises:
+            BatchRefused: The table's history does not allow the batch any more.
+            CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
+        """
+        merger = ManifestMerger(self.options.merge, prepared.snapshot_id, self.layouts)
+        trouble = NOT_SHOWN
+        known: Mapping[str, Any] = {}
+        sent = False
+        started = self._clocks()
+        attempt = 0
+        for attempt in attempts(self.options.retry, self.surroundings):
+            try:
+                look = self.look(batch)
+                known = look.table.catalog.properties
+                if not isinstance(look.verdict, Commit):
+                    return self._found(look, prepared, attempt)
+                if not still_usable(look, prepared):
+                    return None
+                request = self._request(look, batch, prepared, merger)
+                if self._is_old(prepared.begun_ms) and not prepared.is_there(look.table.io, self.surroundings.all_pass):
+                    return None
+                if self._was_held_up(started):
+                    trouble = TOOK_TOO_LONG
+                    break
+                sent = True
+                metadata = self._send(look, batch, prepared, request)
+                landed = self._shows(metadata, look, batch, prepared)
+            except BatchRefused:
+                raise
+            except Exception as error:  # whatever a catalog or a store raises is neither yes nor no
+                if not sent and _is_final(error):
+                    raise
+                trouble = describe(error, known)
+                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, trouble)
+                self.trace.step(Event.ANSWER, batch, shows="unknown")
+                continue
+            self.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
+            if landed:
+                delete_old_metadata(look.table, metadata)
+                return _committed(prepared, attempt)
+            logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
+        return self._last_look(batch, prepared, attempt, trouble)
+
+    def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
+        match look.verdict:
+            case Skip(snapshot_id=found) if found == prepared.snapshot_id:
+                return _committed(prepared, attempt)
+            case Skip(snapshot_id=found):
+                logger.warning(
+                    "lakesink.commit.by-another batch=%d snapshot=%s: its rows are in the table, this run's are not",
+                    look.situation.batch.batch_id,
+                    found,
+                )
+                return AlreadyCommitted(found)
+            case Refuse(reason=reason):
+                raise refusal(reason, look.situation)
+            case Commit():
+                raise AssertionError("a commit is sent, not found")
+            case _:
+                assert_never(look.verdict)
+
+    def _last_look(
+        self, batch: Batch, prepared: PreparedBatch, attempt: int, trouble: str
+    ) -> Committed | AlreadyCommitted:
+        try:
+            look = self.look(batch)
+        except Exception as error:  # noqa: BLE001 # as in the loop: it proves nothing
+            trouble = trouble if trouble != NOT_SHOWN else describe(error)
+        else:
+            if not isinstance(look.verdict, Commit):
+                return self._found(look, prepared, attempt)
+        raise _unresolved(self.key, batch, attempt, trouble) from None
+
+    def _request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
+        assert isinstance(look.verdict, Commit)
+        change = Change(look.situation, look.verdict, batch, prepared, self.options)
+        now_ms, monotonic_ms = self._clocks()
+        request = build_request(look.table, change, merger, now_ms)
+        told_ms = partial(self.surroundings.told_by_storage_ms, look.table.io, request.manifest_list)
+        self.clock.check(now_ms, monotonic_ms, told_ms)
+        return request
+
+    def _is_old(self, made_ms: int) -> bool:
+        """Unreferenced files of that time may have been taken by an orphan cleaner, or the clock says nothing."""
+        return not 0 <= self.surroundings.now_ms() - made_ms <= self.options.prepared_max_age_ms
+
+    def _was_held_up(self, started: tuple[int, int]) -> bool:
+        """A process that was stopped for a day must not refer to what it wrote before, be it seen a moment ago."""
+        passed = (now - then for now, then in zip(self._clocks(), started, strict=True))
+        return max(passed) > self.options.prepared_max_age_ms
+
+    def _clocks(self) -> tuple[int, int]:
+        return self.surroundings.now_ms(), self.surroundings.monotonic_ms()
+
+    def _send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
+        view = look.situation.view
+        self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
+        reached("before-call", batch.batch_id)
+        response = look.table.catalog.commit_table(look.table, request.requirements, request.updates)
+        reached("after-call", batch.batch_id)
+        return response.metadata
+
+    def _shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
+        """The answer's metadata has our snapshot under the head, on the asserted parent, and our entry."""
+        snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
+        if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
+            return False
+        view = view_metadata(metadata, look.table.io, self.key)
+        verdict = decide(Situation(view, self.key, batch, self.start_uuid))
+        return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
+
+
+def _unresolved(key: SinkKey, batch: Batch, attempt: int, trouble: str) -> CommitUnresolved:
+    what, prepared, again = _UNRESOLVED[key.kind]
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {attempt} attempts.",
+        data=f"{prepared} not in the table, unless a request of ours is still under way. Nothing was deleted. The last"
+        f" trouble: {trouble}.",
+        action=f"Make the catalog reachable and {again}.",
+    )
+
+
+_UNRESOLVED = {
+    SinkKind.STREAM: (
+        "Batch {n} of sink {name!r}",
+        "The batch is prepared; it is",
+        "start the query again: the replay finds the prepared batch, looks at the table, and commits it at most once",
+    ),
+    SinkKind.TXN: (
+        "Version {n} of application {name!r}",
+        "The version is",
+        (
+            "call append again with the same version: it writes the rows that it is given then, unless this call's have"
+            " landed meanwhile, which it returns as AlreadyCommitted. Never do both land"
+        ),
+    ),
+}
+
+
+def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
+    return Committed(
+        snapshot_id=prepared.snapshot_id,
+        rows=prepared.rows,
+        files=len(prepared.files),
+        bytes=sum(size for _, size in prepared.files),
+        recovered=prepared.recovered,
+        accepted=prepared.accepted or None,
+        attempts=attempt,
+        decoded=prepared.decoded,
+    )
+
+
+def still_usable(look: Look, prepared: PreparedBatch) -> bool:
+    """Ledger and a human's word are those of the prepare, and the files fit the present schema and specs.
+
+    What was prepared without a human's word is not what the word is about: the files may be in the table already. The
+    same holds if the snapshot is there and yet the batch is to be committed.
+    """
+    assert isinstance(look.verdict, Commit)
+    metadata = look.table.metadata
+    if (look.situation.entry, look.verdict.accepted) != (prepared.follows, prepared.accepted):
+        return False
+    if prepared.snapshot_id in look.situation.view.snapshots:
+        return False
+    premises = prepared.premises
+    return premises is not None and premises.hold_in(metadata) and still_fits(premises.schema, look.table.schema())
+
+
+def _is_final(error: Exception) -> bool:
+    """Our own word on a table or its configuration; what ails a service may pass."""
+    return isinstance(error, CatalogError) and error.code not in PASSING

@@ -1,0 +1,182 @@
+"""Retires a sink: its ledger entry and its ledger tag leave the table, in one commit that moves a head and says so.
+
+The sink's marks stay in its snapshots: whoever streams under its name again
+is refused as `LedgerLost`, as long as one of them is in the branch.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakesink_catalog.commit.empty_commit import EmptyCommit
+from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.request import branch_at
+from lakesink_catalog.read.history import sinks
+from lakesink_catalog.read.view import view_refs
+from lakesink_catalog.tables.locations import metadata_location
+from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.ledger import FORGOTTEN
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.suggest import did_you_mean
+from lakesink_protocol.tags import audit_tags
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
+
+logger = logging.getLogger("lakesink")
+
+_HOW_TO_NAME = (
+    "lakesink status shows every sink; --txn names an application id; --tags removes audit tags of a forgotten sink."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was retired.
+
+    Attributes:
+        snapshot_id: The snapshot that says so.
+        branch: Branch whose head it is: the sink's, or the main one if that is gone.
+        records: Folder of the sink's prepared records, which stays.
+        audit_tags: Names of the audit tags that went.
+    """
+
+    snapshot_id: int
+    branch: str
+    records: str
+    audit_tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """Retires one sink of one table.
+
+    Attributes:
+        load: Loads the table afresh, past any cache.
+        key: The sink.
+        with_audit_tags: True to remove its audit tags too, so that expiry may take what they keep.
+        retry: Bounds of the attempts.
+        surroundings: Clock, sleep and chance.
+    """
+
+    load: Callable[[], Table]
+    key: SinkKey
+    with_audit_tags: bool = False
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+    def find(self) -> Table:
+        """The table as it is, if it knows the sink.
+
+        Raises:
+            SettingsError: It knows no such sink, has forgotten it, or has a format version that lakesink cannot write.
+        """
+        table = self.load()
+        self._check(table)
+        return table
+
+    def run(self) -> Forgotten:
+        """Forget the sink; what became of each attempt is seen by the next one's look, and of the last by one more.
+
+        Raises:
+            SettingsError: See `find`.
+            CommitUnresolved: Attempts ran out; nothing was deleted, and it can be run again.
+        """
+        tags: dict[str, int] = {}
+
+        def build(table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+            nonlocal tags
+            tags = self._tags(table)
+            return self._request(table, snapshot_id, tags)
+
+        done, snapshot_id, trouble = self._commit.run(self.find(), build, lambda table: not self._is_known(table))
+        if done is None:
+            raise _unresolved(self.key, trouble)
+        return self._forgotten(done, snapshot_id, tags)
+
+    @property
+    def _commit(self) -> EmptyCommit:
+        return EmptyCommit(self.load, "forget", self.retry, self.surroundings)
+
+    def _check(self, table: Table) -> None:
+        if not self._is_known(table):
+            raise _unknown(table, self.key)
+        if table.metadata.format_version != SUPPORTED_FORMAT_VERSION:
+            raise _unsupported(table, self.key)
+
+    def _is_known(self, table: Table) -> bool:
+        return self.key.ledger_property in table.properties or bool(self._tags(table))
+
+    def _tags(self, table: Table) -> dict[str, int]:
+        """Tags to remove, with the snapshots that they show; a branch that bears such a name is somebody's data."""
+        refs = view_refs(table)
+        ledger_tag = refs.get(self.key.ledger_tag)
+        own = {self.key.ledger_tag: ledger_tag} if ledger_tag else {}
+        audit = audit_tags(self.key, refs) if self.with_audit_tags else {}
+        return {name: snapshot.snapshot_id for name, snapshot in {**own, **audit}.items()}
+
+    def _forgotten(self, table: Table, snapshot_id: int, tags: Iterable[str]) -> Forgotten:
+        folder = f"{metadata_location(table)}/{self.key.record_folder}"
+        audit = tuple(sorted(name for name in tags if name != self.key.ledger_tag))
+        return Forgotten(snapshot_id, self._branch(table), folder, audit)
+
+    def _branch(self, table: Table) -> str:
+        return self.key.branch if self.key.branch in table.metadata.refs else MAIN_BRANCH
+
+    def _request(
+        self, table: Table, snapshot_id: int, tags: Mapping[str, int]
+    ) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+        self._check(table)
+        branch, refs = self._branch(table), table.metadata.refs
+        head = refs[branch].snapshot_id if branch in refs else None
+        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=branch, snapshot_id=head)]
+        says = {FORGOTTEN: self.key.ledger_property}
+        updates: list[TableUpdate] = [
+            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
+            branch_at(table, branch, snapshot_id),
+        ]
+        if self.key.ledger_property in table.properties:
+            updates.append(RemovePropertiesUpdate(removals=[self.key.ledger_property]))
+        for name, there in tags.items():
+            requirements.append(AssertRefSnapshotId(ref=name, snapshot_id=there))
+            updates.append(RemoveSnapshotRefUpdate(ref_name=name))
+        return requirements, tuple(updates)
+
+
+def _unknown(table: Table, key: SinkKey) -> SettingsError:
+    known = [state.sink for state in sinks(table) if (state.branch, state.kind) == (key.branch, key.kind.value)]
+    return SettingsError(
+        "SINK_UNKNOWN",
+        f"The table has no ledger entry of {key.name!r} for branch {key.branch!r}.",
+        data="Nothing was changed.",
+        action=" ".join([*filter(None, [did_you_mean(key.name, known)]), _HOW_TO_NAME]),
+    )
+
+
+def _unsupported(table: Table, key: SinkKey) -> SettingsError:
+    return SettingsError(
+        "UNSUPPORTED",
+        f"The table has format version {table.metadata.format_version}; lakesink writes version "
+        f"{SUPPORTED_FORMAT_VERSION}.",
+        data="Nothing was changed.",
+        action=f"No stream of lakesink can write this table, so {key.name!r} may stay in it. If its tag keeps a"
+        f" snapshot from expiry, drop the tag {key.ledger_tag} with the engine that writes this version.",
+    )
+
+
+def _unresolved(key: SinkKey, trouble: str) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The table was not seen to have forgotten {key.name!r}.",
+        data=f"No row was touched and no file deleted. The last trouble: {trouble}.",
+        action="Make the catalog reachable and run the command again: it looks first.",
+    )

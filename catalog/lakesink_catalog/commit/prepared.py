@@ -1,0 +1,210 @@
+"""The prepared batch of one table: its pre-commit, durable between the vote and the commit.
+
+The records are files under the table's metadata location, see `lakesink_catalog.commit.record`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
+
+from lakesink_catalog.commit.premises import Premises, premises_of
+from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
+from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.manifests.write import ManifestRecord
+from lakesink_protocol.decoded import Decoded, decoded_from
+from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.ledger import LedgerEntry, typed_entry
+from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
+
+logger = logging.getLogger("lakesink")
+
+AllPass = Callable[[Callable[[Any], bool], Sequence[Any]], bool]
+"""Makes a check of many things; True if all pass."""
+
+SNAPSHOT_IDS = range(2**31, 2**63)
+"""Below, Trino needs a cast; beyond, readers take the table for empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """One table's part of a prepared batch: all that a commit attempt needs.
+
+    Attributes:
+        table_uuid: Table that the files belong to.
+        branch: Branch that they are meant for.
+        snapshot_id: Id of the snapshot to come, chosen once.
+        schema_id: Schema that the files were written under.
+        premises: That schema and the specs, by content; None in a record of an earlier lakesink until `pinned`.
+        follows: Ledger entry seen when this was prepared; None if there was none.
+        accepted: The overruled refusal as the user spelled it; empty if none.
+        manifests: One a partition spec.
+        files: Path and size in bytes of every data file.
+        rows: Rows in them.
+        partitions: Distinct partitions in them.
+        begun_ms: Wall clock before the first of these files was made, milliseconds since the epoch.
+        without_inputs: Number of input files that were missing when this was written, accepted by an operator.
+        recovered: True if an earlier run prepared it. Not part of the record.
+        decoded: Counts of the documents that its rows came from.
+    """
+
+    table_uuid: str
+    branch: str
+    snapshot_id: int
+    schema_id: int
+    premises: Premises | None
+    follows: LedgerEntry | None
+    accepted: str
+    manifests: tuple[ManifestRecord, ...]
+    files: tuple[tuple[str, int], ...]
+    rows: int
+    partitions: int
+    begun_ms: int
+    without_inputs: int = 0
+    recovered: bool = False
+    decoded: Decoded = field(default_factory=Decoded)
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """JSON-able form for the prepared record."""
+        return {
+            "table_uuid": self.table_uuid,
+            "branch": self.branch,
+            "snapshot_id": self.snapshot_id,
+            "schema_id": self.schema_id,
+            "premises": None if self.premises is None else self.premises.to_json(),
+            "follows": None if self.follows is None else asdict(self.follows),
+            "accepted": self.accepted,
+            "manifests": [manifest.to_json() for manifest in self.manifests],
+            "files": [list(file) for file in self.files],
+            "rows": self.rows,
+            "partitions": self.partitions,
+            "begun_ms": self.begun_ms,
+            "decoded": self.decoded.to_json(),
+        } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
+
+    def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
+        """With the premises, which records of an earlier lakesink do not have, that its ids mean in a table now.
+
+        What the ids meant then, the manifests say themselves: see `lakesink_catalog.commit.recovery`.
+        """
+        spec_ids = (manifest.spec_id for manifest in self.manifests)
+        return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
+
+    def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
+        """True if every data file and every manifest exists and has its size.
+
+        Args:
+            io: The table's files.
+            all_pass: Makes the checks.
+        """
+        manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
+        return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files]))
+
+
+def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
+    """What an earlier run prepared; None if the payload is malformed."""
+    try:
+        snapshot_id = _snapshot_id(payload["snapshot_id"])
+        follows, premises = payload["follows"], payload.get("premises")
+        prepared = PreparedBatch(
+            table_uuid=plain_text(payload["table_uuid"]),
+            branch=plain_text(payload["branch"]),
+            snapshot_id=snapshot_id,
+            schema_id=whole_count(payload["schema_id"]),
+            premises=None if premises is None else Premises.from_json(premises),
+            follows=None if follows is None else typed_entry(follows),
+            accepted=plain_text(payload["accepted"]),
+            manifests=tuple(ManifestRecord.from_json(document, snapshot_id) for document in payload["manifests"]),
+            files=tuple((plain_text(path), whole_count(size)) for path, size in payload["files"]),
+            rows=whole_count(payload["rows"]),
+            partitions=whole_count(payload["partitions"]),
+            begun_ms=whole_count(payload["begun_ms"]),
+            without_inputs=whole_count(payload.get("without_inputs", 0)),
+            recovered=True,
+            decoded=decoded_from(payload.get("decoded", {})),
+        )
+        _check_agreement(prepared)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        logger.warning("lakesink.prepared.dropped reason=malformed error=%s", type(error).__name__)
+        return None
+    return prepared
+
+
+@dataclass(slots=True)
+class PreparedFiles(PreparedRecords):
+    """Prepared records of one sink beside its table, see `PreparedRecords`.
+
+    Attributes:
+        io: The table's file system.
+        folder: ``<metadata location>/lakesink/<sink id>/<branch>``.
+        key: Sink that the records belong to.
+        max_age_ms: Older records are dropped.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+
+    io: FileIO
+    folder: str
+    key: SinkKey
+    max_age_ms: int
+    now_ms: Callable[[], int]
+    _last_landed: str | None = None
+
+    def _identity(self, batch: Batch) -> dict[str, Any]:
+        key = self.key
+        return {"sink": key.name, "kind": key.kind.value, "branch": key.branch, **batch_identity(batch)}
+
+    def _read(self, path: str) -> bytes | None:
+        def read() -> bytes | None:
+            try:
+                with self.io.new_input(path).open() as stream:
+                    return stream.read(MAX_RECORD_BYTES)
+            except FileNotFoundError:
+                return None
+
+        return stored(self.io.properties, read)
+
+    def _write(self, path: str, data: bytes) -> None:
+        def write() -> None:
+            with self.io.new_output(path).create(overwrite=True) as stream:
+                stream.write(data)
+
+        stored(self.io.properties, write)
+
+    def _remove(self, path: str) -> None:
+        self.io.delete(path)
+
+
+def _check_agreement(prepared: PreparedBatch) -> None:
+    """Each part of a record counts the same files and rows, and nothing twice."""
+    manifests, files = prepared.manifests, prepared.files
+    alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
+    if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:
+        raise ValueError("other files or rows than its manifests")
+    premises = prepared.premises
+    if premises is not None and premises.ids != (prepared.schema_id, tuple(sorted({one.spec_id for one in manifests}))):
+        raise ValueError("premises of other ids")
+    if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
+        raise ValueError("something twice")
+    if prepared.decoded.malformed_rows > prepared.rows:
+        raise ValueError("more malformed rows than rows")
+    if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
+        raise ValueError("more than can be")
+
+
+def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
+    path, size = file
+    try:
+        return len(io.new_input(path)) == size
+    except FileNotFoundError:
+        return False
+
+
+def _snapshot_id(value: Any) -> int:
+    if type(value) is not int or value not in SNAPSHOT_IDS:
+        raise ValueError("not an id that lakesink gives")
+    return value

@@ -1,0 +1,146 @@
+"""The prepared record of a batch: how it is found, put and tidied, wherever it lies.
+
+One small JSON file a batch. It digests itself, so that a torn write reads as absent; absent only means that the batch
+is written again. Where the bytes go is a subclass's matter.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
+
+from lakesink_catalog.failpoints import reached
+from lakesink_protocol.identity import Batch
+
+logger = logging.getLogger("lakesink")
+
+RECORD_VERSION = 1
+_FINGERPRINT = re.compile(r"[A-Za-z0-9]{1,64}")
+MAX_RECORD_BYTES = 256 * 1024 * 1024
+
+Payloads = Mapping[str, Mapping[str, Any]]
+
+
+class PreparedRecords(ABC):
+    """Prepared records of one sink in one folder; implements the coordinator's `PreparedLog`.
+
+    Attributes:
+        folder: Where the records lie; no other sink's do.
+        max_age_ms: Older records are dropped: another tool's orphan cleaner may have taken their files.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+
+    folder: str
+    max_age_ms: int
+    now_ms: Callable[[], int]
+    _last_landed: str | None
+
+    def find(self, batch: Batch) -> dict[str, dict[str, Any]] | None:
+        """Payloads by participant of the record for exactly this batch, if it is whole and young enough."""
+        body = self._body(self._path(batch))
+        if body is None or body.get("batch") != self._identity(batch):
+            return None
+        created_ms, participants = body.get("created_ms"), body.get("participants")
+        if type(created_ms) is not int or not _is_payloads(participants):
+            logger.warning("lakesink.prepared.dropped reason=malformed batch=%d", batch.batch_id)
+            return None
+        age_ms = self.now_ms() - created_ms
+        if not 0 <= age_ms <= self.max_age_ms:
+            logger.warning("lakesink.prepared.dropped reason=age batch=%d age_s=%d", batch.batch_id, age_ms // 1000)
+            return None
+        return participants
+
+    def put(self, batch: Batch, payloads: Payloads) -> None:
+        """Write the record in one file; a torn one fails its own digest and reads as absent."""
+        body = json.dumps(
+            {
+                "version": RECORD_VERSION,
+                "batch": self._identity(batch),
+                "created_ms": self.now_ms(),
+                "participants": payloads,
+            },
+            sort_keys=True,
+            separators=(",", ":"),
+        ).encode()
+        reached("before-prepared", batch.batch_id)
+        self._write(self._path(batch), _digest(body) + b"\n" + body)
+        reached("after-prepared", batch.batch_id)
+
+    def follow(self, batch_id: int, fingerprint: str) -> None:
+        """Name the batch that landed before this log's first: its record is of use until the next batch has landed.
+
+        An earlier run wrote it, so no more than its name is known; without it each start would leave one behind. The
+        name comes from the table, which is others' input: it must lead to no other file.
+        """
+        if _FINGERPRINT.fullmatch(fingerprint):
+            self._last_landed = self._last_landed or self._named(batch_id, fingerprint)
+
+    def landed(self, batch: Batch) -> None:
+        """Remove the record of the batch before this one, by its exact name; a failure only leaves a small file."""
+        reached("after-commit", batch.batch_id)
+        previous, self._last_landed = self._last_landed, self._path(batch)
+        if previous is None or previous == self._last_landed:
+            return
+        try:
+            self._remove(previous)
+        except Exception as error:  # noqa: BLE001 # the batch has landed, whatever the store says of its record
+            logger.debug("lakesink.prepared.kept path=%s error=%s", previous, type(error).__name__)
+
+    @abstractmethod
+    def _identity(self, batch: Batch) -> dict[str, Any]:
+        """What a record says of the batch and the sink that it belongs to."""
+
+    @abstractmethod
+    def _read(self, path: str) -> bytes | None:
+        """At most `MAX_RECORD_BYTES` of a file; None if it is not there."""
+
+    @abstractmethod
+    def _write(self, path: str, data: bytes) -> None:
+        """Create or replace a file."""
+
+    @abstractmethod
+    def _remove(self, path: str) -> None:
+        """Remove one file."""
+
+    def _path(self, batch: Batch) -> str:
+        return self._named(batch.batch_id, batch.fingerprint)
+
+    def _named(self, batch_id: int, fingerprint: str) -> str:
+        return f"{self.folder}/{batch_id}-{fingerprint}.json"
+
+    def _body(self, path: str) -> dict[str, Any] | None:
+        data = self._read(path)
+        if data is None:
+            return None
+        body = parse_record(data)
+        if body is None:
+            logger.warning("lakesink.prepared.dropped reason=torn path=%s", path)
+        return body
+
+
+def parse_record(data: bytes) -> dict[str, Any] | None:
+    """The document in a record's file; None if it is torn, malformed, or of another version."""
+    digest, _, body = data.partition(b"\n")
+    if digest != _digest(body):
+        return None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and document.get("version") == RECORD_VERSION else None
+
+
+def batch_identity(batch: Batch) -> dict[str, Any]:
+    """The part of a record's identity that every sink has."""
+    return {"batch_id": batch.batch_id, "query_id": batch.query_id, "fingerprint": batch.fingerprint}
+
+
+def _is_payloads(participants: Any) -> TypeGuard[dict[str, dict[str, Any]]]:
+    return isinstance(participants, dict) and all(isinstance(payload, dict) for payload in participants.values())
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()

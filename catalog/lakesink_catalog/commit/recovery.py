@@ -1,0 +1,88 @@
+"""Whether a prepared record tells the truth: what its manifests hold, read anew, is what it says they hold.
+
+A record and its manifests lie where others may write. A manifest of the right size can still list a file from
+elsewhere, one of another batch, or one twice; so before a batch is committed from a record, every entry is looked at.
+"""
+
+import json
+from collections.abc import Iterator
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+
+from lakesink_catalog.commit.premises import Premises
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.manifests.avro import Header, read_header, values
+from lakesink_catalog.manifests.entries import (
+    ADDED,
+    CONTENT,
+    DATA_FILE,
+    FILE_PATH,
+    FILE_SEQUENCE_NUMBER,
+    FILE_SIZE,
+    PARTITION,
+    RECORD_COUNT,
+    SEQUENCE_NUMBER,
+    SNAPSHOT_ID,
+    STATUS,
+    check_version,
+    partition_kinds,
+    single_values,
+)
+from lakesink_catalog.manifests.partitions import summaries
+from lakesink_catalog.manifests.write import ManifestRecord
+
+
+def holds_what_it_says(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
+    """True if the manifests add exactly the record's files, with its sizes, rows and partition bounds.
+
+    Args:
+        prepared: From a record.
+        premises: The schema and the specs that its ids mean; the manifests must name the same.
+        io: The table's files.
+
+    Raises:
+        OSError: The storage failed otherwise than by saying that a file is not there.
+    """
+    try:
+        found = list(_files(prepared, premises, io))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - decoders raise whatever the bytes lead to
+        return False
+    return sorted(found) == sorted(prepared.files)
+
+
+def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[tuple[str, int]]:
+    for manifest in prepared.manifests:
+        with io.new_input(manifest.path).open() as stream:
+            data = stream.read()
+        header = read_header(data)
+        check_version(header)
+        _check_premises(header, manifest, premises)
+        kinds, partitions, rows = partition_kinds(header.schema), set(), 0
+        for entry in values(data, header):
+            file = entry[DATA_FILE]
+            numbers = entry[SEQUENCE_NUMBER], entry[FILE_SEQUENCE_NUMBER]
+            if (entry[STATUS], entry[SNAPSHOT_ID], *numbers) != (ADDED, prepared.snapshot_id, None, None):
+                raise ValueError("an entry that this batch does not add")
+            if file[CONTENT] != DataFileContent.DATA or file[RECORD_COUNT] <= 0:
+                raise ValueError("an entry that is no data file")
+            rows += file[RECORD_COUNT]
+            partitions.add(single_values(kinds, file[PARTITION]))
+            yield file[FILE_PATH], file[FILE_SIZE]
+        if rows != manifest.rows or summaries(kinds, partitions) != manifest.partitions:
+            raise ValueError("other rows or partitions than the record says")
+
+
+def _check_premises(header: Header, manifest: ManifestRecord, premises: Premises) -> None:
+    """The entries lie under the schema and the spec that the record's ids mean now, field by field."""
+    spec = next(spec for spec in premises.specs if spec.spec_id == manifest.spec_id)
+    fields = tuple(PartitionField.model_validate(field) for field in json.loads(header.metadata["partition-spec"]))
+    same_spec = int(header.metadata["partition-spec-id"]) == spec.spec_id and fields == spec.fields
+    if not same_spec or Schema.model_validate_json(header.metadata["schema"]) != premises.schema:
+        raise ValueError("written under another schema or spec")

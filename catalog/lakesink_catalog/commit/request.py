@@ -1,0 +1,239 @@
+"""What one commit attempt asks of the catalog: one snapshot with its mark, the ledger entry, the tag, and the fence."""
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertLastAssignedPartitionId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.commit.summary import append_summary
+from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.manifests.write import manifests_under, write_list
+from lakesink_catalog.read.view import view_refs
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, next_mark
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
+from lakesink_protocol.verdict import Commit
+
+logger = logging.getLogger("lakesink")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """What a sink's commits carry.
+
+    Attributes:
+        accept: A human's word on one refusal of one batch.
+        ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
+        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the tag.
+        tag_every: Which batches get a tag of their own; None for no batch.
+        tag_max_age_ms: ``max-ref-age-ms`` of these tags.
+        snapshot_properties: The user's own summary properties.
+        retry: Bounds of the commit loop.
+        merge: When manifests are merged.
+        prepared_max_age_ms: Unreferenced files older than this are looked at before a commit refers to them.
+    """
+
+    accept: Accept | None = None
+    ledger_tag: bool = True
+    ledger_tag_max_age_ms: int = 30 * 24 * 3_600_000
+    tag_every: TagEvery | None = None
+    tag_max_age_ms: int = DEFAULT_MAX_AGE_MS
+    snapshot_properties: tuple[tuple[str, str], ...] = ()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    merge: MergePolicy = field(default_factory=MergePolicy)
+    prepared_max_age_ms: int = 20 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be committed, as decided by one look at the table."""
+
+    situation: Situation
+    verdict: Commit
+    batch: Batch
+    prepared: PreparedBatch
+    options: CommitOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of `commit_table`: all of it happens, or nothing.
+
+    Attributes:
+        requirements: What it asserts.
+        updates: What it changes.
+        manifest_list: What was written for it.
+    """
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+    manifest_list: str
+
+
+def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: int) -> Request:
+    """Build the change on the head that was looked at; writes a manifest list, and a merged manifest if it is time.
+
+    Args:
+        table: The table as loaded for this attempt.
+        change: What to commit.
+        merger: The batch's manifest merger, kept over its attempts.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+    head = change.situation.view.head
+    parent = table.metadata.snapshot_by_id(head) if head is not None else None
+    sequence_number = change.situation.view.last_sequence_number + 1
+    snapshot_id = change.prepared.snapshot_id
+    entry = _entry(change, sequence_number)
+    carried = merger.merge(table, manifests_under(table.io, parent))
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head,
+        sequence_number=sequence_number,
+        timestamp_ms=snapshot_time_ms(table, now_ms),
+        manifest_list=write_list(
+            table,
+            [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried],
+            snapshot_id=snapshot_id,
+            parent_id=head,
+            sequence_number=sequence_number,
+        ),
+        summary=Summary(
+            Operation.APPEND,
+            **{
+                **dict(change.options.snapshot_properties),
+                **append_summary(parent.summary if parent else None, change.prepared),
+                **_mark(change, entry).to_summary(),
+            },
+        ),
+        schema_id=table.metadata.current_schema_id,
+    )
+    tag = _audit_tag(table, change, snapshot.timestamp_ms)
+    return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag), snapshot.manifest_list)
+
+
+def _entry(change: Change, sequence_number: int) -> LedgerEntry:
+    snapshot_id, previous = change.prepared.snapshot_id, change.situation.entry
+    if change.verdict.moves_ledger or previous is None:
+        return next_entry(
+            change.batch,
+            snapshot_id=snapshot_id,
+            sequence_number=sequence_number,
+            table_uuid=change.situation.view.table_uuid,
+        )
+    return replace(previous, snapshot_id=snapshot_id, sequence_number=sequence_number)
+
+
+def _mark(change: Change, entry: LedgerEntry) -> Mark:
+    accepted = change.verdict.accepted
+    outcome = "accepted" if accepted else "recovered" if change.prepared.recovered else "committed"
+    return next_mark(
+        change.situation.key,
+        change.batch,
+        outcome=outcome,
+        accepted=accepted,
+        ledger_batch_id=entry.batch_id,
+        missing_inputs=change.prepared.without_inputs,
+    )
+
+
+def _audit_tag(table: Table, change: Change, time_ms: int) -> TagPlace | None:
+    every = change.options.tag_every
+    if every is None:
+        return None
+    refs = view_refs(table)
+    if not is_due(every, change.situation, refs, time_ms):
+        return None
+    place = place_of_tag(change.situation, refs)
+    if place is None:
+        taken = change.situation.key.audit_tag(change.batch.batch_id)
+        logger.warning("lakesink.tag.taken tag=%s: it shows something else, so the batch gets no tag", taken)
+    return place
+
+
+def _fence(table: Table, change: Change, tag: TagPlace | None) -> tuple[TableRequirement, ...]:
+    key, view = change.situation.key, change.situation.view
+    fence: list[TableRequirement] = [
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId(ref=key.branch, snapshot_id=view.head),
+        AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
+    ]
+    last_partition_id = table.metadata.last_partition_id
+    if last_partition_id is not None:  # the id of a spec can be given again, those of its fields are not
+        fence.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
+    # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
+    if change.options.ledger_tag and table.metadata.snapshots:
+        fence.append(AssertRefSnapshotId(ref=key.ledger_tag, snapshot_id=view.tag_snapshot_id))
+    if tag is not None and table.metadata.snapshots:
+        fence.append(AssertRefSnapshotId(ref=tag.name, snapshot_id=tag.replaces))
+    return tuple(fence)
+
+
+def _updates(
+    table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntry, tag: TagPlace | None
+) -> tuple[TableUpdate, ...]:
+    key, options = change.situation.key, change.options
+    updates: list[TableUpdate] = [
+        AddSnapshotUpdate(snapshot=snapshot),
+        branch_at(table, key.branch, snapshot.snapshot_id),
+        SetPropertiesUpdate(updates={key.ledger_property: entry.to_json()}),
+    ]
+    if options.ledger_tag:
+        updates.append(tag_at(key.ledger_tag, snapshot.snapshot_id, options.ledger_tag_max_age_ms))
+    if tag is not None:
+        updates.append(tag_at(tag.name, snapshot.snapshot_id, options.tag_max_age_ms))
+    return tuple(updates)
+
+
+def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRefUpdate:
+    """Moves a tag, or makes it."""
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=SnapshotRefType.TAG,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=max_age_ms,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+
+
+def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Moves a branch, or makes it, and leaves its own settings as they are."""
+    there = table.metadata.refs.get(branch)
+    return SetSnapshotRefUpdate(
+        ref_name=branch,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=there.max_ref_age_ms if there else None,
+        max_snapshot_age_ms=there.max_snapshot_age_ms if there else None,
+        min_snapshots_to_keep=there.min_snapshots_to_keep if there else None,
+    )
+
+
+def snapshot_time_ms(table: Table, now_ms: int) -> int:
+    """Time of a new snapshot: always after the table's last change: Java refuses a snapshot log that runs backwards.
+
+    After and not at it: PyIceberg takes an equal time for none and puts its own clock there, be it behind.
+    """
+    log = table.metadata.snapshot_log
+    last = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
+    if last - now_ms > CLOCK_TOLERANCE_MS:
+        logger.warning("lakesink.clock.behind seconds=%d", (last - now_ms) // 1000)
+    return max(now_ms, last + 1)

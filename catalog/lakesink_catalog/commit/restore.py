@@ -1,0 +1,186 @@
+"""Sets a ledger entry again that was lost, or that an older one replaced, from the newest batch marks of the sink.
+
+One commit that changes no row.
+
+The batch that comes next is then judged as if the entry had never been away.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakesink_catalog.commit.empty_commit import EmptyCommit
+from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.request import branch_at, tag_at
+from lakesink_catalog.read.view import view_table
+from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.identity import NO_BATCH, SinkKey
+from lakesink_protocol.ledger import RESTORED, LedgerEntry, mark_of
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
+
+NOTHING_CHANGED = "Nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was restored.
+
+    Attributes:
+        entry: The ledger entry, as the table has it now.
+        snapshot_id: The snapshot that says so; None if the entry was there.
+    """
+
+    entry: LedgerEntry
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """Restores the ledger entry of one sink of one table.
+
+    Attributes:
+        load: Loads the table afresh, past any cache.
+        key: The sink.
+        retry: Bounds of the attempts.
+        surroundings: Clock, sleep and chance.
+    """
+
+    load: Callable[[], Table]
+    key: SinkKey
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+    def find(self) -> LedgerEntry:
+        """The entry that would be set, or that is there and agrees with the marks; changes nothing.
+
+        Raises:
+            SettingsError: The marks do not tell it, or the sink was retired.
+        """
+        return self._wanted(self.load())
+
+    def run(self) -> Restored:
+        """Set the entry, if it is not there or contradicts the marks.
+
+        Raises:
+            SettingsError: See `find`.
+            CommitUnresolved: Attempts ran out; it can be run again.
+        """
+        first = self.load()
+        wanted = self._wanted(first)
+        if self._is_there(first):
+            return Restored(wanted, None)
+        done, snapshot_id, trouble = self._commit.run(first, self._request, self._is_there)
+        entry = None if done is None else view_table(done, self.key).entry
+        if entry is None:
+            raise _unresolved(self.key, trouble)
+        return Restored(entry, snapshot_id)
+
+    @property
+    def _commit(self) -> EmptyCommit:
+        return EmptyCommit(self.load, "restore", self.retry, self.surroundings)
+
+    def _is_there(self, table: Table) -> bool:
+        situation = self._situation(table)
+        return situation.entry is not None and not situation.entry_contradicted
+
+    def _situation(self, table: Table) -> Situation:
+        view = view_table(table, self.key)
+        return Situation(view, self.key, NO_BATCH, view.table_uuid)
+
+    def _wanted(self, table: Table) -> LedgerEntry:
+        situation = self._situation(table)
+        if situation.view.format_version != SUPPORTED_FORMAT_VERSION or not situation.view.branch_exists:
+            raise _refused(self.key, "the branch is not there, or lakesink cannot write this format version")
+        if situation.view.entry_damage or _has_unread_marks(situation):
+            raise _refused(self.key, "its entry is there but unreadable, or a newer lakesink wrote it")
+        entry = situation.entry
+        if entry is not None and entry.table_uuid != situation.view.table_uuid:
+            raise _refused(self.key, "its entry is of another table", "Take another sink id and a new checkpoint.")
+        return entry_of_marks(situation) if entry is None or situation.entry_contradicted else entry
+
+    def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
+        entry = self._wanted(table)
+        head = table.metadata.refs[self.key.branch].snapshot_id
+        tag = table.metadata.refs.get(self.key.ledger_tag)
+        requirements: list[TableRequirement] = [AssertRefSnapshotId(ref=self.key.branch, snapshot_id=head)]
+        if tag is None or tag.snapshot_ref_type is SnapshotRefType.TAG:
+            tagged = None if tag is None else tag.snapshot_id
+            requirements.append(AssertRefSnapshotId(ref=self.key.ledger_tag, snapshot_id=tagged))
+        says = {RESTORED: self.key.ledger_property}
+        updates: list[TableUpdate] = [
+            AddSnapshotUpdate(snapshot=self._commit.snapshot(table, head, snapshot_id, says)),
+            branch_at(table, self.key.branch, snapshot_id),
+            SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()}),
+        ]
+        if tag is not None and tag.snapshot_ref_type is SnapshotRefType.TAG:  # it may be at what was rolled back
+            updates.append(tag_at(self.key.ledger_tag, entry.snapshot_id, tag.max_ref_age_ms))
+        return requirements, tuple(updates)
+
+
+def _has_unread_marks(situation: Situation) -> bool:
+    """An entry that cannot be trusted does not tell how far down such marks matter: all of the walk is asked."""
+    if situation.unread_version is not None:
+        return True
+    without = replace(situation.view, entry=None)
+    wrong = situation.entry is not None and situation.entry_contradicted
+    return wrong and Situation(without, situation.key, NO_BATCH, without.table_uuid).unread_version is not None
+
+
+def entry_of_marks(situation: Situation) -> LedgerEntry:
+    """The ledger entry that the newest own marks tell.
+
+    Raises:
+        SettingsError: They do not tell it all.
+    """
+    key, marks = situation.key, situation.own_marks
+    if not marks:
+        raise _refused(key, "the branch shows no batch of it")
+    if situation.forgotten:
+        raise _refused(key, "`lakesink forget` retired it", "Take another sink id.")
+    newest, snapshot = marks[0]
+    moved = next((mark for mark, _ in marks if mark.batch_id == mark.ledger_batch_id), None)
+    if moved is None or moved.batch_id != newest.ledger_batch_id:
+        raise _refused(key, f"the snapshot of its batch {newest.ledger_batch_id} has expired")
+    own = mark_of(snapshot.summary)
+    if own is None or own.key != key:
+        raise _refused(key, "its newest batch came back by a cherry-pick")
+    return LedgerEntry(
+        batch_id=moved.batch_id,
+        query_id=moved.query_id,
+        fingerprint=moved.fingerprint,
+        end=moved.end,
+        snapshot_id=snapshot.snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        table_uuid=situation.view.table_uuid,
+        offsets=moved.offsets,
+    )
+
+
+def _refused(key: SinkKey, why: str, action: str = "") -> SettingsError:
+    return SettingsError(
+        "RESTORE_REFUSED",
+        f"The ledger entry of {key.name!r} for branch {key.branch[:60]!r} cannot be restored: {why}.",
+        data=NOTHING_CHANGED,
+        action=action
+        or "lakesink status and lakesink log show every sink; --branch and --txn name which one is meant.",
+    )
+
+
+def _unresolved(key: SinkKey, trouble: str) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The table was not seen to have the ledger entry of {key.name!r} again.",
+        data=f"No row was touched and no file deleted. The last trouble: {trouble}.",
+        action="Make the catalog reachable and run the command again: it looks first.",
+    )

@@ -1,0 +1,49 @@
+"""Snapshot summary of an append, in Iceberg's own words, and what became of its documents. Pure."""
+
+from typing import Any
+
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.read.counts import stated
+from lakesink_protocol.ledger import LARGEST_NUMBER
+
+_TOTALS = (
+    ("total-data-files", "added-data-files"),
+    ("total-records", "added-records"),
+    ("total-files-size", "added-files-size"),
+)
+_CARRIED = ("total-delete-files", "total-position-deletes", "total-equality-deletes")
+
+
+def carried_totals(parent: Any) -> dict[str, str]:
+    """The totals of a snapshot that adds nothing: the parent's, as far as it states them."""
+    names = (*(total for total, _ in _TOTALS), *_CARRIED)
+    return {name: str(count) for name in names if (count := _count(parent, name)) is not None}
+
+
+def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
+    """Counts of one append, of its documents, and the new totals.
+
+    A total that the parent does not state, or that readers could not hold, is not invented: they take an absent total
+    as unknown.
+
+    Args:
+        parent: The parent's summary, None if there is no parent.
+        prepared: The batch.
+    """
+    added = {
+        "added-data-files": len(prepared.files),
+        "added-records": prepared.rows,
+        "added-files-size": sum(size for _, size in prepared.files),
+    }
+    summary = {name: str(count) for name, count in added.items() if count}
+    if prepared.partitions:
+        summary["changed-partition-count"] = str(prepared.partitions)
+    for total, name in _TOTALS:
+        before = _count(parent, total)
+        if before is not None and before + added[name] <= LARGEST_NUMBER:
+            summary[total] = str(before + added[name])
+    return carried_totals(parent) | summary | prepared.decoded.to_summary()
+
+
+def _count(parent: Any, name: str) -> int | None:
+    return 0 if parent is None else stated(parent, name)

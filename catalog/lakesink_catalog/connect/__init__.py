@@ -1,0 +1,12 @@
+"""Catalogs: how they are found, opened and told apart."""
+
+from lakesink_catalog.connect.catalog import (
+    EMBEDDED_NAME,
+    HOME_VARIABLE,
+    CatalogConfig,
+    FoundCatalog,
+    connect,
+    embedded_home,
+)
+
+__all__ = ["EMBEDDED_NAME", "HOME_VARIABLE", "CatalogConfig", "FoundCatalog", "connect", "embedded_home"]

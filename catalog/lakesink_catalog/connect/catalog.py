@@ -1,0 +1,172 @@
+"""Finding and opening the catalog: PyIceberg's own configuration, else the embedded one. No secret is ever printed.
+
+The embedded catalog needs no server: a SQLite file and a warehouse folder under ``LAKESINK_HOME``, or ``./lakehouse``.
+Its name is `EMBEDDED_NAME`; other engines must use that name, for SQL catalogs keep it in their rows.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.utils.config import Config, merge_config
+from sqlalchemy import URL
+
+from lakesink_catalog.connect.errors import NOTHING_CHANGED, translated
+from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of, open_catalog, settled, sqlite_file
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.redact import redact
+from lakesink_protocol.suggest import did_you_mean
+
+EMBEDDED_NAME = "lakehouse"
+HOME_VARIABLE = "LAKESINK_HOME"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CatalogConfig:
+    """A catalog as the user asked for it. Its `repr` shows no secret; its properties may hold some.
+
+    Attributes:
+        name: A catalog of PyIceberg's configuration, or `EMBEDDED_NAME`; None takes the configured default, else the
+            embedded catalog.
+        properties: Added to the configured ones, and above them.
+    """
+
+    name: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self) -> "FoundCatalog":
+        """Find the catalog without opening it; reads environment and working folder now, once.
+
+        Raises:
+            CatalogError: Not configured, or of a kind that lakesink does not open.
+        """
+        given = dict(self.properties)
+        config = translated("PyIceberg's configuration", given, Config)
+        chosen = self.name or config.get_default_catalog_name()
+        configured = translated("PyIceberg's configuration", given, lambda: config.get_catalog_config(chosen))
+        merged: dict[str, Any] = dict(merge_config(configured or {}, given))
+        if configured is None and not merged.keys() & {"uri", "type", CODE_PROPERTY}:
+            if self.name != EMBEDDED_NAME and (self.name or "default-catalog" in config.config):
+                raise _unknown(chosen, config.get_known_catalogs())
+            return _embedded(merged)
+        if CODE_PROPERTY in given:
+            return FoundCatalog(chosen, given)
+        if CODE_PROPERTY in merged:
+            raise _names_code(chosen)
+        settle = partial(_settled, chosen, merged)
+        return FoundCatalog(chosen, translated(f"The catalog {chosen!r}", merged, settle))
+
+    def open(self, *, create: bool = True) -> Catalog:
+        """Find and connect, see `FoundCatalog.open`."""
+        return self.find().open(create=create)
+
+    def __repr__(self) -> str:
+        return f"CatalogConfig(name={self.name!r}, properties={redact(self.properties)!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FoundCatalog:
+    """A catalog that has been found, not yet opened: the same one from any folder and thread.
+
+    Attributes:
+        name: Name of the catalog; SQL catalogs keep it in their rows.
+        properties: PyIceberg's properties, with local paths absolute.
+        home: Folder of the embedded catalog; None for any other.
+    """
+
+    name: str
+    properties: Mapping[str, Any]
+    home: Path | None = None
+
+    @property
+    def where(self) -> str:
+        """The catalog in words, for messages."""
+        if self.home is not None:
+            return f"The embedded catalog in {self.home}"
+        uri = redact(str(self.properties.get("uri") or "")).partition("?")[0]
+        return f"The catalog {self.name!r}" + (f" at {uri}" if uri else "")
+
+    def open(self, *, create: bool = True) -> Catalog:
+        """Connect.
+
+        Args:
+            create: False to open only what is there: the embedded catalog and SQLite files are made otherwise.
+
+        Raises:
+            CatalogError: Unreachable, rejected, not installed, or not there.
+        """
+        file = sqlite_file(self.properties)
+        if not create and file is not None and not Path(file).exists():
+            raise _absent(self)
+        if self.home is not None and create:
+            warehouse = self.home / "warehouse"
+            translated(self.where, self.properties, lambda: warehouse.mkdir(parents=True, exist_ok=True))
+        return translated(self.where, self.properties, lambda: open_catalog(self.name, self.properties))
+
+    def __repr__(self) -> str:
+        return f"FoundCatalog(name={self.name!r}, properties={redact(self.properties)!r}, home={self.home!r})"
+
+
+def connect(name: str | None = None, properties: Mapping[str, Any] | None = None, *, create: bool = True) -> Catalog:
+    """Find and open a catalog, see `CatalogConfig`."""
+    return CatalogConfig(name, properties or {}).open(create=create)
+
+
+def _settled(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    return settled(name, kind_of(name, properties), properties)
+
+
+def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
+    home = embedded_home()
+    uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
+    own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
+    return FoundCatalog(EMBEDDED_NAME, settled(EMBEDDED_NAME, "sql", own | dict(properties)), home)
+
+
+def embedded_home() -> Path:
+    """Folder of the embedded catalog as this process sees it, absolute.
+
+    Raises:
+        SettingsError: `HOME_VARIABLE` is no path of a local folder.
+    """
+    text = os.environ.get(HOME_VARIABLE) or EMBEDDED_NAME
+    if "://" in text or any(char in "?#;" or not char.isprintable() for char in text):
+        raise SettingsError(
+            "SETTING_INVALID",
+            f"{HOME_VARIABLE} is {redact(text)!r}, which is not the plain path of a local folder.",
+            data=NOTHING_CHANGED,
+            action="Name a local folder without ? # ; in its path, or configure a catalog for other storage.",
+        )
+    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - Path.resolve would follow links
+
+
+def _unknown(name: str, known: list[str]) -> CatalogError:
+    return CatalogError(
+        "CATALOG_UNKNOWN",
+        f"The catalog {name!r} is not in PyIceberg's configuration.",
+        data=NOTHING_CHANGED,
+        action=f"{did_you_mean(name, [*known, EMBEDDED_NAME])} Configure it in ~/.pyiceberg.yaml or by"
+        f" PYICEBERG_CATALOG__{name.upper()}__URI; without a name, the embedded catalog is used.",
+    )
+
+
+def _names_code(name: str) -> CatalogError:
+    return CatalogError(
+        "CATALOG_UNSUPPORTED",
+        f"The configuration of the catalog {name!r} names a Python class ({CODE_PROPERTY}).",
+        data=NOTHING_CHANGED,
+        action=f"Pass {CODE_PROPERTY} in catalog_properties from your own code if you trust that class.",
+    )
+
+
+def _absent(config: FoundCatalog) -> CatalogError:
+    return CatalogError(
+        "CATALOG_MISSING",
+        f"{config.where} does not exist.",
+        data=NOTHING_CHANGED,
+        action=f"Run this in the folder where the stream was started, set {HOME_VARIABLE}, or name a catalog.",
+    )

@@ -1,0 +1,144 @@
+"""Other libraries' failures at the catalog, told as one `CatalogError` each: what failed, and no secret in it."""
+
+import zlib
+from collections.abc import Callable, Mapping
+from gzip import BadGzipFile
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
+from pyiceberg.exceptions import ValidationError as MetadataError
+from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
+from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no types
+
+from lakesink_protocol.errors import CatalogError, LakesinkError
+from lakesink_protocol.redact import describe, safe_cause
+from lakesink_protocol.storage_errors import storage_trouble
+
+NOTHING_CHANGED = "Nothing was written."
+NOT_IN_TABLE = "Nothing of this batch is in the table."
+
+METADATA_UNREADABLE = (MetadataError, UnicodeDecodeError, EOFError, BadGzipFile, zlib.error)
+"""What PyIceberg raises of a metadata file that is torn, or of a version that it does not know."""
+
+_FOR_THE_CALLER = (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, NamespaceAlreadyExistsError)
+T = TypeVar("T")
+
+
+def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Make a call, and turn what PyIceberg, SQLAlchemy, requests and the system raise into a `CatalogError`.
+
+    PyIceberg's words for "not there" and "already there" pass: the caller knows what they mean. A
+    function and not a context manager: what those raise drags the original along, with the secrets in its text.
+
+    Args:
+        where: The catalog in words, for the message.
+        known: The catalog's properties, whose secrets must not show.
+        call: What to do.
+    """
+    try:
+        return call()
+    except (LakesinkError, *_FOR_THE_CALLER):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the libraries raise must not reach the user with a URI in it
+        failure = error
+    raise catalog_error(failure, where, known) from safe_cause(failure, known)
+
+
+def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Use the table's storage for a batch, and turn the system's errors into a `CatalogError`.
+
+    Args:
+        known: The storage's properties, whose secrets must not show.
+        call: What to do.
+    """
+    try:
+        return call()
+    except OSError as error:
+        failure = error
+    raise catalog_error(failure, "The table", known, data=NOT_IN_TABLE) from safe_cause(failure, known)
+
+
+def catalog_error(
+    error: Exception, where: str, known: Mapping[str, Any], *, data: str = NOTHING_CHANGED
+) -> CatalogError:
+    """The error to raise for somebody else's exception."""
+    code, happened, action = _words(error)
+    return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=data, action=action)
+
+
+_Words = tuple[str, str, str]
+
+_NOT_INSTALLED: _Words = (
+    "CATALOG_NOT_INSTALLED",
+    "needs a Python package that is not installed",
+    "Install what it is: psycopg2-binary, pyiceberg[hive] or pyiceberg[glue]; for object stores s3fs, gcsfs or adlfs.",
+)
+_REJECTED: _Words = (
+    "CATALOG_REJECTED",
+    "rejected the credentials",
+    "Check user, password, token or credential in the catalog's configuration, and what they may do.",
+)
+_MISCONFIGURED: _Words = (
+    "CATALOG_MISCONFIGURED",
+    "is not configured correctly",
+    "Correct the catalog's uri and properties in PyIceberg's configuration (~/.pyiceberg.yaml, PYICEBERG_CATALOG__*).",
+)
+_UNWRITABLE: _Words = (
+    "WAREHOUSE_UNWRITABLE",
+    "cannot read or write its folder or bucket",
+    "Check that the warehouse and the file that is named exist, that this user may write there, and free space.",
+)
+_METADATA: _Words = (
+    "TABLE_METADATA_UNREADABLE",
+    "names a metadata file for the table that cannot be read",
+    "Restore that file, or have the catalog name an earlier one of the same folder that holds what you need.",
+)
+_ANSWERED: _Words = (
+    "CATALOG_UNREACHABLE",
+    "answered with an error",
+    "Check that the uri names an Iceberg catalog and that the service is healthy, then start again.",
+)
+_UNREACHABLE: _Words = (
+    "CATALOG_UNREACHABLE",
+    "cannot be reached",
+    "Check that the service runs and that the uri names it, then start again.",
+)
+_FAILED: _Words = (
+    "CATALOG_FAILED",
+    "failed",
+    "Check the catalog's configuration; if it is right, report this with the full trace.",
+)
+
+_BY_TYPE: tuple[tuple[tuple[type[BaseException], ...], _Words], ...] = (
+    ((ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED),
+    (METADATA_UNREADABLE, _METADATA),
+    ((UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED),
+    ((MissingSchema, InvalidSchema, InvalidURL, ArgumentError, NoSuchModuleError, YAMLError), _MISCONFIGURED),
+    ((RESTError, ValidationError), _ANSWERED),
+    ((RequestException, SQLAlchemyError, ConnectionError, TimeoutError), _UNREACHABLE),
+    ((OSError,), _UNWRITABLE),
+    ((ValueError, TypeError, KeyError), _MISCONFIGURED),
+)
+_REFUSALS = ("password authentication failed", "no password supplied", "permission denied", "access denied", "pg_hba")
+
+
+def _words(error: Exception) -> _Words:
+    if isinstance(error, DatabaseError) and any(words in str(error).lower() for words in _REFUSALS):
+        return _REJECTED
+    trouble = storage_trouble(error) if isinstance(error, OSError) else None
+    if trouble is not None:
+        return trouble.code, trouble.what, trouble.action
+    return next((words for types, words in _BY_TYPE if isinstance(error, types)), _FAILED)

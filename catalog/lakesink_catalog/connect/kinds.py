@@ -1,0 +1,203 @@
+"""Which kinds of catalog lakesink opens, and what it adds to PyIceberg's classes: bounded waits, no foreign code."""
+
+import importlib.util
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy.pool import QueuePool
+
+from lakesink_catalog.connect.sql_waits import bound_waits
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.suggest import did_you_mean
+
+CODE_PROPERTY = "py-catalog-impl"
+_IO_PROPERTY = "py-io-impl"
+_LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
+_BUSY_SECONDS = 30
+_MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
+_LIBPQ_DRIVERS = ("psycopg2", "psycopg")
+_log = logging.getLogger("lakesink")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of catalog.
+
+    Attributes:
+        module: Where its class is; imported when first used, for its dependencies may be missing.
+        class_name: Name of the class.
+        certified: True if lakesink's tests prove the guarantee on it.
+    """
+
+    module: str
+    class_name: str
+    certified: bool = True
+
+
+KINDS = {
+    "sql": Kind("lakesink_catalog.connect.lean_sql", "LeanSqlCatalog"),
+    "rest": Kind("lakesink_catalog.connect.rest", "BoundedRestCatalog"),
+    "in-memory": Kind("pyiceberg.catalog.memory", "InMemoryCatalog"),
+    "hive": Kind("pyiceberg.catalog.hive", "HiveCatalog", certified=False),
+    "glue": Kind("pyiceberg.catalog.glue", "GlueCatalog", certified=False),
+}
+_CANNOT_COMMIT = ("dynamodb", "bigquery")
+_SQL_BACKENDS = ("sqlite", "postgresql")
+_KIND_BY_URI = (("http", "rest"), ("thrift", "hive"), ("sqlite", "sql"), ("postgresql", "sql"))
+
+
+def kind_of(name: str, properties: Mapping[str, Any]) -> str:
+    """The kind that the properties ask for, by ``type`` or else by ``uri``.
+
+    Raises:
+        CatalogError: A kind that lakesink does not open.
+    """
+    uri = str(properties.get("uri") or "")
+    kind = str(properties.get("type") or "").lower()
+    if not kind:
+        kind = next((kind for start, kind in _KIND_BY_URI if uri.startswith(start)), urlsplit(uri).scheme)
+    if kind not in KINDS:
+        raise _unsupported(name, kind)
+    if kind == "sql" and uri and make_url(uri).get_backend_name() not in _SQL_BACKENDS:
+        raise _unsupported(name, make_url(uri).get_backend_name())
+    return kind
+
+
+def settled(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties with local paths made absolute and the time-outs of databases set: the same from any folder.
+
+    An in-memory catalog is shared by all of a process that open it under its name, as long as one of them holds it.
+    """
+    settled = dict(properties)
+    warehouse = str(settled.get("warehouse") or "")
+    if kind in ("sql", "in-memory") and warehouse and not urlsplit(warehouse).scheme:
+        settled["warehouse"] = os.path.abspath(warehouse)  # noqa: PTH100 - Path.resolve would follow links
+    if kind == "in-memory":
+        settled.setdefault("uri", _MEMORY_URI.format(name.encode().hex()))
+    elif kind == "sql" and settled.get("uri"):
+        settled |= _settled_database(make_url(str(settled["uri"])))
+    return settled
+
+
+def sqlite_file(properties: Mapping[str, Any]) -> str | None:
+    """Path of the SQLite file behind these properties; None if there is none."""
+    uri = str(properties.get("uri") or "")
+    if not uri.startswith("sqlite") or _in_memory(make_url(uri)) or "vfs=memdb" in uri:
+        return None
+    return make_url(uri).database
+
+
+def is_of_one_process(properties: Mapping[str, Any]) -> bool:
+    """True if the catalog lives in this process's memory, so that no other one sees it."""
+    uri = str(properties.get("uri") or "")
+    return uri.startswith("sqlite") and ("vfs=memdb" in uri or _in_memory(make_url(uri)))
+
+
+def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
+    """Open a catalog of a kind in `KINDS`, or of the class that the user's own code names."""
+    if CODE_PROPERTY in properties:
+        _log.warning("lakesink.catalog.not-certified name=%s class=%s", name, properties[CODE_PROPERTY])
+        return load_catalog(name, **properties)
+    word = kind_of(name, properties)
+    kind = KINDS[word]
+    if not kind.certified:
+        _log.warning("lakesink.catalog.not-certified name=%s type=%s", name, word)
+    base = getattr(importlib.import_module(kind.module), kind.class_name)
+    catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
+    if word == "sql" and make_url(str(properties.get("uri") or "sqlite://")).get_backend_name() == "postgresql":
+        bound_waits(catalog.engine)  # type: ignore[attr-defined] # the one of PyIceberg's SqlCatalog
+    if word in ("sql", "in-memory") and _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
+        _share_between_threads(catalog)
+    return catalog
+
+
+class _Guarded(Catalog):
+    """Keeps table properties, which are other people's input, from naming Python classes to import."""
+
+    # PyIceberg merges table properties into those of the file system; it has no public place to sift them.
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        sifted = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
+        return super()._load_file_io(sifted, location)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The table, unless a commit to it would import a class that its properties name."""
+        table: Table = super().load_table(identifier)  # type: ignore[safe-super] # a real class follows in the MRO
+        if _LOCATION_PROVIDER_PROPERTY in table.metadata.properties:
+            raise CatalogError(
+                "TABLE_NAMES_CODE",
+                f"The table {'.'.join(table.name())} bears the property {_LOCATION_PROVIDER_PROPERTY},"
+                " which names Python code to run.",
+                data="Nothing was written.",
+                action="lakesink runs no code that a table names. Remove the property; to place data files elsewhere"
+                " use write.data.path.",
+            )
+        return table
+
+
+def _unsupported(name: str, kind: str) -> CatalogError:
+    if kind in _CANNOT_COMMIT:
+        what = f"The catalog {name!r} is of type {kind!r}, to which PyIceberg cannot commit."
+    elif kind:
+        what = f"The catalog {name!r} is of type {kind!r}, which lakesink does not open."
+    else:
+        what = f"The configuration of the catalog {name!r} has neither uri nor type."
+    return CatalogError(
+        "CATALOG_UNSUPPORTED",
+        what,
+        data="Nothing was written.",
+        action=f"Use a REST, SQL (SQLite or PostgreSQL), in-memory, Hive or Glue catalog. {did_you_mean(kind, KINDS)}",
+    )
+
+
+def _settled_database(url: URL) -> dict[str, str]:
+    if url.get_backend_name() == "postgresql":
+        return {"uri": _settled_postgresql(url).render_as_string(hide_password=False)}
+    if not _in_memory(url):
+        if url.database and not url.database.startswith("file:"):
+            url = url.set(database=os.path.abspath(url.database))  # noqa: PTH100 - as above
+        url = _with_query(url, timeout=_BUSY_SECONDS)
+    return {"uri": url.render_as_string(hide_password=False)}
+
+
+def _settled_postgresql(url: URL) -> URL:
+    if url.drivername == "postgresql":  # which driver that means differs between versions of SQLAlchemy
+        driver = next((driver for driver in _LIBPQ_DRIVERS if importlib.util.find_spec(driver)), _LIBPQ_DRIVERS[0])
+        url = url.set(drivername=f"postgresql+{driver}")
+    if url.get_driver_name() in _LIBPQ_DRIVERS:
+        url = _with_query(url, connect_timeout=10, tcp_user_timeout=60_000)
+    return url
+
+
+def _with_query(url: URL, **defaults: int) -> URL:
+    missing = {key: str(value) for key, value in defaults.items() if key not in url.query}
+    return url.update_query_dict(missing)
+
+
+def _in_memory(url: URL) -> bool:
+    database = url.database or ""
+    return url.get_backend_name() == "sqlite" and (
+        database in ("", ":memory:") or "mode=memory" in str(url) or ":memory:" in database
+    )
+
+
+def _share_between_threads(catalog: Any) -> None:
+    """One connection, lent to one thread at a time: SQLAlchemy would give each thread an empty database of its own."""
+    catalog.engine.dispose()
+    catalog.engine = create_engine(
+        catalog.engine.url,
+        poolclass=QueuePool,
+        pool_size=1,
+        max_overflow=0,
+        pool_timeout=_BUSY_SECONDS,
+        connect_args={"check_same_thread": False},
+    )
+    catalog.create_tables()

@@ -1,0 +1,166 @@
+"""PyIceberg's REST catalog with an end to every wait: its own client has no time-out.
+
+A request that is accepted and never answered would hold the stream for ever. Here it ends as a
+`requests.exceptions.Timeout`, which for a commit means *unknown*: the next attempt looks.
+"""
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from pyiceberg.catalog import WAREHOUSE_LOCATION
+from pyiceberg.catalog.rest import Endpoint, Endpoints, HttpMethod, RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter, LegacyOAuth2AuthManager
+from pyiceberg.catalog.rest.response import _handle_non_200_response
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import CommitTableRequest
+from requests import PreparedRequest, Response, Session
+from requests.adapters import BaseAdapter
+from requests.exceptions import HTTPError, ReadTimeout
+
+from lakesink_protocol.errors import SettingsError
+
+TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
+DEFAULT_TIMEOUT_SECONDS = 60.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+WAITS_AN_ANSWER = 5
+"""How many time-outs a whole answer may take: a large table's metadata over a slow line is no failure."""
+_MULTI_TABLE = Endpoint(http_method=HttpMethod.POST, path="/v1/{prefix}/transactions/commit")
+_COMMIT_ERRORS: dict[int, type[Exception]] = {
+    409: CommitFailedException,
+    **dict.fromkeys((500, 502, 504), CommitStateUnknownException),
+}
+T = TypeVar("T")
+
+
+class BoundedRestCatalog(RestCatalog):
+    """`RestCatalog` whose HTTP requests and token refreshes all end."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self._timeout_seconds = _timeout_seconds(properties)
+        super().__init__(name, **{"rest.sigv4.max-retries": "2"} | properties)
+
+    @property
+    def commits_several_tables(self) -> bool:
+        """True if the service says that it commits several tables in one request; `lakesink certify` sees how."""
+        return _MULTI_TABLE in self._supported_endpoints
+
+    def commit_tables(self, changes: Sequence[CommitTableRequest]) -> None:
+        """Commit several tables in one request; PyIceberg has no call for it.
+
+        Args:
+            changes: One for each table, each with its identifier.
+
+        Raises:
+            CommitFailedException: Refused.
+            CommitStateUnknownException: The service failed; all, some or none may have landed.
+            RESTError: Anything else that the service answered.
+        """
+        bodies = [json.loads(change.model_dump_json()) for change in changes]
+        response = self._session.post(self.url("transactions/commit"), json={"table-changes": bodies})
+        try:
+            response.raise_for_status()
+        except HTTPError as error:
+            _handle_non_200_response(error, _COMMIT_ERRORS)
+
+    def idempotency_key_lifetime(self) -> str:
+        """How long the service knows a request again by its key, as an ISO 8601 duration; empty if it does not."""
+        warehouse = self.properties.get(WAREHOUSE_LOCATION)
+        asked = {WAREHOUSE_LOCATION: warehouse} if warehouse else {}
+        response = self._session.get(self.url(Endpoints.get_config, prefixed=False), params=asked)
+        response.raise_for_status()
+        return str(response.json().get("idempotency-key-lifetime") or "")
+
+    # PyIceberg offers no public place to configure the session, and it uses it within its constructor.
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        self._bound(session)
+        manager = self._auth_manager
+        if manager is not None and not isinstance(manager, LegacyOAuth2AuthManager):
+            # These fetch tokens with clients of their own; the legacy one uses the bounded session.
+            self._auth_manager = _BoundedAuthManager(manager, self._timeout_seconds)
+            session.auth = AuthManagerAdapter(self._auth_manager)
+        return session
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        self._bound(session)  # a token is fetched with it before `_create_session` gets it back
+        return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _warn_oauth_tokens_deprecation(self) -> None:
+        """PyIceberg's warning shows the whole URI of the service, with the password if there is one in it."""
+
+    def _bound(self, session: Session) -> None:
+        for prefix, adapter in list(session.adapters.items()):
+            if not isinstance(adapter, _BoundedAdapter):
+                session.mount(prefix, _BoundedAdapter(adapter, self._timeout_seconds))
+
+
+class _BoundedAdapter(BaseAdapter):
+    """A time-out for each wait, and one for the whole answer: one that comes drop by drop never ends otherwise."""
+
+    def __init__(self, inner: BaseAdapter, seconds: float) -> None:
+        super().__init__()
+        self._inner = inner
+        self._timeout = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
+        self._seconds = WAITS_AN_ANSWER * seconds
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = self._timeout
+        return _within(self._seconds, "whole answer", lambda: self._answer(request, *args, **kwargs))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _answer(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        response = self._inner.send(request, *args, **kwargs)
+        if not kwargs.get("stream"):
+            _ = response.content  # read here, where it is bounded; it is kept in the response
+        return response
+
+
+class _BoundedAuthManager(AuthManager):
+    def __init__(self, inner: AuthManager, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    def auth_header(self) -> str | None:
+        return _within(self._seconds, "token", self._inner.auth_header)
+
+
+def _within(seconds: float, what: str, call: Callable[[], T]) -> T:
+    """The call's result, if there is one in time; else the call is left to itself."""
+    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
+            answers.put((None, error))
+
+    threading.Thread(target=ask, daemon=True, name="lakesink-rest").start()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise ReadTimeout(f"no {what} within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return cast("T", answer)
+
+
+def _timeout_seconds(properties: Mapping[str, Any]) -> float:
+    text = properties.get(TIMEOUT_PROPERTY, DEFAULT_TIMEOUT_SECONDS)
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds <= 3600:
+        raise SettingsError(
+            "SETTING_INVALID",
+            f"The catalog property {TIMEOUT_PROPERTY} is {text!r}.",
+            data="Nothing was written.",
+            action="Give seconds above 0 and up to 3600.",
+        )
+    return seconds

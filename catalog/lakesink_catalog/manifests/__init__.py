@@ -1,0 +1,1 @@
+"""Manifests and manifest lists, read and written without losing a field."""

@@ -1,0 +1,207 @@
+"""Avro container files and their values, bit for bit, as the schema in the file's own header lays them out. Pure.
+
+PyIceberg projects what it reads onto the fields that it knows, and its compiled decoder reads a double as a float. Here
+a value is skipped, cut out as it is, or decoded without an interpretation: logical types stay what Avro makes of them.
+"""
+
+import bz2
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakesink_catalog.manifests.avro_names import spelled_out
+from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_bytes, read_long, reader
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+MAX_BYTES = 512 * 1024 * 1024
+"""Of all values of a file: sixty manifests of the usual target size come to less."""
+CHECKSUM_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The beginning of a container file.
+
+    Attributes:
+        metadata: Key and value, in the order of the file.
+        sync: What ends each block.
+        ends_at: Where the first block begins.
+    """
+
+    metadata: Mapping[str, bytes]
+    sync: bytes
+    ends_at: int
+
+    @property
+    def schema(self) -> Any:
+        """The writer's schema, every fixed type spelled out under a name of its own.
+
+        Raises:
+            Malformed: It is not JSON, or no schema.
+        """
+        try:
+            return spelled_out(json.loads(self.metadata["avro.schema"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise Malformed("a schema that is not JSON, or none") from error
+
+
+def read_header(data: bytes) -> Header:
+    """The header of a container file.
+
+    Raises:
+        Malformed: It is cut, or none.
+    """
+    try:
+        if data[: len(MAGIC)] != MAGIC:
+            raise Malformed("not an Avro file")
+        metadata, at = reader({"type": "map", "values": "bytes"})(data, len(MAGIC))
+        sync = data[at : at + SYNC_BYTES]
+    except IndexError:
+        raise Malformed("its header is cut") from None
+    if len(sync) < SYNC_BYTES or "avro.schema" not in metadata:
+        raise Malformed("its header is cut or has no schema")
+    return Header(metadata, sync, at + SYNC_BYTES)
+
+
+def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
+    """Count and bytes of the values of every block, decompressed.
+
+    Raises:
+        Malformed: A block is cut, is larger than all may be, or is in a codec that is not known.
+    """
+    codec = header.metadata.get("avro.codec", b"null").decode(errors="replace")
+    at, left = header.ends_at, MAX_BYTES
+    while at < len(data):
+        try:
+            count, at = read_long(data, at)
+            packed, at = read_bytes(data, at)
+        except IndexError:
+            raise Malformed("a block is cut") from None
+        if data[at : at + SYNC_BYTES] != header.sync:
+            raise Malformed("a block does not end as it should")
+        at += SYNC_BYTES
+        values = _decompressed(codec, packed, left)
+        left -= len(values)
+        if not 0 <= count <= len(values):
+            raise Malformed("a block has more values than bytes")
+        yield count, values
+
+
+def values(data: bytes, header: Header) -> Iterator[Any]:
+    """Every value of a container file, decoded; a record is a dictionary by field id, or by name where it has no id.
+
+    Raises:
+        Malformed: As `blocks`, or a value is none of the schema.
+    """
+    read = reader(header.schema)
+    for count, block in blocks(data, header):
+        at = 0
+        for _ in range(count):
+            try:
+                value, at = read(block, at)
+            except IndexError:
+                raise Malformed("a value is cut") from None
+            yield value
+        check_end(block, at)
+
+
+def check_end(block: bytes, at: int) -> None:
+    """The last value of a block ends where the block does.
+
+    Raises:
+        Malformed: It does not.
+    """
+    if at != len(block):
+        raise Malformed("a block is longer or shorter than its values")
+
+
+def container(metadata: Mapping[str, bytes], codec: str, parts: Iterable[Sequence[bytes]]) -> bytes:
+    """A container file.
+
+    Args:
+        metadata: Of the header; the codec is put in.
+        codec: Name in Avro.
+        parts: Values, encoded, of every block.
+    """
+    sync = os.urandom(SYNC_BYTES)
+    known = {**metadata, "avro.codec": codec.encode()}
+    found = [MAGIC, encode_long(len(known))]
+    for key, value in known.items():
+        found += (_sized(key.encode()), _sized(value))
+    found += (b"\x00", sync)
+    for encoded in parts:
+        found += (encode_long(len(encoded)), _sized(_compressed(codec, b"".join(encoded))), sync)
+    return b"".join(found)
+
+
+def _sized(data: bytes) -> bytes:
+    return encode_long(len(data)) + data
+
+
+def _compressed(codec: str, data: bytes) -> bytes:
+    match codec:
+        case "null":
+            return data
+        case "deflate":
+            packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+            return packer.compress(data) + packer.flush()
+        case "zstandard":
+            return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+    raise Malformed("a codec that is not known")
+
+
+def _decompressed(codec: str, data: bytes, most: int) -> bytes:
+    """What follows the compressed data is passed over: PyIceberg leaves the rest of a checksum there."""
+    found = _decompressed_up_to(codec, data, most + 1)
+    if len(found) > most:
+        raise Malformed("a block is larger than can be")
+    return found
+
+
+def _decompressed_up_to(codec: str, data: bytes, most: int) -> bytes:
+    try:
+        match codec:
+            case "null":
+                return data
+            case "deflate":
+                inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+                found = inflater.decompress(data, most)
+                if not inflater.eof and len(found) < most:
+                    raise Malformed("a block is cut")
+                return found
+            case "bzip2":
+                unpacker = bz2.BZ2Decompressor()
+                found = unpacker.decompress(data, most)
+                if not unpacker.eof and len(found) < most:
+                    raise Malformed("a block is cut")
+                return found
+            case "zstandard":
+                return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(most))
+            case "snappy":
+                return _unsnapped(data, most)
+    except (zlib.error, OSError, EOFError, pa.ArrowException) as error:
+        raise Malformed("a block cannot be decompressed") from error
+    raise Malformed(f"a codec that is not known: {codec[:20]}")
+
+
+def _unsnapped(data: bytes, most: int) -> bytes:
+    """Snappy says first how much comes out; Avro puts a checksum behind it."""
+    packed, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+    size = shift = 0
+    for byte in packed[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            break
+    if size > most:
+        raise Malformed("a block is larger than can be")
+    found = pa.Codec("snappy").decompress(packed, size, asbytes=True)
+    if zlib.crc32(found) != int.from_bytes(checksum, "big"):
+        raise Malformed("a block has another checksum")
+    return bytes(found)

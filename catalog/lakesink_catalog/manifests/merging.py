@@ -1,0 +1,243 @@
+"""Manifest merging, so that the manifest list and with it the cost of a commit stay bounded as history grows.
+
+Manifests of one spec are merged a tier at a time: many small ones into one, and only when as many of those have come
+together are they merged again, so that every entry is rewritten a logarithmic number of times. At most one merge a
+commit bounds the pause. Iceberg's own merge (`commit.manifest.min-count-to-merge`) is the model.
+
+Entries are copied as they are, never decoded and encoded again. Manifests of different layouts are not mixed; one that
+cannot be read exactly is carried over as it is.
+"""
+
+import json
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table import Table
+
+from lakesink_catalog.manifests.avro import Header, container, read_header
+from lakesink_catalog.manifests.avro_values import Malformed
+from lakesink_catalog.manifests.entries import Carried, Inherited, carry_over, layout_digest
+from lakesink_catalog.manifests.partitions import field_summaries, summaries
+from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
+
+logger = logging.getLogger("lakesink")
+
+HEADER_BYTES = 256 * 1024
+"""Holds the header of most manifests; one with a longer header is read whole."""
+
+Layouts = dict[str, str | None]
+"""Digest of the layout by path of a manifest; None for one that cannot be merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergePolicy:
+    """When to merge.
+
+    Attributes:
+        enabled: ``commit.manifest-merge.enabled``.
+        min_count: ``commit.manifest.min-count-to-merge``.
+        target_size_bytes: ``commit.manifest.target-size-bytes``: no merged manifest is made larger.
+    """
+
+    enabled: bool = True
+    min_count: int = 100
+    target_size_bytes: int = 8 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class ManifestMerger:
+    """Merges for one prepared batch; remembers its result, so that a retry reads and writes nothing again.
+
+    Attributes:
+        policy: When to merge.
+        snapshot_id: Snapshot that a merged manifest is written for.
+        layouts: What is known of the manifests, kept from batch to batch.
+    """
+
+    policy: MergePolicy
+    snapshot_id: int
+    layouts: Layouts = field(default_factory=dict)
+    _merged: tuple[frozenset[str], ManifestFile] | None = field(default=None)
+
+    def merge(self, table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """The same files under fewer manifests; unchanged if it is too early or nothing can be merged."""
+        present = {manifest.manifest_path for manifest in manifests}
+        for path in self.layouts.keys() - present:
+            del self.layouts[path]
+        if self._merged is None or not self._merged[0] <= present:
+            self._merged = self._try(table, manifests)
+        if self._merged is None:
+            return list(manifests)
+        replaced, merged = self._merged
+        kept = [manifest for manifest in manifests if manifest.manifest_path not in replaced]
+        return [_fresh(merged), *kept]
+
+    def _try(self, table: Table, manifests: Sequence[ManifestFile]) -> tuple[frozenset[str], ManifestFile] | None:
+        group: Sequence[ManifestFile] = ()
+        try:
+            mergeable = [one for one in manifests if self.layouts.get(one.manifest_path, "") is not None]
+            group = choose(mergeable, self.policy, partial(self._layout, table.io))
+            merged = self._write_merged(table, group) if group else None
+        except Exception as error:  # noqa: BLE001 # merging only saves time: what cannot be read can be carried over
+            logger.warning("lakesink.manifests.unmerged count=%d error=%s", len(group), type(error).__name__)
+            return None
+        return None if merged is None else (frozenset(manifest.manifest_path for manifest in group), merged)
+
+    def _layout(self, io: FileIO, manifest: ManifestFile) -> str | None:
+        path = manifest.manifest_path
+        if path not in self.layouts:
+            try:
+                self.layouts[path] = layout_digest(_header(io.new_input(path)))
+            except Malformed as error:
+                self._set_aside(path, error)
+        return self.layouts[path]
+
+    def _set_aside(self, path: str, error: Malformed) -> None:
+        logger.info("lakesink.manifests.carried-over path=%s reason=%s", path, error)
+        self.layouts[path] = None
+
+    def _write_merged(self, table: Table, group: Sequence[ManifestFile]) -> ManifestFile | None:
+        carried = [self._carried(table.io, manifest) for manifest in group]
+        entries = [entry for part in carried for entry in part.entries]
+        if not entries:
+            return None
+        newest, kinds = carried[-1].header, carried[-1].kinds
+        parts = [entries[start : start + ENTRIES_PER_BLOCK] for start in range(0, len(entries), ENTRIES_PER_BLOCK)]
+        output = new_metadata_file(table, f"{self.snapshot_id}-{uuid.uuid4()}-merged.avro")
+        metadata = {**newest.metadata, "avro.schema": json.dumps(newest.schema).encode()}
+        length = _write(output, container(metadata, codec_of(table), parts))
+        return ManifestFile.from_args(
+            manifest_path=output.location,
+            manifest_length=length,
+            partition_spec_id=group[-1].partition_spec_id,
+            content=ManifestContent.DATA,
+            sequence_number=UNASSIGNED_SEQUENCE,
+            min_sequence_number=_least_sequence_number(carried),
+            added_snapshot_id=self.snapshot_id,
+            added_files_count=0,
+            existing_files_count=len(entries),
+            deleted_files_count=0,
+            added_rows_count=0,
+            existing_rows_count=sum(part.rows for part in carried),
+            deleted_rows_count=0,
+            partitions=field_summaries(summaries(kinds, {each for part in carried for each in part.partitions})),
+            key_metadata=None,
+        )
+
+    def _carried(self, io: FileIO, manifest: ManifestFile) -> Carried:
+        """The live entries of a manifest: as many as the list says, in a file of the size that it says."""
+        with io.new_input(manifest.manifest_path).open() as stream:
+            data = stream.read()
+        try:
+            carried = carry_over(data, Inherited(manifest.added_snapshot_id, manifest.sequence_number))
+            _check_counts(manifest, carried, len(data))
+        except Malformed as error:
+            self._set_aside(manifest.manifest_path, error)
+            raise
+        return carried
+
+
+def choose(
+    manifests: Sequence[ManifestFile], policy: MergePolicy, layout_of: Callable[[ManifestFile], str | None]
+) -> list[ManifestFile]:
+    """The manifests to merge now: of the lowest tier that is full, those of the commonest layout; maybe none.
+
+    Args:
+        manifests: All of the head.
+        policy: When to merge.
+        layout_of: The layout of a manifest; None if it cannot be merged. Asked for those of full tiers only.
+    """
+    for members in _full_tiers(manifests, policy):
+        by_layout: dict[str | None, list[ManifestFile]] = defaultdict(list)
+        for manifest in members:
+            by_layout[layout_of(manifest)].append(manifest)
+        by_layout.pop(None, None)
+        for alike in sorted(by_layout.values(), key=len, reverse=True):
+            group = list(_fitting(alike, policy.target_size_bytes))
+            if len(group) > 1:
+                return group
+    return []
+
+
+def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[list[ManifestFile]]:
+    """Of every spec the tiers that have come together, the lowest first."""
+    if not policy.enabled:
+        return []
+    tiers: dict[tuple[int, int], list[ManifestFile]] = defaultdict(list)
+    for manifest in manifests:
+        if _is_mergeable(manifest, policy):
+            tiers[_tier(manifest, policy.min_count), manifest.partition_spec_id].append(manifest)
+    return [members for _, members in sorted(tiers.items()) if len(members) >= max(policy.min_count, 2)]
+
+
+def _is_mergeable(manifest: ManifestFile, policy: MergePolicy) -> bool:
+    """As far as the list says.
+
+    One that is more than half full stays as it is: two of them need not fit into one, and as the oldest of its tier it
+    would keep all others from being merged. Version 1 of the format has no sequence numbers to write out.
+    """
+    is_small = 2 * manifest.manifest_length <= policy.target_size_bytes
+    is_plain = manifest.content == ManifestContent.DATA and not manifest.key_metadata
+    return is_small and is_plain and manifest.sequence_number > 0
+
+
+def _tier(manifest: ManifestFile, base: int) -> int:
+    files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    tier = 0
+    while files >= max(base, 2):
+        files //= max(base, 2)
+        tier += 1
+    return tier
+
+
+def _fitting(members: Sequence[ManifestFile], target_size_bytes: int) -> Iterator[ManifestFile]:
+    """The oldest members that together stay below the target size."""
+    size = 0
+    for manifest in sorted(members, key=lambda member: member.sequence_number):
+        size += manifest.manifest_length
+        if size > target_size_bytes:
+            return
+        yield manifest
+
+
+def _header(file: InputFile) -> Header:
+    with file.open() as stream:
+        data = stream.read(HEADER_BYTES)
+        try:
+            return read_header(data)
+        except Malformed:
+            if len(data) < HEADER_BYTES:
+                raise
+            return read_header(data + stream.read())
+
+
+def _write(output: OutputFile, data: bytes) -> int:
+    with output.create(overwrite=True) as stream:
+        stream.write(data)
+    return len(data)
+
+
+def _check_counts(manifest: ManifestFile, carried: Carried, length: int) -> None:
+    files = manifest.added_files_count, manifest.existing_files_count
+    rows = manifest.added_rows_count, manifest.existing_rows_count
+    for stated, found in ((files, len(carried.entries)), (rows, carried.rows)):
+        if None not in stated and sum(count or 0 for count in stated) != found:
+            raise Malformed("other files or rows than the manifest list says")
+    if length != manifest.manifest_length:
+        raise Malformed("another size than the manifest list says")
+
+
+def _least_sequence_number(carried: Iterable[Carried]) -> int:
+    """Readers drop the deletes that are older."""
+    return min(part.min_sequence_number for part in carried if part.min_sequence_number is not None)
+
+
+def _fresh(manifest: ManifestFile) -> ManifestFile:
+    """A copy that shares nothing: PyIceberg writes the sequence number into the object that it is given."""
+    return ManifestFile(*manifest._data)  # noqa: SLF001 # Record offers no other way to copy its values

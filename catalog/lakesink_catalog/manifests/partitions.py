@@ -1,0 +1,181 @@
+"""Partition values in manifests: their type, records, and bounds that let no reader pass over a matching row. Pure."""
+
+import math
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import PartitionFieldSummary
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+)
+
+from lakesink_protocol.receipt import ReceiptInvalid
+
+
+class Kind(StrEnum):
+    """How values of a partition field are ordered and encoded; by the name of its Avro type, but for decimals."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BYTES = "bytes"
+    FIXED = "fixed"
+    DECIMAL = "decimal"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """Bounds of one partition field over a manifest, in single-value binary form."""
+
+    contains_null: bool
+    contains_nan: bool
+    lower: bytes | None
+    upper: bytes | None
+
+
+_PACKED: Mapping[Kind, struct.Struct] = {
+    Kind.BOOLEAN: struct.Struct("<?"),
+    Kind.INT: struct.Struct("<i"),
+    Kind.LONG: struct.Struct("<q"),
+    Kind.FLOAT: struct.Struct("<f"),
+    Kind.DOUBLE: struct.Struct("<d"),
+}
+_FLOATING = (Kind.FLOAT, Kind.DOUBLE)
+_PLAIN: Mapping[type[IcebergType], Kind] = {
+    BooleanType: Kind.BOOLEAN,
+    IntegerType: Kind.INT,
+    DateType: Kind.INT,
+    FloatType: Kind.FLOAT,
+    DoubleType: Kind.DOUBLE,
+    DecimalType: Kind.DECIMAL,
+    StringType: Kind.STRING,
+}
+_LONGS = ("long", "time", "timestamp")
+
+
+def single_value(kind: Kind, value: Any) -> bytes | None:
+    """A value that was decoded from Avro, in Iceberg's single-value binary form."""
+    if value is None:
+        return None
+    if kind in _PACKED:
+        return _PACKED[kind].pack(value)
+    if kind is Kind.STRING:
+        return bytes(value.encode())
+    return _shortest(int.from_bytes(value, "big", signed=True)) if kind is Kind.DECIMAL else bytes(value)
+
+
+def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:
+    """The kind of every partition field."""
+    return tuple(_kind_of(field.field_type) for field in spec.partition_type(schema).fields)
+
+
+def summaries(kinds: Sequence[Kind], partitions: Collection[Sequence[bytes | None]]) -> tuple[PartitionSummary, ...]:
+    """Bounds of every partition field. A zero bound takes the side that includes both zeros, as readers order them.
+
+    Args:
+        kinds: Of every field.
+        partitions: One value a field, in single-value binary form.
+    """
+    return tuple(_summary(kind, {partition[place] for partition in partitions}) for place, kind in enumerate(kinds))
+
+
+def field_summaries(found: Iterable[PartitionSummary]) -> list[PartitionFieldSummary]:
+    """As PyIceberg writes them into a manifest list."""
+    return [PartitionFieldSummary(part.contains_null, part.contains_nan, part.lower, part.upper) for part in found]
+
+
+def partition_record(spec: PartitionSpec, schema: Schema, values: Sequence[bytes | None]) -> Record:
+    """One value a field, from single-value binary form.
+
+    Raises:
+        ReceiptInvalid: A value is none of its field's type.
+    """
+    fields = spec.partition_type(schema).fields
+    try:
+        return Record(
+            *(
+                None if value is None else from_bytes(_primitive(field), value)
+                for field, value in zip(fields, values, strict=True)
+            )
+        )
+    except (ValueError, struct.error) as error:
+        raise ReceiptInvalid("a partition value is none of its type") from error
+
+
+def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """Optional fields of ASCII names, as the specs of Iceberg and Avro ask for; readers go by field id.
+
+    PyIceberg takes over what a source column requires, which `void` cannot give, and lets any letter into names.
+    """
+    fields = spec.partition_type(schema).fields
+    return StructType(*(field.model_copy(update={"name": _ascii(field.name), "required": False}) for field in fields))
+
+
+def _ascii(name: str) -> str:
+    return "".join(char if char.isascii() else f"_x{ord(char):X}" for char in name)
+
+
+def _kind_of(field_type: IcebergType) -> Kind:
+    if str(field_type).startswith(_LONGS):
+        return Kind.LONG
+    return _PLAIN.get(type(field_type), Kind.BYTES)
+
+
+def _summary(kind: Kind, found: Collection[bytes | None]) -> PartitionSummary:
+    order = _order(kind)
+    there = [value for value in found if value is not None]
+    known = [value for value in there if kind not in _FLOATING or not math.isnan(order(value))]
+    return PartitionSummary(
+        contains_null=len(there) < len(found),
+        contains_nan=len(known) < len(there),
+        lower=_bound(kind, min(known, key=order), -0.0) if known else None,
+        upper=_bound(kind, max(known, key=order), 0.0) if known else None,
+    )
+
+
+def _bound(kind: Kind, value: bytes, zero: float) -> bytes:
+    if kind in _FLOATING and _order(kind)(value) == 0:
+        return _PACKED[kind].pack(zero)
+    return _shortest(_order(kind)(value)) if kind is Kind.DECIMAL else value
+
+
+def _order(kind: Kind) -> Callable[[bytes], Any]:
+    """What values of a kind are compared by; texts and bytes by their bytes, unsigned."""
+    if kind in _PACKED:
+        unpack = _PACKED[kind].unpack
+        return lambda value: unpack(value)[0]
+    if kind is Kind.DECIMAL:
+        return lambda value: int.from_bytes(value, "big", signed=True)
+    return lambda value: value
+
+
+def _shortest(unscaled: int) -> bytes:
+    """Two's complement, big endian, in as few bytes as hold it."""
+    magnitude = unscaled if unscaled >= 0 else ~unscaled
+    return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _primitive(field: NestedField) -> PrimitiveType:
+    assert isinstance(field.field_type, PrimitiveType)
+    return field.field_type

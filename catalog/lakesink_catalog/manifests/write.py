@@ -1,0 +1,277 @@
+"""Manifests and manifest lists: receipts in, Avro files out. One manifest a partition spec, many entries a block."""
+
+import json
+import uuid
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import groupby
+from typing import Any
+
+from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import resolve_writer
+from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+    read_manifest_list,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from lakesink_catalog.manifests.avro import container
+from lakesink_catalog.manifests.avro_names import spelled_out
+from lakesink_catalog.manifests.partitions import (
+    PartitionSummary,
+    field_summaries,
+    kinds_of,
+    partition_record,
+    partition_type,
+    summaries,
+)
+from lakesink_catalog.tables.locations import metadata_location
+from lakesink_protocol.receipt import DataFileReceipt, binary, flag, plain_text, whole_count
+
+ENTRIES_PER_BLOCK = 1000
+UNASSIGNED_SEQUENCE = -1
+
+# Not Snappy: PyIceberg writes it only where an optional package is installed.
+AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {
+    "gzip": "deflate",
+    "zstd": "zstandard",
+    "uncompressed": "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRecord:
+    """A manifest as the manifest list will describe it, before its sequence number is known.
+
+    Attributes:
+        path: Location, scheme included.
+        length_bytes: Size of the file.
+        spec_id: Partition spec of every file in it.
+        snapshot_id: Snapshot that adds it.
+        files: Data files added.
+        rows: Their rows.
+        partitions: One summary a partition field.
+    """
+
+    path: str
+    length_bytes: int
+    spec_id: int
+    snapshot_id: int
+    files: int
+    rows: int
+    partitions: tuple[PartitionSummary, ...]
+
+    def to_manifest_file(self) -> ManifestFile:
+        """A fresh object for every attempt: PyIceberg writes the sequence number into the one it is given."""
+        return ManifestFile.from_args(
+            manifest_path=self.path,
+            manifest_length=self.length_bytes,
+            partition_spec_id=self.spec_id,
+            content=ManifestContent.DATA,
+            sequence_number=UNASSIGNED_SEQUENCE,
+            min_sequence_number=UNASSIGNED_SEQUENCE,
+            added_snapshot_id=self.snapshot_id,
+            added_files_count=self.files,
+            existing_files_count=0,
+            deleted_files_count=0,
+            added_rows_count=self.rows,
+            existing_rows_count=0,
+            deleted_rows_count=0,
+            partitions=field_summaries(self.partitions),
+            key_metadata=None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form for the prepared record."""
+        return {
+            "path": self.path,
+            "bytes": self.length_bytes,
+            "spec": self.spec_id,
+            "files": self.files,
+            "rows": self.rows,
+            "partitions": [
+                [part.contains_null, part.contains_nan, _text(part.lower), _text(part.upper)]
+                for part in self.partitions
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], snapshot_id: int) -> "ManifestRecord":
+        """The inverse of `to_json`; raises what a malformed document raises (ValueError, TypeError, KeyError)."""
+        return cls(
+            path=plain_text(document["path"]),
+            length_bytes=whole_count(document["bytes"]),
+            spec_id=whole_count(document["spec"]),
+            snapshot_id=snapshot_id,
+            files=whole_count(document["files"]),
+            rows=whole_count(document["rows"]),
+            partitions=tuple(
+                PartitionSummary(flag(null), flag(nan), _binary(lower), _binary(upper))
+                for null, nan, lower, upper in document["partitions"]
+            ),
+        )
+
+
+def write_batch_manifests(
+    table: Table, files: Sequence[DataFileReceipt], *, schema: Schema, snapshot_id: int
+) -> tuple[ManifestRecord, ...]:
+    """Write one manifest a spec for a batch's files, entries under the id of the snapshot to come.
+
+    Args:
+        table: Where the metadata goes.
+        files: The batch's data files.
+        schema: Schema that the files were written under.
+        snapshot_id: Id of the snapshot that will add them.
+
+    Raises:
+        ReceiptInvalid: A partition value is none of its field's type.
+    """
+    by_spec = sorted(files, key=lambda file: file.spec_id)
+    return tuple(
+        _write_batch_manifest(table, table.specs()[spec_id], schema, list(group), snapshot_id)
+        for spec_id, group in groupby(by_spec, key=lambda file: file.spec_id)
+    )
+
+
+def _write_batch_manifest(
+    table: Table, spec: PartitionSpec, schema: Schema, files: Sequence[DataFileReceipt], snapshot_id: int
+) -> ManifestRecord:
+    entries = [
+        ManifestEntry.from_args(
+            status=ManifestEntryStatus.ADDED,
+            snapshot_id=snapshot_id,
+            sequence_number=None,
+            file_sequence_number=None,
+            data_file=_data_file(file, spec, schema),
+        )
+        for file in files
+    ]
+    output = new_metadata_file(table, f"{snapshot_id}-{uuid.uuid4()}-m{spec.spec_id}.avro")
+    length = write_entries(output, spec, schema, entries, codec_of(table))
+    return ManifestRecord(
+        path=output.location,
+        length_bytes=length,
+        spec_id=spec.spec_id,
+        snapshot_id=snapshot_id,
+        files=len(files),
+        rows=sum(file.record_count for file in files),
+        partitions=summaries(kinds_of(spec, schema), {file.partition for file in files}),
+    )
+
+
+def write_entries(
+    output: OutputFile,
+    spec: PartitionSpec,
+    schema: Schema,
+    entries: Sequence[ManifestEntry],
+    codec: AvroCompressionCodec,
+) -> int:
+    """Write one manifest in blocks of many entries and return its size in bytes.
+
+    PyIceberg's own writer makes a block of every entry, which costs readers a decompression for each, and defines a
+    type twice that two partition fields have.
+    """
+    file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
+    entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
+    layout = spelled_out(AvroSchemaConversion().iceberg_to_avro(entry_schema, schema_name="manifest_entry"))
+    metadata = {
+        "schema": schema.model_dump_json(),
+        "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": "2",
+        "content": "data",
+        "avro.schema": json.dumps(layout),
+    }
+    encoded = _encoded(entry_schema, entries)
+    parts = [encoded[start : start + ENTRIES_PER_BLOCK] for start in range(0, len(encoded), ENTRIES_PER_BLOCK)]
+    data = container({name: value.encode() for name, value in metadata.items()}, codec, parts)
+    with output.create(overwrite=True) as stream:
+        stream.write(data)
+    return len(data)
+
+
+def _encoded(entry_schema: Schema, entries: Iterable[ManifestEntry]) -> list[bytes]:
+    writer = resolve_writer(record_schema=entry_schema, file_schema=entry_schema)
+    found = []
+    for entry in entries:
+        value = BytesIO()
+        writer.write(BinaryEncoder(value), entry)
+        found.append(value.getvalue())
+    return found
+
+
+def write_list(
+    table: Table, manifests: Iterable[ManifestFile], *, snapshot_id: int, parent_id: int | None, sequence_number: int
+) -> str:
+    """Write the manifest list of one commit attempt and return its location."""
+    output = new_metadata_file(table, f"snap-{snapshot_id}-{uuid.uuid4()}.avro")
+    with write_manifest_list(2, output, snapshot_id, parent_id, sequence_number, codec_of(table)) as writer:
+        writer.add_manifests(list(manifests))
+    return output.location
+
+
+def manifests_under(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """The manifests that a child of `snapshot` carries over: all that still reference live files."""
+    if snapshot is None:
+        return []
+    return [
+        manifest
+        for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))
+        if manifest.has_added_files() or manifest.has_existing_files()
+    ]
+
+
+def new_metadata_file(table: Table, name: str) -> OutputFile:
+    """A file of a fresh name in the table's metadata location."""
+    return table.io.new_output(f"{metadata_location(table)}/{name}")
+
+
+def codec_of(table: Table) -> AvroCompressionCodec:
+    """Avro codec of manifests and manifest lists: the table's, or gzip where that is unset or not had."""
+    return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
+
+
+def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> DataFile:
+    data_file = DataFile.from_args(
+        _table_format_version=2,
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=partition_record(spec, schema, file.partition),
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_bytes,
+        column_sizes=dict(file.column_sizes),
+        value_counts=dict(file.value_counts),
+        null_value_counts=dict(file.null_value_counts),
+        nan_value_counts=dict(file.nan_value_counts),
+        lower_bounds=dict(file.lower_bounds),
+        upper_bounds=dict(file.upper_bounds),
+        split_offsets=list(file.split_offsets),
+    )
+    data_file.spec_id = file.spec_id
+    return data_file
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
+
+
+def _binary(value: str | None) -> bytes | None:
+    return None if value is None else binary(value)

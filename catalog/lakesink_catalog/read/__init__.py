@@ -1,0 +1,1 @@
+"""What a table shows of its batches and sinks."""

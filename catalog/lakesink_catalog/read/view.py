@@ -1,0 +1,139 @@
+"""Looking at a loaded table: the facts that the verdict needs, taken from one metadata, and evidence beyond it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+
+from lakesink_catalog.connect.errors import METADATA_UNREADABLE
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, TableView, parse_entry
+from lakesink_protocol.tags import Refs
+
+
+def view_table(table: Table, key: SinkKey) -> TableView:
+    """What a freshly loaded table says about a sink."""
+    return view_metadata(table.metadata, table.io, key)
+
+
+def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableView:
+    """What one version of a table's metadata says about a sink."""
+    entry, damage = _read_entry(metadata.properties.get(key.ledger_property))
+    branch, tag = metadata.refs.get(key.branch), metadata.refs.get(key.ledger_tag)
+    if branch is not None and branch.snapshot_ref_type is not SnapshotRefType.BRANCH:
+        branch = None  # writing it would turn somebody's tag into a branch and move it
+    head = branch.snapshot_id if branch else None
+    return TableView(
+        table_uuid=str(metadata.table_uuid),
+        format_version=metadata.format_version,
+        branch_exists=branch is not None or key.branch == MAIN_BRANCH,
+        head=head,
+        entry=entry,
+        entry_damage=damage,
+        snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
+        tag_snapshot_id=tag.snapshot_id if tag else None,
+        last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
+        branch_contains=_evidence(metadata, io, head),
+        elsewhere=dict(_entries_elsewhere(metadata, key)),
+    )
+
+
+def view_refs(table: Table) -> Refs:
+    """Branches and tags of a table, as audit tags ask for them."""
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    return {
+        name: snapshots.get(ref.snapshot_id) if ref.snapshot_ref_type is SnapshotRefType.TAG else None
+        for name, ref in table.metadata.refs.items()
+    }
+
+
+def check_tag_name(table: Table, key: SinkKey) -> None:
+    """Setting the ledger tag would turn a branch of its name into a tag: refuse, the branch is somebody's data.
+
+    Raises:
+        CatalogError: There is such a branch.
+    """
+    there = table.metadata.refs.get(key.ledger_tag)
+    if there is None or there.snapshot_ref_type is SnapshotRefType.TAG:
+        return
+    raise CatalogError(
+        "TAG_NAME_TAKEN",
+        f"The table has a branch of the name of the ledger tag of {key.name!r}.",
+        data="Nothing of this batch was committed; the branch was left as it is.",
+        action=f"Rename the branch {key.ledger_tag!r}, or switch the tag off: ledger_tag=False.",
+    )
+
+
+def _read_entry(text: str | None) -> tuple[LedgerEntry | None, str]:
+    if text is None:
+        return None, ""
+    try:
+        return parse_entry(text), ""
+    except EntryUnreadable as error:
+        return None, str(error)
+
+
+def _entries_elsewhere(metadata: TableMetadata, key: SinkKey) -> Iterator[tuple[str, LedgerEntry | None]]:
+    of_main = replace(key, branch=MAIN_BRANCH).ledger_property
+    for name, text in metadata.properties.items():
+        if name != key.ledger_property and (name == of_main or name.startswith(f"{of_main}@")):
+            yield name.removeprefix(of_main).removeprefix("@") or MAIN_BRANCH, _read_entry(text)[0]
+
+
+def _evidence(metadata: TableMetadata, io: FileIO, head: int | None) -> Callable[[int], bool]:
+    def branch_contains(snapshot_id: int) -> bool:
+        if head is None:
+            return False
+        return _content_is_under(metadata, io, head, snapshot_id) or _linked_in_history(metadata, io, head, snapshot_id)
+
+    return branch_contains
+
+
+def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
+    """Every manifest of the older snapshot is in the head's list: all its rows are there."""
+    older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
+    if older is None or newer is None:
+        return False
+    paths = [
+        {manifest.manifest_path for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))}
+        for snapshot in (older, newer)
+    ]
+    return paths[0] <= paths[1]
+
+
+def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
+    """Parents never change, so links that expiry cut can be read from earlier metadata files, newest first."""
+    parents: dict[int, int] = {}
+    versions = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
+    known = metadata
+    while True:
+        for snapshot in known.snapshots:
+            if snapshot.parent_snapshot_id is not None:
+                parents.setdefault(snapshot.snapshot_id, snapshot.parent_snapshot_id)
+        if _reaches(parents, head, snapshot_id):
+            return True
+        if not versions:
+            return False
+        try:
+            known = FromInputFile.table_metadata(io.new_input(versions.pop(0)))
+        except (
+            FileNotFoundError,
+            ValueError,
+            *METADATA_UNREADABLE,
+        ):  # gone, or no metadata any more: what it showed is not shown now
+            return False
+
+
+def _reaches(parents: dict[int, int], start: int, goal: int) -> bool:
+    seen: int | None = start
+    passed: set[int] = set()
+    while seen is not None and seen != goal and seen not in passed:
+        passed.add(seen)
+        seen = parents.get(seen)
+    return seen == goal

@@ -1,0 +1,118 @@
+"""From the Arrow schema of a DataFrame to the Iceberg schema of a new table: fresh ids, every column optional.
+
+Optional, because Spark's own non-null flags come and go with the plan of a query, and a required column can never be
+left out again. Ids on incoming fields are somebody else's and are dropped.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
+from pyiceberg.schema import Schema
+
+from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.errors import WriteError
+
+RESERVED_NAMES = frozenset(
+    {
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+        *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
+    }
+)
+"""Of columns that Iceberg adds to what it reads: a table with a column of such a name cannot be selected from."""
+_ID_KEY = b"PARQUET:field_id"
+_DOC_KEY = b"doc"
+
+
+def iceberg_schema(arrow_schema: pa.Schema) -> Schema:
+    """The schema of a version 2 table for these columns; comments are kept.
+
+    Raises:
+        WriteError: No columns, names that are reserved or taken for each other, or a type that Iceberg's version 2
+            cannot hold.
+    """
+    if len(arrow_schema) == 0:
+        raise _unsupported("the DataFrame has no columns", "Select at least one column.")
+    reserved = next((name for name in arrow_schema.names if name.lower() in RESERVED_NAMES), None)
+    if reserved is not None:
+        raise _unsupported(f"Iceberg reserves the column name {reserved!r}", f"Rename it: {reserved.strip('_')}.")
+    ids = count(1)
+    fields = [_field(field, field.name, ids) for field in _distinct(arrow_schema, "")]
+    return _with_distinct_full_names(pa.schema(fields))
+
+
+def _field(field: Any, path: str, ids: Iterator[int], *, nullable: bool = True) -> Any:
+    metadata = {_ID_KEY: str(next(ids)).encode()}
+    doc = (field.metadata or {}).get(_DOC_KEY)
+    if doc:
+        metadata[_DOC_KEY] = doc
+    return pa.field(field.name, _type(field.type, path, ids), nullable=nullable, metadata=metadata)
+
+
+def _type(arrow: Any, path: str, ids: Iterator[int]) -> Any:
+    types = pa.types
+    if types.is_struct(arrow):
+        members = [arrow.field(index) for index in range(arrow.num_fields)]
+        if not members:
+            raise _unwritable(path, "STRUCT without fields", "holds nothing", "Leave it out, or give it a field.")
+        return pa.struct([_field(field, f"{path}.{field.name}", ids) for field in _distinct(members, path)])
+    if types.is_map(arrow):
+        key = _field(arrow.key_field, f"{path}.key", ids, nullable=False)
+        return pa.map_(key, _field(arrow.item_field, f"{path}.value", ids))
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return pa.list_(_field(arrow.value_field, f"{path}.element", ids))
+    if types.is_dictionary(arrow):
+        return _type(arrow.value_type, path, ids)
+    return _leaf(arrow, path)
+
+
+def _leaf(arrow: Any, path: str) -> Any:
+    if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
+        return pa.timestamp("us", tz=None if arrow.tz is None else "UTC")  # an instant, in whatever zone it is shown
+    unsigned = pa.types.is_uint32(arrow) or pa.types.is_uint64(arrow)  # would wrap around in Iceberg's signed types
+    if not unsigned and _convertible(arrow):
+        return arrow
+    why = "Iceberg's Spark cannot read" if pa.types.is_time(arrow) else "an Iceberg table of version 2 cannot hold"
+    cast = f"Cast it in the query, for example CAST({path} AS STRING), or leave it out."
+    raise _unwritable(path, sql_type(arrow), why, cast)
+
+
+def _convertible(arrow: Any) -> bool:
+    try:
+        pyarrow_to_schema(pa.schema([pa.field("probe", arrow, metadata={_ID_KEY: b"1"})]))
+    except (TypeError, ValueError, UnsupportedPyArrowTypeException):
+        return False
+    return True
+
+
+def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.get(field.name.lower())
+        if other is not None:
+            where = f" of {path!r}" if path else ""
+            raise _unsupported(
+                f"the columns {other!r} and {field.name!r}{where} differ at most in case",
+                "Rename one of them: other engines could not tell them apart.",
+            )
+        seen[field.name.lower()] = field.name
+        yield field
+
+
+def _with_distinct_full_names(arrow_schema: pa.Schema) -> Schema:
+    """Iceberg finds columns by their full names, in which a dot may part a struct from its field or be of the name."""
+    try:
+        return pyarrow_to_schema(arrow_schema)
+    except ValueError as error:
+        raise _unsupported(f"two columns have one full name ({error})", "Rename one of them.") from None
+
+
+def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:
+    what = f"Column {path[:60]!r} is of type {kind[:60]}, which {why}."
+    return WriteError("TYPE_UNSUPPORTED", what, data="Nothing was written.", action=action)
+
+
+def _unsupported(why: str, action: str) -> WriteError:
+    return WriteError("SCHEMA_UNSUPPORTED", f"No table can be made: {why}.", data="Nothing was written.", action=action)

@@ -1,0 +1,105 @@
+"""Where a table's files lie. Table properties are other people's input: they lead nowhere that is not allowed."""
+
+import logging
+import re
+import unicodedata
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import describe, redact
+
+ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
+_HOST = re.compile(r"//[^/]")
+logger = logging.getLogger("lakesink")
+
+
+def data_location(table: Table) -> str:
+    """Folder of data files, no trailing slash: ``write.data.path``, else ``data`` under the table.
+
+    Raises:
+        CatalogError: The property leads out of the table's location, the warehouse and what the catalog's property
+            `ALLOWED_LOCATIONS_PROPERTY` allows. Table properties are other people's input.
+    """
+    return _location(table, "write.data.path", "data")
+
+
+def metadata_location(table: Table) -> str:
+    """Folder of metadata files, as `data_location`: ``write.metadata.path``, else ``metadata`` under the table."""
+    return _location(table, "write.metadata.path", "metadata")
+
+
+def table_location_roots(table: Table) -> tuple[str, ...]:
+    """Folders under which every file of a commit must lie: data and metadata."""
+    return data_location(table), metadata_location(table)
+
+
+def is_under(path: str, folder: str) -> bool:
+    """True if the path lies below the folder: no climbing, no control characters, no URI with query or fragment."""
+    return _is_plain(path) and _comparable(path).startswith(f"{_comparable(folder)}/")
+
+
+def delete_old_metadata(before: Table, after: TableMetadata) -> None:
+    """Delete metadata files that dropped out of the log, if the table asks for it; never fails.
+
+    To be called once a commit has landed: PyIceberg does this only in its own transactions. A REST service does it by
+    itself.
+
+    Args:
+        before: The table as loaded for the commit.
+        after: The metadata that the catalog returned.
+    """
+    asked = after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
+    if not asked or not isinstance(before.catalog, MetastoreCatalog):
+        return
+    kept = {entry.metadata_file for entry in after.metadata_log}
+    for path in sorted({entry.metadata_file for entry in before.metadata.metadata_log} - kept):
+        try:
+            if path.endswith(".metadata.json") and is_under(path, before.location()):
+                before.io.delete(path)
+        except Exception as error:  # noqa: BLE001 - the commit has landed; an old file more or less changes nothing
+            logger.info("lakesink.metadata.kept path=%s error=%s", redact(path), describe(error))
+
+
+def _location(table: Table, property_name: str, folder: str) -> str:
+    own = table.location().rstrip("/")
+    chosen = (table.metadata.properties.get(property_name) or f"{own}/{folder}").rstrip("/")
+    allowed = [own, *_allowed_roots(table.catalog)]
+    if _is_plain(own) and any(_is_at_or_under(chosen, root) for root in allowed):
+        return chosen
+    raise CatalogError(
+        "LOCATION_REFUSED",
+        f"The table property {property_name} leads to {redact(chosen)[:80]!r}, outside the table.",
+        data="Nothing was written.",
+        action=f"If that is right, allow it in the catalog's configuration: {ALLOWED_LOCATIONS_PROPERTY}=<folder>,...;"
+        " else remove the property from the table.",
+    )
+
+
+def _is_at_or_under(location: str, root: str) -> bool:
+    return is_under(location, root) or (_is_plain(location) and _comparable(location) == _comparable(root))
+
+
+def _allowed_roots(catalog: Catalog) -> list[str]:
+    listed = str(catalog.properties.get(ALLOWED_LOCATIONS_PROPERTY) or "").split(",")
+    roots = [str(catalog.properties.get("warehouse") or ""), *listed]
+    plain = [root.strip().rstrip("/") for root in roots]
+    return [root for root in plain if root.startswith("/") or urlsplit(root).scheme]
+
+
+def _is_plain(location: str) -> bool:
+    bad = any(char in "?#\\" or unicodedata.category(char).startswith("C") for char in location)
+    return not bad and not {"..", "."} & set(location.split("/"))
+
+
+def _comparable(location: str) -> str:
+    """Spellings of one place made equal: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
+    scheme, separator, rest = location.partition(":")
+    if separator and scheme == "file" and not _HOST.match(rest):
+        return "/" + rest.lstrip("/").rstrip("/")
+    if separator and scheme in ("s3a", "s3n"):
+        return f"s3:{rest}".rstrip("/")
+    return location.rstrip("/")

@@ -1,0 +1,270 @@
+"""``partition_by`` text to a partition spec: ``month(time_hour), bucket(16, carrier), region``.
+
+A word is a transform only where a parenthesis follows, so columns may be named ``month`` or ``day``. Columns are found
+by Spark's rule; back-quotes hold names with dots, blanks or commas. Partition fields are named as by Iceberg's Java
+library (``time_hour_month``), or by ``as``.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
+from pyiceberg.types import FixedType, IcebergType, NestedField, PrimitiveType, StructType
+
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.suggest import did_you_mean, sentence
+
+_TIME = ("year", "month", "day", "hour")
+_SUFFIX = {"identity": "", "void": "_null", "bucket": "_bucket", "truncate": "_trunc"} | {
+    word: f"_{word}" for word in _TIME
+}
+_ALIASES = {f"{word}s": word for word in _TIME}
+_NUMBERED = ("bucket", "truncate")
+_LARGEST_NUMBER = 2**31 - 1
+_TOKEN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<mark>[(),.])|(?P<word>[^\s(),.`]+))")
+
+
+def is_lost_on_java(transform: Transform[Any, Any], source: IcebergType) -> bool:
+    """True if Iceberg's Java library loses its place in the manifests of such a partition field."""
+    return isinstance(source, FixedType) and isinstance(transform, IdentityTransform)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    mark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of the text.
+
+    Attributes:
+        transform: Its word, `identity` for a bare column.
+        column: Names from the top.
+        number: Of a bucket or truncate.
+        name: What the partition field shall be called.
+    """
+
+    transform: str
+    column: tuple[str, ...]
+    number: int | None
+    name: str | None
+
+    @property
+    def iceberg_transform(self) -> str:
+        """The transform as Iceberg spells it."""
+        return f"{self.transform}[{self.number}]" if self.transform in _NUMBERED else self.transform
+
+    def source_ids(self, schema: Schema) -> frozenset[int]:
+        """Fields of the schema that the column's name can mean."""
+        fields: Sequence[NestedField] = schema.fields
+        for part in self.column[:-1]:
+            structs = [field.field_type for field in _named(part, fields) if isinstance(field.field_type, StructType)]
+            fields = [field for struct in structs for field in struct.fields]
+        return frozenset(field.field_id for field in _named(self.column[-1], fields))
+
+
+def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool = False) -> PartitionSpec:
+    """The partition spec that the text describes.
+
+    Args:
+        text: Comma-separated terms: ``column``, ``year|month|day|hour(column)``, ``bucket(count, column)``,
+            ``truncate(width, column)``, ``identity(column)``, ``void(column)``; each may end in ``as name``. None or
+            blank means unpartitioned.
+        schema: The table's schema.
+        case_sensitive: Spark's rule for matching column names.
+
+    Raises:
+        SettingsError: Malformed, or it does not fit the schema.
+    """
+    if not text or not text.strip():
+        return PartitionSpec()
+    fields: list[PartitionField] = []
+    for term in _Parser(text).terms():
+        source, path = _find(term.column, schema, case_sensitive=case_sensitive)
+        transform = _transform(term, source.field_type, path)
+        name = term.name or f"{path}{_SUFFIX[term.transform]}"
+        field = PartitionField(source.field_id, PARTITION_FIELD_ID_START + len(fields), transform, name)
+        _check_name(field, schema, case_sensitive=case_sensitive)
+        for other in fields:
+            _check_pair(field, other)
+        fields.append(field)
+    return PartitionSpec(*fields)
+
+
+def parse_terms(text: str) -> tuple[Term, ...]:
+    """The terms of a text, whatever the table: names are not looked up, and the rules for a new spec do not apply.
+
+    Raises:
+        SettingsError: Malformed.
+    """
+    return tuple(_Parser(text).terms())
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._scan())
+        self._next = 0
+
+    def terms(self) -> Iterator[Term]:
+        yield self._term()
+        while self._next < len(self._tokens):
+            self._expect(",")
+            yield self._term()
+
+    def _scan(self) -> Iterator[_Token]:
+        end = len(self._text.rstrip())
+        place = 0
+        while place < end:
+            found = _TOKEN.match(self._text, place)
+            if found is None:
+                raise self._wrong("a back-quote is not closed")
+            place = found.end()
+            if found["quoted"] is not None:
+                yield _Token(found["quoted"].replace("``", "`"))
+            else:
+                yield _Token(found["mark"] or found["word"], mark=found["mark"] is not None)
+
+    def _term(self) -> Term:
+        first = self._name()
+        if len(first) > 1 or not self._accept("("):
+            return Term("identity", first, None, self._alias())
+        transform = _ALIASES.get(first[0].lower(), first[0].lower())
+        if transform not in _SUFFIX:
+            raise self._wrong(f"{first[0]!r} is not a transform. {did_you_mean(transform, _SUFFIX)}")
+        number = self._number(transform) if transform in _NUMBERED else None
+        column = self._name()
+        self._expect(")")
+        return Term(transform, column, number, self._alias())
+
+    def _number(self, transform: str) -> int:
+        text = self._word()
+        if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:11]) <= _LARGEST_NUMBER:
+            raise self._wrong(f"write {transform}(<whole number from 1>, <column>)")
+        self._expect(",")
+        return int(text)
+
+    def _alias(self) -> str | None:
+        token = self._peek()
+        if token is None or token.mark or token.text.lower() != "as":
+            return None
+        self._next += 1
+        return self._word()
+
+    def _name(self) -> tuple[str, ...]:
+        parts = [self._word()]
+        while self._accept("."):
+            parts.append(self._word())
+        return tuple(parts)
+
+    def _word(self) -> str:
+        token = self._peek()
+        if token is None or token.mark:
+            raise self._wrong(f"a name is missing before {token.text!r}" if token else "it ends too early")
+        self._next += 1
+        return token.text
+
+    def _accept(self, mark: str) -> bool:
+        token = self._peek()
+        accepted = token is not None and token.mark and token.text == mark
+        self._next += accepted
+        return accepted
+
+    def _expect(self, mark: str) -> None:
+        token = self._peek()
+        if not self._accept(mark):
+            raise self._wrong(f"expected {mark!r}" + (f" before {token.text!r}" if token else " at the end"))
+
+    def _peek(self) -> _Token | None:
+        return self._tokens[self._next] if self._next < len(self._tokens) else None
+
+    def _wrong(self, why: str) -> SettingsError:
+        return _invalid(f"{self._text[:80]!r} cannot be read: {why}")
+
+
+def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tuple[NestedField, str]:
+    """The column and its full name as the schema spells it."""
+    fields: Sequence[NestedField] = schema.fields
+    path: list[str] = []
+    for position, part in enumerate(column):
+        field = _match(part, fields, case_sensitive=case_sensitive)
+        if field is None:
+            known = _paths(schema.as_struct())
+            raise _invalid(f"there is no column {'.'.join(column)!r}. {did_you_mean('.'.join(column), known)}")
+        path.append(field.name)
+        if position == len(column) - 1:
+            return field, ".".join(path)
+        if not isinstance(field.field_type, StructType):
+            raise _invalid(f"{'.'.join(path)!r} is no struct, so it has no {column[position + 1]!r}")
+        fields = field.field_type.fields
+    raise AssertionError("a name has parts")
+
+
+def _match(name: str, fields: Sequence[NestedField], *, case_sensitive: bool) -> NestedField | None:
+    found = [field for field in fields if field.name == name] if case_sensitive else _named(name, fields)
+    if len(found) > 1:
+        raise _invalid(f"{name!r} may be {' or '.join(repr(field.name) for field in found)}")
+    return found[0] if found else None
+
+
+def _named(name: str, fields: Sequence[NestedField]) -> list[NestedField]:
+    """The field of exactly this name, else those of a name like it."""
+    exact = [field for field in fields if field.name == name]
+    return exact or [field for field in fields if field.name.lower() == name.lower()]
+
+
+def _paths(struct: StructType, prefix: str = "") -> list[str]:
+    found = []
+    for field in struct.fields:
+        found.append(f"{prefix}{field.name}")
+        if isinstance(field.field_type, StructType):
+            found += _paths(field.field_type, f"{prefix}{field.name}.")
+    return found
+
+
+def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, object]:
+    if not isinstance(source, PrimitiveType):
+        raise _invalid(f"{path!r} is a {str(source).partition('<')[0]}; only a column with plain values can partition")
+    transform: Transform[object, object] = parse_transform(term.iceberg_transform)
+    if not transform.can_transform(source):
+        allowed = [word for word in _SUFFIX if parse_transform(_spelled(word, 1)).can_transform(source)]
+        raise _invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")
+    if is_lost_on_java(transform, source):
+        raise _invalid(
+            f"Spark, Trino and Flink cannot read a table divided by {path!r} of type {source}; write bucket(16, {path})"
+        )
+    return transform
+
+
+def _spelled(transform: str, number: int | None) -> str:
+    return f"{transform}[{number}]" if transform in _NUMBERED else transform
+
+
+def _check_name(field: PartitionField, schema: Schema, *, case_sensitive: bool) -> None:
+    plain = str(field.transform) in ("identity", "void")
+    column = _match(field.name, schema.fields, case_sensitive=case_sensitive)
+    if column is not None and not (plain and column.field_id == field.source_id):
+        raise _invalid(f"the partition field {field.name!r} would share its name with a column; add 'as <name>'")
+
+
+def _check_pair(field: PartitionField, other: PartitionField) -> None:
+    if field.name.lower() == other.name.lower():
+        raise _invalid(f"two partition fields are named {field.name!r}; add 'as <name>'")
+    both = {str(field.transform), str(other.transform)}
+    if field.source_id == other.source_id and (len(both) == 1 or both <= set(_TIME)):
+        raise _invalid(f"{field.name!r} and {other.name!r} divide the same column; keep the finer one")
+
+
+def _invalid(why: str) -> SettingsError:
+    return SettingsError(
+        "PARTITION_BY_INVALID",
+        f"partition_by: {sentence(why)}",
+        data="Nothing was written.",
+        action='Write for example "month(time_hour), bucket(16, carrier), region"; back-quotes hold unusual names.',
+    )

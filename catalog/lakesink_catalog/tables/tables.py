@@ -1,0 +1,176 @@
+"""Tables: found, or created once however many drivers try."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+
+from lakesink_catalog.connect.errors import NOTHING_CHANGED, translated
+from lakesink_catalog.tables.absent import is_view, other_catalogs
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_catalog.tables.partition_by import parse_partition_by
+from lakesink_protocol.errors import CatalogError, SettingsError
+from lakesink_protocol.suggest import did_you_mean
+
+FORMAT_VERSION = "2"
+TABLE_MISSING = "LAKESINK_TABLE_MISSING"
+MAX_NAME_LENGTH = 255
+_FORBIDDEN_IN_NAMES = frozenset("*?'\"`/\\#;:%<>|")
+_CODE_PROPERTIES = ("write.py-location-provider.impl", "py-io-impl")
+T = TypeVar("T")
+
+
+def load_table(catalog: Catalog, identifier: str) -> Table:
+    """Load a table afresh.
+
+    Args:
+        catalog: As `connect` returned it.
+        identifier: ``namespace.table``; namespaces may nest.
+
+    Raises:
+        SettingsError: The identifier is malformed.
+        CatalogError: ``TABLE_MISSING`` with the nearest name, ``TABLE_IS_VIEW``, or the catalog failed.
+    """
+    parts = parse_identifier(identifier)
+    with suppress(NoSuchTableError, NoSuchNamespaceError):
+        return _at(catalog, lambda: catalog.load_table(parts))
+    if is_view(catalog, parts):
+        raise CatalogError(
+            "TABLE_IS_VIEW",
+            f"{identifier} in the catalog {catalog.name!r} is a view.",
+            data=NOTHING_CHANGED,
+            action="Name a table: a view is read by the engine that made it.",
+        )
+    raise CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {identifier} in the catalog {catalog.name!r}.",
+        data=NOTHING_CHANGED,
+        action=f"Correct the name or the option catalog, or let the stream create it: create_table=True."
+        f"{_near(catalog, parts)}",
+    )
+
+
+def create_table(
+    catalog: Catalog,
+    identifier: str,
+    arrow_schema: pa.Schema,
+    partition_by: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Create a version 2 table, and its namespace if there is none; another driver's table if that was first.
+
+    Args:
+        catalog: As `connect` returned it.
+        identifier: ``namespace.table``.
+        arrow_schema: Columns; all become optional, see `arrow_schema`.
+        partition_by: See `parse_partition_by`.
+        properties: Table properties.
+
+    Raises:
+        SettingsError: Identifier, partitioning or a property is malformed.
+        WriteError: A column has no Iceberg type.
+        CatalogError: The catalog failed, or its warehouse cannot be written.
+    """
+    parts = parse_identifier(identifier)
+    wanted = dict(properties or {})
+    _check_properties(wanted)
+    schema = iceberg_schema(arrow_schema)
+    spec = parse_partition_by(partition_by, schema)
+    for depth in range(1, len(parts)):
+        _create_namespace(catalog, parts[:depth])
+    wanted["format-version"] = FORMAT_VERSION
+    with suppress(TableAlreadyExistsError):
+        return _at(catalog, lambda: catalog.create_table(parts, schema, partition_spec=spec, properties=wanted))
+    return load_table(catalog, identifier)
+
+
+def parse_identifier(text: object) -> tuple[str, ...]:
+    """The parts of ``namespace.table``: at least two, none empty, no wildcards, quotes, slashes or control characters.
+
+    Raises:
+        SettingsError: Malformed.
+    """
+    if not isinstance(text, str):
+        raise _malformed(repr(text), "it is no text")
+    parts = tuple(text.split("."))
+    if len(parts) < 2:
+        raise _malformed(text, "it needs a namespace")
+    for part in parts:
+        if not part or part != part.strip():
+            raise _malformed(text, "a part is empty or padded with blanks")
+        if len(part) > MAX_NAME_LENGTH:
+            raise _malformed(text, f"a part is longer than {MAX_NAME_LENGTH} characters")
+        bad = next((char for char in part if char in _FORBIDDEN_IN_NAMES or not char.isprintable()), None)
+        if bad is not None:
+            raise _malformed(text, f"it must not contain {bad!r}")
+    return parts
+
+
+def _at(catalog: Catalog, call: Callable[[], T]) -> T:
+    return translated(f"The catalog {catalog.name!r}", catalog.properties, call)
+
+
+def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    if _at(catalog, lambda: catalog.namespace_exists(namespace)):
+        return
+    with suppress(NamespaceAlreadyExistsError):
+        try:
+            _at(catalog, lambda: catalog.create_namespace(namespace))
+        except CatalogError:  # PyIceberg's SQL catalog lets the database's own error out if another was first
+            if not _at(catalog, lambda: catalog.namespace_exists(namespace)):
+                raise
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    version = properties.get("format-version", FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise CatalogError(
+            "FORMAT_UNSUPPORTED",
+            f"A table of format version {version} was asked for; lakesink writes version {FORMAT_VERSION}.",
+            data=NOTHING_CHANGED,
+            action="Leave format-version out.",
+        )
+    for name in _CODE_PROPERTIES:
+        if name in properties:
+            raise CatalogError(
+                "TABLE_NAMES_CODE",
+                f"The table property {name} names Python code to run.",
+                data=NOTHING_CHANGED,
+                action="Leave it out: lakesink runs no code that a table names.",
+            )
+
+
+def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
+    others = other_catalogs(catalog, parts)
+    if others:
+        return (
+            f" The database has such a table under the catalog name {', '.join(others)}: SQL catalogs keep it in"
+            " every row, so all engines must call the catalog alike."
+        )
+    with suppress(Exception):  # a hint must not hide the error it decorates
+        tables = [".".join(found) for found in catalog.list_tables(parts[:-1])]
+        if tables:
+            return f" {did_you_mean('.'.join(parts), tables)}"
+    with suppress(Exception):
+        namespaces = [".".join(found) for found in catalog.list_namespaces()]
+        return f" Namespaces there: {', '.join(sorted(namespaces)[:20]) or 'none'}."
+    return ""
+
+
+def _malformed(text: str, why: str) -> SettingsError:
+    shown = text if len(text) <= 80 else f"{text[:77]}..."
+    return SettingsError(
+        "TABLE_NAME_INVALID",
+        f"{shown!r} is not a table name: {why}.",
+        data=NOTHING_CHANGED,
+        action="Write namespace.table, for example demo.events.",
+    )

@@ -1,0 +1,1 @@
+"""Spark's checkpoint, read without PySpark."""

@@ -1,0 +1,317 @@
+"""What a batch reads, from the query's checkpoint: its offsets, where they start, and the files of file sources.
+
+Two readers share one small protocol: through the JVM's Hadoop file system on the driver (`lakesink.spark.hadoop`),
+which has every scheme and credential that Spark has, and through fsspec elsewhere. Nothing here writes or needs Spark.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import fsspec
+
+from lakesink.checkpoint.offsets import (
+    NOTHING_WRITTEN,
+    Keys,
+    Offsets,
+    log_offset,
+    parse_initial_offset,
+    parse_offset_log,
+    parse_query_id,
+    source_log_lines,
+    source_log_paths,
+    source_log_tail,
+    unreadable,
+)
+from lakesink_protocol.errors import QueryError
+from lakesink_protocol.identity import Batch, stream_batch
+from lakesink_protocol.redact import describe
+
+logger = logging.getLogger("lakesink")
+
+CHECKS_AT_ONCE = 16
+
+
+class CheckpointFiles(Protocol):
+    """Reads files below a checkpoint; paths are relative to it. Called on the thread that runs the batch."""
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file, or None if there is none."""
+
+    def size_bytes(self, path: str) -> int | None:
+        """Size of a file, or None if there is none."""
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`."""
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, in any order; empty if there is no such folder."""
+
+    def is_there(self, uri: str) -> bool:
+        """True if a file exists, wherever it is: below the checkpoint or not. Called on several threads."""
+
+
+class FsspecFiles:
+    """Files of a checkpoint through fsspec, where there is no JVM: in the command line and in planner processes.
+
+    Args:
+        root: The checkpoint, a local path or a URI that fsspec knows.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._system, self._root = fsspec.core.url_to_fs(root, use_listings_cache=False)
+
+    def read(self, path: str) -> bytes | None:
+        """See `CheckpointFiles`."""
+        try:
+            return bytes(self._system.cat_file(self._at(path)))
+        except FileNotFoundError:
+            return None
+
+    def size_bytes(self, path: str) -> int | None:
+        """See `CheckpointFiles`."""
+        try:
+            return int(self._system.size(self._at(path)))
+        except FileNotFoundError:
+            return None
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See `CheckpointFiles`."""
+        return bytes(self._system.cat_file(self._at(path), start=start, end=start + length))
+
+    def names(self, folder: str) -> list[str]:
+        """See `CheckpointFiles`."""
+        try:
+            return [str(name).rsplit("/", 1)[-1] for name in self._system.ls(self._at(folder), detail=False)]
+        except FileNotFoundError:
+            return []
+
+    def is_there(self, uri: str) -> bool:
+        """See `CheckpointFiles`. What nothing here can read is taken to be there, and said so."""
+        folder, _, name = uri.rpartition("/")  # fsspec would take "::" in a file's name for a chain of file systems
+        try:
+            system, path = fsspec.core.url_to_fs(f"{folder}/", use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            logger.warning("lakesink.input.unchecked %s: its files are taken to be there", describe(error))
+            return True
+        return bool(system.exists(f"{path.rstrip('/')}/{name}"))
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The checkpoint of one query.
+
+    Attributes:
+        files: How it is read.
+        folders: For every position of a source in the query, the number of its folder below ``sources``; None if they
+            are the same. They differ where one source is read twice. A source with a name has a folder of this name.
+    """
+
+    files: CheckpointFiles
+    folders: tuple[int, ...] | None = None
+
+    def query_id(self) -> str:
+        """Id that the checkpoint gives to its query.
+
+        Raises:
+            QueryError: The checkpoint has none.
+        """
+        content = self.files.read("metadata")
+        if content is None:
+            raise unreadable("its metadata file, which holds the query id, is missing")
+        return parse_query_id(content.decode())
+
+    def offsets(self, batch_id: int) -> Offsets:
+        """End offsets of a batch, by source.
+
+        Raises:
+            QueryError: The checkpoint does not have them, or not in a form that is known.
+        """
+        content = self.files.read(f"offsets/{batch_id}")
+        if content is None:
+            raise unreadable(f"offsets/{batch_id} is missing")
+        return parse_offset_log(content.decode())
+
+    def newest_batch(self) -> int:
+        """Id of the newest batch that has offsets: Spark logs them before the batch runs, and runs no older one.
+
+        Raises:
+            QueryError: The checkpoint has none.
+        """
+        batches = self._planned()
+        if not batches:
+            raise unreadable("it has no offsets; give it as an absolute path or a full URI")
+        return max(batches)
+
+    def has_state(self) -> bool:
+        """True if the query keeps state from batch to batch: windows, duplicates that it has seen, joins."""
+        return bool(self.files.names("state"))
+
+    def check_folders(self, end: Offsets) -> None:
+        """Check that every file source has a folder of its own number, as is assumed where `folders` is not known.
+
+        Args:
+            end: End offsets of a batch.
+
+        Raises:
+            QueryError: Some source is read twice; only the running query can tell which.
+        """
+        if end.keys is not Keys.POSITIONS:
+            return
+        numbers = {source for source, value in end.ends.items() if log_offset(value) is not None}
+        if numbers and not numbers <= set(self.files.names("sources")):
+            raise QueryError(
+                "SOURCE_READ_TWICE",
+                "The query reads a source twice, and its checkpoint does not tell which.",
+                data=NOTHING_WRITTEN,
+                action="Use lakesink.stream for this query, which can ask the query itself.",
+            )
+
+    def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
+        """See `batch`; with the files that it reads and that are missing: Spark passes over them without a word."""
+        if batch_id > 0 and previous is None:
+            previous = self.offsets(batch_id - 1)
+        batch, lines = self._batch(query_id, batch_id, end, previous)
+        paths = source_log_paths(lines)
+        if not paths:
+            return batch
+        with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
+            there = pool.map(self.files.is_there, paths)
+            return replace(
+                batch, missing_inputs=tuple(path for path, seen in zip(paths, there, strict=True) if not seen)
+            )
+
+    def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
+        """What Spark asks for with `batch_id`, with its fingerprint.
+
+        Args:
+            query_id: Id of the query.
+            batch_id: Id of the batch.
+            end: Its end offsets, see `offsets`.
+            previous: End offsets of the batch before, if they are at hand; else they are read.
+
+        Raises:
+            QueryError: The checkpoint does not tell what the batch reads.
+        """
+        if batch_id > 0 and previous is None:
+            previous = self.offsets(batch_id - 1)
+        return self._batch(query_id, batch_id, end, previous)[0]
+
+    def _batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None) -> tuple[Batch, list[str]]:
+        if previous is not None:
+            self._check_sources(batch_id, previous, end)
+        start = self._initial(end) if previous is None else previous.by_source
+        lines = [line for source in self._file_sources(end, previous) for line in self._read_log(*source)]
+        return stream_batch(batch_id, query_id, start=start, end=end.by_source, source_log=lines), lines
+
+    def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
+        """Named sources come and go; by position there are as many as before, or one more that has its first rows."""
+        if end.keys is Keys.POSITIONS and previous.keys is Keys.POSITIONS and len(previous.ends) > len(end.ends):
+            raise unreadable(f"offsets/{batch_id} knows {len(end.ends)} sources, the batch before {len(previous.ends)}")
+        if end.keys is not previous.keys and not len(end.ends) == len(previous.ends) == 1:
+            raise unreadable(f"offsets/{batch_id} tells its sources by {end.keys.value}, the batch before does not")
+        added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
+        for older in sorted(self._planned(), reverse=True) if added else ():
+            if older < batch_id - 1 and added & set(self.offsets(older).ends):
+                raise _source_came_back(min(added & set(self.offsets(older).ends)), older, batch_id)
+
+    def _planned(self) -> list[int]:
+        return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
+
+    def _initial(self, end: Offsets) -> list[Any] | dict[str, Any] | None:
+        """Where the first batch starts, if every source says so itself."""
+        found = {source: self._initial_offset(self._folder(end.keys, source)) for source in end.sources()}
+        return None if None in found.values() else Offsets(found, end.keys).by_source
+
+    def _initial_offset(self, folder: str | None) -> dict[str, Any] | None:
+        content = None if folder is None else self.files.read(f"sources/{folder}/0")
+        return None if content is None else parse_initial_offset(content)
+
+    def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[str, int, int]]:
+        """Folder and range of log offsets of every file source that has something new; each folder once."""
+        seen: set[str] = set()
+        for source in end.sources():
+            upto = log_offset(end.ends[source])
+            after = None if previous is None else log_offset(_before(source, end, previous))
+            after = -1 if after is None else after
+            if upto is None or after >= upto:
+                continue
+            folder = self._folder(end.keys, source)
+            if folder is None:
+                raise unreadable("sources/ has not exactly one folder, and its offsets do not name their source")
+            if folder not in seen:
+                seen.add(folder)
+                yield folder, after, upto
+
+    def _folder(self, keys: Keys, source: str) -> str | None:
+        """Name of a source's folder below ``sources``; None if it cannot be told."""
+        if keys is Keys.NAMES:
+            return source
+        if keys is Keys.UNTOLD:
+            names = [name for name in self.files.names("sources") if not name.startswith(".")]
+            return names[0] if len(names) == 1 else None
+        return source if self.folders is None else str(self.folders[int(source)])
+
+    def _read_log(self, folder: str, after: int, upto: int) -> list[str]:
+        """Entries of a file source's log, newest file first until one holds all earlier entries too."""
+        found: list[str] = []
+        for position in range(upto, after, -1):
+            content = self.files.read(f"sources/{folder}/{position}")
+            if content is None:
+                return self._read_compacted(folder, after, position) + found
+            found = source_log_lines(content.decode(), after, position) + found
+        return found
+
+    def _read_compacted(self, folder: str, after: int, upto: int) -> list[str]:
+        path = f"sources/{folder}/{upto}.compact"
+        size = self.files.size_bytes(path)
+        if size is None:
+            path = f"sources/{folder}/{self._compaction_at_or_above(folder, upto)}.compact"
+            size = self.files.size_bytes(path)
+        if size is None:
+            raise unreadable(f"the log of file source {folder} lacks entry {upto}")
+        return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
+
+    def _compaction_at_or_above(self, folder: str, position: int) -> int | None:
+        """A later compaction, for entries whose own file Spark has removed since."""
+        names = (re.fullmatch(r"(\d+)\.compact", name) for name in self.files.names(f"sources/{folder}"))
+        return min((int(name[1]) for name in names if name and int(name[1]) >= position), default=None)
+
+
+def _before(source: str, end: Offsets, previous: Offsets) -> Any:
+    """Where a source was after the batch before; a single one may have got its name since."""
+    return previous.ends.get(source) if previous.keys is end.keys else next(iter(previous.ends.values()))
+
+
+def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
+    return QueryError(
+        "SOURCE_CAME_BACK",
+        f"Source {name[:60]!r} was in batch {was_in}, was then removed from the query, and came back in {batch_id}.",
+        data=NOTHING_WRITTEN,
+        action="Spark would read it again from its beginning, and its rows would be in the table twice. Stop the query,"
+        f" run `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`, and start it without this source, or with"
+        " another name for it and a start where it ended (Kafka: startingOffsets; files: a folder of the new files).",
+    )
+
+
+def same_checkpoint(session: Any, given: str, resolved: str) -> bool:
+    """True if Spark, resolving the checkpoint `given`, comes to the folder `resolved`."""
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
+    path = jvm.org.apache.hadoop.fs.Path(given)
+    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+    return str(path.getFileSystem(conf).makeQualified(path).toString()) == resolved
+
+
+def source_folders(sources: Sequence[Any]) -> tuple[int, ...]:
+    """Number of each source's folder: sources count in the order in which they first appear."""
+    first: list[Any] = []
+    for source in sources:
+        if source not in first:
+            first.append(source)
+    return tuple(first.index(source) for source in sources)

@@ -1,0 +1,243 @@
+"""The texts of Spark's checkpoint, parsed: offset logs, initial offsets and file-source logs. Pure, no I/O.
+
+Offsets are compared as parsed values, so that the same offsets spelled otherwise stay the same; what is not JSON is
+kept as the raw text.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import unquote
+
+from lakesink_protocol.errors import QueryError
+
+LOG_VERSION = "v1"
+BY_KEY = "v2"
+OFFSET_LOG_VERSIONS = (LOG_VERSION, BY_KEY)
+NO_OFFSET = "-"
+NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""In an offset log's metadata since Spark 4.2: the query gives a name to each of its sources."""
+TAIL_BYTES = 256 * 1024
+NOTHING_WRITTEN = "Nothing of this batch was written or committed."
+
+ReadRange = Callable[[int, int], bytes]
+"""Reads a file: offset and length in bytes -> exactly these bytes."""
+
+
+class Keys(Enum):
+    """What an offset log tells its sources apart by."""
+
+    POSITIONS = "their positions in the query"
+    NAMES = "the names that the query gives them"
+    UNTOLD = "nothing: there is one, and the log does not tell its name"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Offsets of one batch, by source.
+
+    Attributes:
+        ends: The offsets; None, or no entry, for a source that has none yet.
+        keys: What they are told apart by.
+    """
+
+    ends: Mapping[str, Any]
+    keys: Keys = Keys.POSITIONS
+
+    @property
+    def by_source(self) -> list[Any] | dict[str, Any]:
+        """What the ledger knows them by: the same for every version of the log and every order of named sources.
+
+        A single source needs no name: a stream stays the same one when it gets its name.
+        """
+        if self.keys is Keys.POSITIONS:
+            last = max(map(int, self.ends), default=-1)
+            return [self.ends.get(str(position)) for position in range(last + 1)]
+        return list(self.ends.values()) if len(self.ends) <= 1 else dict(sorted(self.ends.items()))
+
+    def sources(self) -> list[str]:
+        """Keys of the sources, in the order of `by_source`."""
+        return sorted(self.ends, key=int if self.keys is Keys.POSITIONS else None)
+
+
+def parse_offset_log(text: str) -> Offsets:
+    """Offsets of one batch.
+
+    Args:
+        text: Content of ``<checkpoint>/offsets/<n>``: the version, a line of metadata, then a line a source. Version 1
+            has them in the query's order, version 2 with a key before each: its name, else its position.
+
+    Raises:
+        QueryError: The log has another version, or is cut, or would give a source the offsets of another.
+    """
+    version, lines = _content(text, OFFSET_LOG_VERSIONS)
+    if not lines:
+        raise unreadable("an offset log ends after its version line")
+    if version == BY_KEY:
+        return _keyed(lines[1:], named=_names_sources(lines[0]))
+    ends = {str(position): _offset(line) for position, line in enumerate(lines[1:])}
+    if not _names_sources(lines[0]):
+        return Offsets(ends)
+    if len(ends) > 1:
+        raise _named_by_position()
+    return Offsets(ends, Keys.UNTOLD)
+
+
+def parse_query_id(text: str) -> str:
+    """Query id in ``<checkpoint>/metadata``.
+
+    Raises:
+        QueryError: It holds no id.
+    """
+    try:
+        return str(json.loads(text)["id"])
+    except (ValueError, TypeError, KeyError):
+        raise unreadable("its metadata file holds no query id") from None
+
+
+def parse_initial_offset(content: bytes) -> dict[str, Any] | None:
+    """Start of a Kafka source: topic -> partition -> offset. None for any other source's file.
+
+    Args:
+        content: ``<checkpoint>/sources/<i>/0``: a zero byte, the version, then JSON.
+    """
+    head, _, body = content.partition(b"\n")
+    if head != b"\0v1":
+        return None
+    try:
+        offsets = json.loads(body)
+    except ValueError:
+        return None
+    partitions = list(offsets.values()) if isinstance(offsets, dict) else []
+    return offsets if partitions and all(isinstance(value, dict) for value in partitions) else None
+
+
+def log_offset(value: Any) -> int | None:
+    """Position of a file source in its own log; None if the value is not a file source's offset."""
+    if isinstance(value, dict) and value.keys() == {"logOffset"} and isinstance(value["logOffset"], int):
+        return value["logOffset"]
+    return None
+
+
+def source_log_lines(text: str, after: int, upto: int) -> list[str]:
+    """Lines of a file-source log for log offsets above `after` and up to `upto`, in the log's order.
+
+    Raises:
+        QueryError: The log has another version, or a line that is not an entry.
+    """
+    _, lines = _content(text, (LOG_VERSION,))
+    return [line for line in lines if after < _entry_offset(line) <= upto]
+
+
+def source_log_paths(lines: Iterable[str]) -> list[str]:
+    """URIs of the files in a file source's log, each once, as a person reads them: Spark writes them encoded."""
+    paths = (json.loads(line).get("path") for line in lines)
+    return list(dict.fromkeys(unquote(path) for path in paths if isinstance(path, str)))
+
+
+def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: int) -> list[str]:
+    """`source_log_lines` of a log that holds all earlier entries too, reading no more of its end than is needed.
+
+    Args:
+        read_range: Reads part of the log.
+        size_bytes: Its size.
+        after: Log offset that the batch starts after.
+        upto: Log offset that the batch ends at.
+    """
+    found: list[str] = []
+    for line in _lines_backwards(read_range, size_bytes):
+        if line == LOG_VERSION:
+            break
+        position = _entry_offset(line)
+        if position <= after:
+            break
+        if position <= upto:
+            found.append(line)
+    return found[::-1]
+
+
+def unreadable(why: str) -> QueryError:
+    """The checkpoint does not tell what the batch reads, so the batch cannot be recognised later."""
+    return QueryError(
+        "CHECKPOINT_UNREADABLE",
+        f"The checkpoint does not tell what this batch reads: {why}.",
+        data=NOTHING_WRITTEN,
+        action="Restore the checkpoint as a whole, or start the query on a new one with the same sink id: "
+        "lakesink then says where the table stands.",
+    )
+
+
+def _content(text: str, known: Sequence[str]) -> tuple[str, list[str]]:
+    head, *lines = text.replace("\r\n", "\n").split("\n")
+    version = head.strip()
+    if version not in known:
+        raise QueryError(
+            "CHECKPOINT_VERSION",
+            f"The checkpoint has a log of version {version[:20]!r}; this lakesink reads {' and '.join(known)}.",
+            data=NOTHING_WRITTEN,
+            action="Use a lakesink that knows this version of Spark, or the Spark that wrote the checkpoint.",
+        )
+    return version, lines[:-1] if lines and not lines[-1] else lines
+
+
+def _names_sources(metadata: str) -> bool:
+    try:
+        conf = json.loads(metadata).get("conf")
+    except (ValueError, AttributeError):
+        return False
+    return isinstance(conf, dict) and conf.get(NAMES_SOURCES) == "true"
+
+
+def _keyed(lines: Sequence[str], *, named: bool) -> Offsets:
+    ends: dict[str, Any] = {}
+    for line in lines:
+        key, colon, offset = line.partition(":")
+        if not colon or key in ends:
+            raise unreadable("an offset log has a line without the source that it is of, or a source twice")
+        ends[key] = _offset(offset)
+    named = named or not all(key.isascii() and key.isdecimal() for key in ends)
+    return Offsets(ends, Keys.NAMES if named else Keys.POSITIONS)
+
+
+def _named_by_position() -> QueryError:
+    return QueryError(
+        "SOURCES_BY_POSITION",
+        "The query names its sources, and its checkpoint keeps their offsets by position, without the names.",
+        data=NOTHING_WRITTEN,
+        action="Spark 4.2 would read each source from another one's offset once they change places. Start on a new"
+        " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the default.",
+    )
+
+
+def _offset(line: str) -> Any:
+    text = line.strip()
+    if text == NO_OFFSET:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _entry_offset(line: str) -> int:
+    try:
+        return int(json.loads(line)["batchId"])
+    except (ValueError, TypeError, KeyError):
+        raise unreadable("a file source's log has a line that is not an entry") from None
+
+
+def _lines_backwards(read_range: ReadRange, size_bytes: int) -> Iterator[str]:
+    """Lines from the last to the first; only whole lines are decoded, for a chunk may cut a character in two."""
+    rest, end = b"", size_bytes
+    while end > 0:
+        start = max(0, end - TAIL_BYTES)
+        rest, *whole = (read_range(start, end - start) + rest).split(b"\n")
+        yield from _decoded(reversed(whole))
+        end = start
+    yield from _decoded([rest])
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    return (line.decode().strip() for line in lines if line.strip())

@@ -1,0 +1,1 @@
+"""Is everything fit: machine, catalog, storage."""

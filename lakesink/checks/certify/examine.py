@@ -1,0 +1,206 @@
+"""The order of the checks, and what each came to. A check that fails never ends the others."""
+
+import platform
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import pyiceberg
+from pyiceberg.catalog import Catalog
+from sqlalchemy import Engine
+
+from lakesink import __version__
+from lakesink.checks.certify.bench import Bench, bench_in
+from lakesink.checks.certify.multi_table import TwoTables, in_turn
+from lakesink.checks.certify.probes import PROBES, Probe
+from lakesink.checks.certify.race import OneTable, Report, Size, Step, race
+from lakesink.checks.certify.state import RaceFigures, race_figures
+from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict, judge
+from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.connect.kinds import is_of_one_process, kind_of
+from lakesink_catalog.connect.rest import BoundedRestCatalog
+from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.redact import describe, redact
+
+Say = Callable[[str], None]
+"""Is told what is asked now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a catalog is fit for, and what that rests on.
+
+    Attributes:
+        catalog: The catalog in words.
+        kind: Its kind.
+        software: Versions of what was asked and of what asked.
+        size: How large the races were.
+        findings: One for each check, in their order.
+        left: What could not be removed, and why.
+    """
+
+    catalog: str
+    kind: str
+    software: dict[str, str]
+    size: Size
+    findings: tuple[Finding, ...]
+    left: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the findings come to."""
+        return judge(self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        return {
+            "catalog": self.catalog,
+            "kind": self.kind,
+            "verdict": self.verdict.value,
+            "fit": self.verdict.fit,
+            "software": self.software,
+            "race": asdict(self.size),
+            "checks": [_document(finding) for finding in self.findings],
+            "left": list(self.left),
+        }
+
+
+def certify(
+    found: FoundCatalog, size: Size, say: Say = lambda _: None, checks: Collection[Check] = tuple(Check)
+) -> Certificate:
+    """Ask a catalog all that lakesink needs of it, on tables that are made for it and removed.
+
+    Args:
+        found: The catalog, which is there.
+        size: How large the races are.
+        say: Is told what comes next.
+        checks: What to ask; less than all decides only against a catalog.
+
+    Raises:
+        CatalogError: The catalog does not open.
+    """
+    asker = _Asker(found, found.open(create=False), size, say)
+    findings = tuple(asker.findings(checks))
+    return Certificate(
+        catalog=redact(found.where, found.properties),
+        kind=kind_of(found.name, found.properties),
+        software=_software(asker.catalog),
+        size=size,
+        findings=findings,
+        left=tuple(asker.left),
+    )
+
+
+@dataclass(slots=True)
+class _Asker:
+    found: FoundCatalog
+    catalog: Catalog
+    size: Size
+    say: Say
+    ledger_tag: bool = True
+    left: list[str] = field(default_factory=list)
+
+    def findings(self, checks: Collection[Check]) -> Iterator[Finding]:
+        for check in filter(checks.__contains__, Check):
+            finding = self._finding(check)
+            if check is Check.TAG:
+                self.ledger_tag = finding.standing is not Standing.BROKEN
+            yield finding
+
+    def _finding(self, check: Check) -> Finding:
+        if check is Check.COMPARE_AND_SWAP:
+            return self._guarded(check, self._raced)
+        if check is Check.MULTI_TABLE:
+            return self._guarded(check, self._multi_table)
+        if check is Check.STALE_TAG and not self.ledger_tag:
+            return Finding(check, Standing.ABSENT, "not asked: commits with the tag fail")
+        return self._probed(check, PROBES[check])
+
+    def _probed(self, check: Check, probe: Probe) -> Finding:
+        def ask(stack: ExitStack) -> Finding:
+            bench = self._bench(stack)
+            wrong = next(filter(None, probe(bench)), "")
+            if wrong:
+                return Finding(check, Standing.BROKEN, wrong)
+            return Finding(check, Standing.KEPT, _kept(bench))
+
+        return self._guarded(check, ask)
+
+    def _raced(self, stack: ExitStack) -> Finding:
+        bench = self._bench(stack)
+        return self._judged(Check.COMPARE_AND_SWAP, (bench,), OneTable(bench.scratch.name, self.ledger_tag))
+
+    def _multi_table(self, stack: ExitStack) -> Finding:
+        check = Check.MULTI_TABLE
+        if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
+            return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
+        first, second = self._bench(stack), self._bench(stack)
+        wrong = in_turn((first, second))
+        if wrong:
+            return Finding(check, Standing.BROKEN, wrong)
+        names = (first.scratch.name, second.scratch.name)
+        return self._judged(check, (first, second), TwoTables(names, self.ledger_tag))
+
+    def _judged(self, check: Check, benches: tuple[Bench, ...], step: Step) -> Finding:
+        reports = race(self.found, step, self.size, within_process=is_of_one_process(self.found.properties))
+        sent = [request for report in reports for request in report.sent]
+        figures = race_figures(sent, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)
+        return raced(check, figures, reports, self.size)
+
+    def _bench(self, stack: ExitStack) -> Bench:
+        return stack.enter_context(bench_in(self.found, self.catalog, self.left, ledger_tag=self.ledger_tag))
+
+    def _guarded(self, check: Check, ask: Callable[[ExitStack], Finding]) -> Finding:
+        """Whatever a check raises, it decides nothing."""
+        self.say(f"asking: {check.value}")
+        known = self.found.properties
+        try:
+            with ExitStack() as stack:
+                return ask(stack)
+        except LakesinkError as error:
+            return Finding(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is what the check found
+            return Finding(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
+
+
+def raced(check: Check, figures: RaceFigures, reports: list[Report], size: Size) -> Finding:
+    """What a race came to: every writer must have been told yes at least once, or it proves nothing."""
+    troubles = [trouble for report in reports for trouble in report.troubles]
+    told = f"{size.writers} writers at once: {figures.acknowledged} commits acknowledged, {figures.refused} refused"
+    if figures.unknown or troubles:
+        told += f", {figures.unknown + len(troubles)} without an answer"
+    numbers = asdict(figures) | {"troubles": len(troubles)}
+    if figures.broken:
+        return Finding(check, Standing.BROKEN, f"{told}; {figures.broken}.", numbers)
+    if figures.acknowledged < size.writers:
+        first = f" The first trouble: {troubles[0]}." if troubles else ""
+        return Finding(check, Standing.UNDECIDED, f"{told}: too few to prove anything.{first}", numbers)
+    return Finding(check, Standing.KEPT, f"{told}, none lost", numbers)
+
+
+def _kept(bench: Bench) -> str:
+    names = sorted(set(filter(None, bench.heard)))
+    return f"refused as {', '.join(names)}" if names else "as asked"
+
+
+def _software(catalog: Catalog) -> dict[str, str]:
+    software = {"lakesink": __version__, "pyiceberg": pyiceberg.__version__, "python": platform.python_version()}
+    engine = getattr(catalog, "engine", None)
+    if isinstance(engine, Engine):
+        server = ".".join(map(str, engine.dialect.server_version_info or ()))
+        software |= {engine.dialect.name: server, "sqlalchemy": version("sqlalchemy")}
+    return software
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": finding.check.value,
+        "standing": finding.standing.value,
+        "found": finding.found,
+        "asked": finding.check.asked,
+        "needed_for": finding.check.need.value,
+        "follows_if_broken": finding.check.follows,
+        "figures": dict(finding.figures),
+    }

@@ -1,0 +1,156 @@
+"""What a catalog is asked one thing at a time. Each probe yields what went wrong at each step; empty is well."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+)
+
+from lakesink.checks.certify.bench import KEY, Bench, altered
+from lakesink.checks.certify.verdict import Check
+from lakesink.checks.offer import Offer
+
+Probe = Callable[[Bench], Iterator[str]]
+
+OWN_WRITES = 10
+SENDERS = 4
+
+
+def tag(bench: Bench) -> Iterator[str]:
+    """A commit sets the tag, and the next one moves it."""
+    for _ in range(2):
+        yield bench.accepts(bench.offers(1)[0])
+
+
+def stale_head(bench: Bench) -> Iterator[str]:
+    """A commit that asserts an old head, or none where there is one, is refused."""
+    first, no_head = bench.offers()
+    yield bench.accepts(first)
+    yield bench.refuses(_only_head(no_head), "a commit that asserted no head where there was one")
+    second, late = bench.offers()
+    yield bench.accepts(second)
+    yield bench.refuses(_only_head(late), "a commit that asserted an old head")
+
+
+def stale_tag(bench: Bench) -> Iterator[str]:
+    """A commit whose head is right and whose tag is not is refused; with the right tag it lands."""
+    first = bench.offers(1)[0]
+    yield bench.accepts(first)
+    yield bench.accepts(bench.offers(1)[0])
+    fresh = bench.offers(1)[0]
+    for asserted, what in ((first.snapshot_id, "an old tag"), (None, "no tag where there was one")):
+        wrong = AssertRefSnapshotId(ref=KEY.ledger_tag, snapshot_id=asserted)
+        yield bench.refuses(_asserting(fresh, wrong), f"a commit that asserted the head and {what}")
+    yield bench.accepts(fresh)
+
+
+def table_uuid(bench: Bench) -> Iterator[str]:
+    """A commit to another table of the name is refused."""
+    wrong = AssertTableUUID(uuid=uuid.uuid4())
+    yield bench.refuses(_asserting(bench.offers(1)[0], wrong), "a commit that asserted another table's UUID")
+    yield bench.accepts(bench.offers(1)[0])
+    yield bench.refuses(_asserting(bench.offers(1)[0], wrong), "a commit that asserted another table's UUID")
+
+
+def schema(bench: Bench) -> Iterator[str]:
+    """A commit under a schema that is not the table's is refused."""
+    offered = bench.offers(1)[0]
+    wrong = AssertCurrentSchemaId(current_schema_id=offered.table.metadata.current_schema_id + 1)
+    yield bench.refuses(_asserting(offered, wrong), "a commit that asserted another schema")
+    yield bench.accepts(offered)
+
+
+def equal_id(bench: Bench) -> Iterator[str]:
+    """A second snapshot of an id that the table has is refused, be it the head's or an older one's."""
+    first = bench.offers(1)[0]
+    yield bench.accepts(first)
+    yield bench.refuses(bench.offers(1, first.snapshot_id)[0], "a second snapshot of the same id")
+    yield bench.accepts(bench.offers(1)[0])
+    yield bench.refuses(bench.offers(1, first.snapshot_id)[0], "a second snapshot of an older one's id")
+
+
+def all_or_nothing(bench: Bench) -> Iterator[str]:
+    """Snapshot, head, property and tag move together, and a commit of which one part is impossible changes nothing."""
+    yield bench.accepts(bench.offers(1)[0])
+    first, late = bench.offers()
+    yield bench.accepts(first)
+    yield bench.refuses(late, "a commit that asserted an old head")
+    fresh = bench.offers(1)[0]
+    properties = [update for update in fresh.request.updates if isinstance(update, SetPropertiesUpdate)]
+    yield bench.refuses(
+        altered(fresh, updates=[*properties, _nowhere(fresh)]), "a commit that moved the branch to no snapshot"
+    )
+    yield bench.accepts(bench.offers(1)[0])
+
+
+def own_writes(bench: Bench) -> Iterator[str]:
+    """What one connection commits every connection shows at once."""
+    for _ in range(OWN_WRITES):
+        offered = bench.offers(1)[0]
+        yield bench.accepts(offered)
+        if bench.state(bench.other).head != offered.snapshot_id:
+            yield "Another connection did not see a commit that had been acknowledged."
+
+
+def sent_twice(bench: Bench) -> Iterator[str]:
+    """The same request sent again, later or at once, lands once."""
+    first = bench.offers(1)[0]
+    yield bench.accepts(first)
+    yield _once(bench, first, lambda: bench.heard.append(bench.ask(first, bench.other).refused_as))
+    second = bench.offers(1)[0]
+    with ThreadPoolExecutor(SENDERS) as senders:
+        sent = [senders.submit(bench.ask, second, (bench.mine, bench.other)[number % 2]) for number in range(SENDERS)]
+    answers = [answer.result() for answer in sent]
+    if all(answer.refused_as for answer in answers):
+        yield f"It refused every copy of a commit that nothing speaks against: {answers[0].detail}."
+    yield _once(bench, second, lambda: None)
+
+
+PROBES: Mapping[Check, Probe] = {
+    Check.TAG: tag,
+    Check.STALE_HEAD: stale_head,
+    Check.STALE_TAG: stale_tag,
+    Check.TABLE_UUID: table_uuid,
+    Check.SCHEMA: schema,
+    Check.EQUAL_ID: equal_id,
+    Check.ALL_OR_NOTHING: all_or_nothing,
+    Check.OWN_WRITES: own_writes,
+    Check.SENT_TWICE: sent_twice,
+}
+
+
+def _once(bench: Bench, offered: Offer, again: Callable[[], None]) -> str:
+    again()
+    state = bench.state()
+    times = [snapshot for snapshot, _ in state.snapshots].count(offered.snapshot_id)
+    if times != 1 or state.head != offered.snapshot_id:
+        return f"A commit that was sent more than once is in the table {times} times."
+    return ""
+
+
+def _asserting(offered: Offer, wrong: TableRequirement) -> Offer:
+    """The offer with one of its assertions replaced."""
+
+    def same(requirement: TableRequirement) -> bool:
+        return type(requirement) is type(wrong) and getattr(requirement, "ref", None) == getattr(wrong, "ref", None)
+
+    kept = [requirement for requirement in offered.request.requirements if not same(requirement)]
+    return altered(offered, requirements=[*kept, wrong])
+
+
+def _only_head(offered: Offer) -> Offer:
+    """The offer without its assertion on the tag, so that the head alone can refuse it."""
+    kept = [need for need in offered.request.requirements if getattr(need, "ref", KEY.branch) == KEY.branch]
+    return altered(offered, requirements=kept)
+
+
+def _nowhere(offered: Offer) -> SetSnapshotRefUpdate:
+    moves = [update for update in offered.request.updates if isinstance(update, SetSnapshotRefUpdate)]
+    return next(move for move in moves if move.ref_name == KEY.branch)

@@ -1,0 +1,153 @@
+"""The catalog that a stream would use here: which one, why that one, of what kind, and whether it answers."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.utils.config import Config
+
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
+from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, FoundCatalog
+from lakesink_catalog.connect.errors import translated
+from lakesink_catalog.connect.kinds import KINDS, kind_of
+from lakesink_catalog.connect.rest import TIMEOUT_PROPERTY
+from lakesink_protocol.errors import CatalogError
+
+HTTP_SECONDS = 15
+LONGEST_SECONDS = 60.0
+_FILE = ".pyiceberg.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogLook:
+    """What was seen of the catalog.
+
+    Attributes:
+        findings: Of the checks.
+        found: The catalog as configured; None if there is no such configuration.
+        opened: The catalog; None if it did not answer, or is not there yet.
+    """
+
+    findings: list[Finding]
+    found: FoundCatalog | None = None
+    opened: Catalog | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True if a stream could not use it."""
+        return any(finding.standing is Standing.FAILED for finding in self.findings)
+
+
+def look_at_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) -> CatalogLook:
+    """Find the catalog as a stream would, and knock.
+
+    Args:
+        name: As given by the user; None for the default.
+        longest_seconds: When to take silence for an answer.
+    """
+    chosen = attempt(Part.CATALOG, "choice", lambda: _find(name))
+    if isinstance(chosen, Finding):
+        return CatalogLook([chosen])
+    findings = [_choice(chosen, name)]
+    if chosen.home is None:
+        findings.append(_kind(chosen))
+    opened = _answering(chosen, longest_seconds)
+    if isinstance(opened, Finding):
+        return CatalogLook([*findings, opened], chosen)
+    answers = Finding(Part.CATALOG, "answers", Standing.OK, f"with {len(opened[1])} namespace(s)")
+    return CatalogLook([*findings, answers], chosen, opened[0])
+
+
+def _find(name: str | None) -> FoundCatalog:
+    """The catalog, with a time-out for people: a stream's own is longer."""
+    found = CatalogConfig(name).find()
+    if TIMEOUT_PROPERTY in found.properties:
+        return found
+    return replace(found, properties={**found.properties, TIMEOUT_PROPERTY: str(HTTP_SECONDS)})
+
+
+def _choice(found: FoundCatalog, name: str | None) -> Finding:
+    where = found.where
+    if found.home is not None:
+        return _embedded_choice(found, name)
+    why = "named by --catalog" if name else "PyIceberg's default catalog"
+    return Finding(Part.CATALOG, "choice", Standing.OK, f"{where}: {why}, configured in {_places(found.name)}")
+
+
+def _embedded_choice(found: FoundCatalog, name: str | None) -> Finding:
+    home = os.environ.get(HOME_VARIABLE)
+    place = f"by {HOME_VARIABLE}" if home else f"in the working folder, for {HOME_VARIABLE} is not set"
+    known = Config().get_known_catalogs()
+    if name is None and known:
+        shown = f"{found.where}, {place}; PyIceberg's configuration has {', '.join(known)}, and none is its default"
+        fix = (
+            f"If streams are to use it, give them catalog={known[0]!r}, or: export PYICEBERG_DEFAULT_CATALOG={known[0]}"
+        )
+        return Finding(Part.CATALOG, "choice", Standing.WARNING, shown, fix)
+    why = "named by --catalog" if name else "no catalog is configured"
+    return Finding(Part.CATALOG, "choice", Standing.OK, f"{found.where}, {place}: {why}")
+
+
+def _places(name: str) -> str:
+    """Where PyIceberg finds a catalog's configuration: its file, and the names of environment variables."""
+    folders = (os.environ.get("PYICEBERG_HOME"), Path.home(), Path.cwd())
+    file = next((path for folder in folders if folder and (path := Path(folder, _FILE)).is_file()), None)
+    start = f"PYICEBERG_CATALOG__{name}__".upper().replace("-", "_")
+    variables = sorted(
+        variable
+        for variable in os.environ
+        if variable.upper() == "PYICEBERG_DEFAULT_CATALOG" or variable.upper().replace("-", "_").startswith(start)
+    )
+    return ", ".join([*([str(file)] if file else []), *variables]) or "PyIceberg's configuration"
+
+
+def _kind(found: FoundCatalog) -> Finding:
+    kind = kind_of(found.name, found.properties)
+    if KINDS[kind].certified:
+        return Finding(Part.CATALOG, "kind", Standing.OK, f"{kind}: lakesink's tests prove exactly-once on this kind")
+    found_text = f"{kind}: accepted, but no test of lakesink proves exactly-once on this kind"
+    fix = "Use a SQL or REST catalog; or see what --write-probe finds of its compare-and-swap."
+    return Finding(Part.CATALOG, "kind", Standing.WARNING, found_text, fix)
+
+
+def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, list[Any]] | Finding:
+    def knock() -> tuple[Catalog, list[Any]]:
+        catalog = found.open(create=False)
+        return catalog, translated(found.where, found.properties, catalog.list_namespaces)
+
+    answer = attempt(Part.CATALOG, "answers", lambda: _within(longest_seconds, knock, found), found.properties)
+    if isinstance(answer, Finding) and "[LAKESINK_CATALOG_MISSING]" in answer.found:
+        standing = Standing.OK if found.home else Standing.WARNING
+        text = "It is not there yet: the first stream with create_table=True makes it."
+        return replace(answer, standing=standing, found=text, fix="")
+    return answer
+
+
+def _within(seconds: float, call: Callable[[], Any], found: FoundCatalog) -> Any:
+    """The call's result; not every library that speaks to a catalog has an end to its waits."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
+            answers.put((None, error))
+
+    threading.Thread(target=ask, daemon=True, name="lakesink-doctor").start()
+    try:
+        result, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise CatalogError(
+            "CATALOG_UNREACHABLE",
+            f"{found.where} gave no answer within {seconds:g} s.",
+            data="Nothing was written.",
+            action="Check that the service runs, that the uri names it, and that no firewall drops the connection.",
+        ) from None
+    if error is not None:
+        raise error
+    return result

@@ -1,0 +1,156 @@
+"""One checkpoint: is it one, how far did its query come, and would the table take the batch that comes next?"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pyiceberg.table import Table
+
+from lakesink.checkpoint.folder import Checkpoint
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
+from lakesink.checks.doctor.opened import opened
+from lakesink_catalog.read.history import sinks
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.locations import is_under
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind, digest
+from lakesink_protocol.redact import redact
+from lakesink_protocol.refusal import refusal
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
+
+_NOT_YET = "to be told by Spark"
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """What Spark will ask for when the query starts again.
+
+    Attributes:
+        batch: The batch; without its end, and so without its fingerprint, if Spark has not planned it yet.
+        planned: True if its offsets are in the checkpoint: Spark runs it as it is there.
+        done: Newest batch that Spark knows as done; None if there is none.
+    """
+
+    batch: Batch
+    planned: bool
+    done: int | None
+
+
+def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
+    """All that can be seen of a checkpoint, and of its next batch if there is a table.
+
+    Args:
+        root: Path or URI.
+        table: Where the query writes to; None to look at the checkpoint alone.
+    """
+    fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
+    checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
+    if isinstance(checkpoint, Finding):
+        yield checkpoint
+        return
+    coming = attempt(Part.CHECKPOINT, "readable", lambda: next_batch(checkpoint))
+    if isinstance(coming, Finding):
+        yield coming
+        return
+    yield _readable(root, coming)
+    yield from _place(root, table)
+    if table is not None:
+        yield attempt(Part.CHECKPOINT, "next batch", lambda: next_verdict(coming, table))
+
+
+def next_batch(checkpoint: Checkpoint) -> NextBatch:
+    """What the query asks for next: its newest planned batch again, or the one after it if that is done.
+
+    Raises:
+        QueryError: The checkpoint lacks what Spark always writes, or the batch cannot be told from it.
+    """
+    query_id = checkpoint.query_id()
+    planned, done = (_newest(checkpoint, folder) for folder in ("offsets", "commits"))
+    if planned is None:
+        return NextBatch(Batch(0, query_id, _NOT_YET, start=None, end=""), planned=False, done=done)
+    end = checkpoint.offsets(planned)
+    if planned == done:
+        batch = Batch(planned + 1, query_id, _NOT_YET, start=digest(end.by_source), end="")
+        return NextBatch(batch, planned=False, done=done)
+    checkpoint.check_folders(end)
+    return NextBatch(checkpoint.batch(query_id, planned, end), planned=True, done=done)
+
+
+def next_verdict(coming: NextBatch, table: Table) -> Finding:
+    """Whether the table would take the batch, by the very rules that decide in a stream.
+
+    Args:
+        coming: The batch.
+        table: As loaded.
+    """
+    keys = [SinkKey(state.sink, state.branch) for state in sinks(table) if state.kind == SinkKind.STREAM.value]
+    own = [key for key in keys if _query_of(table, key) == coming.batch.query_id]
+    if own:
+        return _of_sink(own[0], coming, table)
+    fresh = _situation(SinkKey("lakesink-doctor"), coming, table)
+    named = ", ".join(key.name for key in keys) or "none"
+    found = f"batch {coming.batch.batch_id}: this checkpoint's query has not written to the table (its sinks: {named})"
+    if fresh.others_epochs:
+        last = fresh.others_epochs[0]
+        found = f"batch {coming.batch.batch_id}: Iceberg's own sink has written this checkpoint's batches up to {last}"
+        fix = "To go on with lakesink: lakesink adopt <table> --sink <a new id> --checkpoint <checkpoint>"
+        return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, found, fix)
+    if isinstance(decide(fresh), Commit):
+        fix = "Right for a new stream with a sink id of its own. Else give the checkpoint that belongs to the table."
+        standing = Standing.WARNING if keys else Standing.OK
+        return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
+    fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
+    return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, f"{found} and every sink id would be refused", fix)
+
+
+def _newest(checkpoint: Checkpoint, folder: str) -> int | None:
+    names = checkpoint.files.names(folder)
+    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=None)
+
+
+def _readable(root: str, coming: NextBatch) -> Finding:
+    done = "no batch done" if coming.done is None else f"batch {coming.done} done"
+    again = "comes again" if coming.planned else "comes next"
+    found = f"{redact(root)}: query {coming.batch.query_id}, {done}, batch {coming.batch.batch_id} {again}"
+    return Finding(Part.CHECKPOINT, "readable", Standing.OK, found)
+
+
+def _place(root: str, table: Table | None) -> Iterator[Finding]:
+    scheme = urlsplit(root).scheme
+    path = urlsplit(root).path if scheme == "file" else root
+    if scheme in ("", "file") and not os.access(path, os.W_OK):
+        found = f"{path} cannot be written by this user."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Run the stream as its owner.")
+    if table is not None and is_under(root if scheme else os.path.abspath(root), table.location()):  # noqa: PTH100 - links
+        found = "It lies in the table's own folder, where orphan cleaners delete what no snapshot references."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Move it elsewhere while the stream is down.")
+    remote = table is not None and urlsplit(table.location()).scheme not in ("", "file")
+    if scheme in ("", "file") and remote:
+        found = "It lies on this machine while the table does not: a driver on another machine would not find it."
+        fix = "Keep the checkpoint on storage that every driver reaches, if drivers run on several machines."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, fix)
+
+
+def _of_sink(key: SinkKey, coming: NextBatch, table: Table) -> Finding:
+    situation = _situation(key, coming, table)
+    start = f"batch {coming.batch.batch_id} of sink {key.name}"
+    match decide(situation):
+        case Commit():
+            return Finding(Part.CHECKPOINT, "next batch", Standing.OK, f"{start} would be committed")
+        case Skip(snapshot_id=snapshot_id):
+            found = f"{start} would be skipped: snapshot {snapshot_id} holds it"
+            return Finding(Part.CHECKPOINT, "next batch", Standing.OK, found)
+        case Refuse(reason=reason):
+            error = refusal(reason, situation)
+            found = f"{start} would be refused. [{error.code}] {error.what}"
+            return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, redact(found), redact(error.action))
+
+
+def _situation(key: SinkKey, coming: NextBatch, table: Table) -> Situation:
+    return Situation(view_table(table, key), key, coming.batch, str(table.metadata.table_uuid))
+
+
+def _query_of(table: Table, key: SinkKey) -> str | None:
+    entry = view_table(table, key).entry
+    return entry.query_id if entry else None

@@ -1,0 +1,122 @@
+"""The order of the checks. What one needs of another that failed is skipped by name, never left out in silence."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from pyiceberg.table import Table
+
+from lakesink.checks.doctor.catalog import CatalogLook, look_at_catalog
+from lakesink.checks.doctor.checkpoint import check_checkpoint
+from lakesink.checks.doctor.clock import Sighting, check_clock
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys
+from lakesink.checks.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
+from lakesink.checks.doctor.spark import check_spark
+from lakesink.checks.doctor.storage import check_storage
+from lakesink.checks.doctor.table import check_table, last_change
+from lakesink_catalog.tables.tables import load_table
+
+Say = Callable[[str], None]
+"""Is told what is looked at now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look at.
+
+    Attributes:
+        table: Identifier of a table; None for none.
+        catalog: Name of the catalog; None for the default.
+        checkpoint: Path or URI of a checkpoint; None for none.
+        spark: False to start no Spark.
+        write_probe: Whether to write scratch tables and objects; None to do so in the embedded catalog only.
+    """
+
+    table: str | None = None
+    catalog: str | None = None
+    checkpoint: str | None = None
+    spark: bool = True
+    write_probe: bool | None = None
+
+
+def examine(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
+    """Every check beyond the machine's own, with no secret of the catalog in what it found.
+
+    Args:
+        wanted: What to look at.
+        say: Is told what comes next.
+        java: False if there is no Java that could start Spark.
+    """
+    say("looking at the catalog")
+    look = look_at_catalog(wanted.catalog)
+    known = look.found.properties if look.found else {}
+    for finding in (*_spark(wanted, say, java=java), *_setup(wanted, say, look)):
+        yield finding.without_secrets(known)
+
+
+def _spark(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
+    if not wanted.spark:
+        yield Finding(Part.SPARK, "session", Standing.SKIPPED, "not started: --no-spark")
+    elif not java:
+        yield Finding(Part.SPARK, "session", Standing.SKIPPED, "not started: Java is to be mended first")
+    else:
+        say("starting Spark and running two small jobs; this takes some seconds")
+        yield from attempt_all(Part.SPARK, "session", check_spark)
+
+
+def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
+    may_write = _may_write(wanted, look)
+    yield from look.findings
+    if look.opened is not None:
+        yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, look.opened))
+    say("proving the catalog")
+    yield from _proofs(look, may_write=may_write)
+    table = None
+    if wanted.table is not None:
+        say("looking at the table")
+        table = _loaded(wanted.table, look)
+        yield from _table(wanted.table, table, may_write=may_write)
+    if wanted.checkpoint is not None:
+        say("looking at the checkpoint")
+        root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
+        yield from attempt_all(Part.CHECKPOINT, "readable", lambda: check_checkpoint(root, beside))
+
+
+def _may_write(wanted: Wanted, look: CatalogLook) -> bool:
+    embedded = look.found is not None and look.found.home is not None
+    return embedded if wanted.write_probe is None else wanted.write_probe
+
+
+def _proofs(look: CatalogLook, *, may_write: bool) -> list[Finding]:
+    if look.found is None or look.failed:
+        return skipped_proofs("not tried: the catalog is to be mended first", "")
+    if not may_write:
+        return skipped_proofs("not tried: it takes a scratch table")
+    found, opened = look.found, look.opened
+    if opened is not None:
+        return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))
+    if found.home is not None:
+        return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
+    return skipped_proofs("not tried: the catalog is not there yet", "")
+
+
+def _loaded(identifier: str, look: CatalogLook) -> Table | Finding:
+    found = look.found
+    if found is None or look.failed:
+        return Finding(Part.TABLE, "loads", Standing.SKIPPED, "not tried: the catalog is to be mended first")
+    return attempt(Part.TABLE, "loads", lambda: load_table(look.opened or found.open(create=False), identifier))
+
+
+def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Iterator[Finding]:
+    if isinstance(table, Finding):
+        yield table
+        return
+    yield from check_table(identifier, table)
+    now_ms = time.time_ns() // 1_000_000
+    yield from check_lifetimes(table, now_ms)
+    sightings: list[Sighting] = []
+    yield from check_storage(Part.TABLE, table, sightings, may_write=may_write)
+    sightings.append(last_change(table, now_ms))
+    yield check_clock(Part.TABLE, sightings)

@@ -1,0 +1,163 @@
+"""What ends by itself: prepared batches, credentials that were lent, objects in a bucket, keys of requests.
+
+What cannot be read from here is in `docs/operations.md`, "Time-outs".
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow.fs import FileType
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.table import Table
+
+from lakesink.audit.look import key_of
+from lakesink.audit.waiting import Listing, WaitingRecord, opened_listing, waiting_records
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt_all
+from lakesink.settings.settings import PREPARED_MAX_AGE
+from lakesink_catalog.connect.rest import BoundedRestCatalog
+from lakesink_catalog.read.history import sinks
+from lakesink_protocol.redact import describe
+
+SHORTEST_CREDENTIALS = timedelta(minutes=15)
+_PREPARED, _CREDENTIALS, _RULES, _KEYS = "prepared", "credentials", "object rules", "request keys"
+_S3 = frozenset({"s3", "s3a", "s3n"})
+_NO_RULES = "NoSuchLifecycleConfiguration"
+_EXPIRES_AT = re.compile(r"(s3|gcs|adls)\..*expires-at(-ms)?(\..*)?")
+
+
+def check_lifetimes(table: Table, now_ms: int) -> Iterator[Finding]:
+    """All that ends by itself and can be read of a table and its storage.
+
+    Args:
+        table: As loaded.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+    yield from attempt_all(Part.TABLE, _PREPARED, partial(_prepared, table, now_ms))
+    yield from attempt_all(Part.TABLE, _CREDENTIALS, partial(lent_credentials, table.io.properties, now_ms))
+    yield from attempt_all(Part.TABLE, _RULES, partial(object_rules, table.location(), table.io.properties))
+
+
+def check_request_keys(catalog: Catalog) -> Iterator[Finding]:
+    """For how long a REST service knows a request again, if it says so; nothing depends on it."""
+    if isinstance(catalog, BoundedRestCatalog):
+        lifetime = catalog.idempotency_key_lifetime()
+        known = f"kept for {lifetime}" if lifetime else "not kept"
+        found = f"{known}; lakesink sends none: a request that comes late or twice is refused by what it asserts"
+        yield Finding(Part.CATALOG, _KEYS, Standing.OK, found)
+
+
+def lent_credentials(properties: Mapping[str, Any], now_ms: int) -> Iterator[Finding]:
+    """Credentials for storage that the catalog lent with the table: each batch gets new ones, and must end in time.
+
+    Args:
+        properties: Of the table's FileIO.
+        now_ms: Wall clock, milliseconds since the epoch.
+    """
+    ends = [int(value) for name, value in properties.items() if _EXPIRES_AT.fullmatch(name) and str(value).isdecimal()]
+    if not ends:
+        return
+    left = timedelta(milliseconds=min(ends) - now_ms)
+    found = f"lent by the catalog, for {_span(left)} more: no batch may take longer to write and commit"
+    if left >= SHORTEST_CREDENTIALS:
+        yield Finding(Part.TABLE, _CREDENTIALS, Standing.OK, found)
+    else:
+        fix = "Have the catalog lend them for longer than the longest batch takes; or make batches smaller."
+        yield Finding(Part.TABLE, _CREDENTIALS, Standing.WARNING, found, fix)
+
+
+def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Finding]:
+    """Life-cycle rules of a table's bucket, if it lies in one of S3: read by the file system's own client.
+
+    Args:
+        location: Of the table.
+        properties: Of its FileIO.
+    """
+    place = urlsplit(location)
+    if place.scheme not in _S3:
+        return
+    try:
+        system = FsspecFileIO(dict(properties)).get_fs(place.scheme)
+        rules = system.call_s3("get_bucket_lifecycle_configuration", Bucket=place.netloc)["Rules"]
+    except Exception as error:  # noqa: BLE001 - no package, no right, no such call: whoever owns the bucket can look
+        if _NO_RULES in str(error) or _NO_RULES in str(error.__cause__):
+            yield _judged(())
+        else:
+            yield _unread(describe(error, properties))
+        return
+    yield _judged(_expiring(rules, place.path.lstrip("/")))
+
+
+def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
+    opened = opened_listing(table)
+    if opened is None:
+        found = f"not looked for: {type(table.io).__name__} cannot list"
+        yield Finding(Part.TABLE, _PREPARED, Standing.SKIPPED, found)
+        return
+    ledgers = {key_of(state): -1 if state.batch_id is None else state.batch_id for state in sinks(table)}
+    waiting = sorted(waiting_records(table, opened, ledgers), key=lambda record: record.batch_id)
+    if not waiting:
+        yield Finding(Part.TABLE, _PREPARED, Standing.OK, "no batch waits for its driver to come back")
+    for record in waiting:
+        yield _waiting(record, timedelta(milliseconds=now_ms - record.created_ms), _gone(opened, record))
+
+
+def _waiting(record: WaitingRecord, age: timedelta, gone: int) -> Finding:
+    longest = PREPARED_MAX_AGE
+    found = f"batch {record.batch_id} of {record.key.name} was prepared {_span(age)} ago and is not committed"
+    if gone:
+        found = f"{found}; {gone} of its {len(record.files)} files are gone, so the next driver writes it again"
+        fix = f"Let cleaners of orphans take only what is older than {_span(longest)} and the longest batch together."
+        return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
+    if not timedelta() <= age <= longest:
+        found = (
+            f"{found}: too old for prepared_max_age, {_span(longest)} by default, so the next driver writes it again"
+        )
+        fix = "Start its stream while the source still has what the batch reads."
+        return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
+    found = f"{found}; a driver that is back within {_span(longest - age)} commits it as it is"
+    return Finding(Part.TABLE, _PREPARED, Standing.OK, found)
+
+
+def _gone(opened: Listing, record: WaitingRecord) -> int:
+    system, path_of = opened
+    there = system.get_file_info([path_of(location) for location, _ in record.files])
+    return sum(file.type is not FileType.File for file in there)
+
+
+def _expiring(rules: Sequence[Mapping[str, Any]], prefix: str) -> list[str]:
+    return [str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)]
+
+
+def _unread(why: str) -> Finding:
+    fix = "See by other means that no life-cycle rule of the bucket expires objects of the warehouse."
+    return Finding(Part.TABLE, _RULES, Standing.SKIPPED, f"the bucket's rules cannot be read: {why}", fix)
+
+
+def _judged(removing: Sequence[str]) -> Finding:
+    if not removing:
+        return Finding(Part.TABLE, _RULES, Standing.OK, "no life-cycle rule of the bucket removes objects of the table")
+    found = f"life-cycle rules of the bucket remove objects of the table by their age: {', '.join(removing)}"
+    fix = "Remove them, or narrow their prefix: files that a table refers to must stay, however old they are."
+    return Finding(Part.TABLE, _RULES, Standing.FAILED, found, fix)
+
+
+def _removes(rule: Mapping[str, Any]) -> bool:
+    expiration = rule.get("Expiration", {})
+    return rule.get("Status") == "Enabled" and ("Days" in expiration or "Date" in expiration)
+
+
+def _covers(rule: Mapping[str, Any], prefix: str) -> bool:
+    """A rule for objects with tags, which lakesink gives none, or of some size, is not told from one for all."""
+    chosen = rule.get("Filter", {})
+    within = chosen.get("Prefix", chosen.get("And", {}).get("Prefix", rule.get("Prefix", "")))
+    return prefix.startswith(within) or within.startswith(f"{prefix}/")
+
+
+def _span(length: timedelta) -> str:
+    hours, seconds = divmod(max(int(length.total_seconds()), 0), 3600)
+    return f"{hours} hours" if hours else f"{seconds // 60} minutes"

@@ -1,0 +1,113 @@
+"""This Python and its packages: versions against the ranges that lakesink itself declares. Imports none of them."""
+
+import importlib
+import platform
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import zip_longest
+
+from lakesink.checks.doctor.finding import Finding, Part, Standing
+from lakesink_protocol.redact import describe
+
+_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?(?P<range>[^;()]*)\)?\s*(?P<marker>;.*)?")
+_BOUND = re.compile(r"\s*(?P<sign>>=|<|==)\s*(?P<version>\d+(?:\.\d+)*)\s*")
+_IMPORTED_BY_ITS_OWN_CHECK = "pyspark"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package that lakesink needs.
+
+    Attributes:
+        name: Of the distribution.
+        range: Its versions, as pip writes them.
+    """
+
+    name: str
+    range: str
+
+    def allows(self, version: str) -> bool:
+        """True if a version is in the range; a bound of a form that is not known here forbids nothing."""
+        bounds = [bound for text in self.range.split(",") if (bound := _BOUND.fullmatch(text))]
+        return all(_holds(bound["sign"], _compared(version, bound["version"])) for bound in bounds)
+
+
+def requirements_in(lines: Sequence[str]) -> list[Requirement]:
+    """The requirements in a distribution's metadata, without those of its extras."""
+    found = [match for line in lines if (match := _REQUIREMENT.fullmatch(line))]
+    return [
+        Requirement(match["name"], match["range"].replace(" ", ""))
+        for match in found
+        if "extra" not in (match["marker"] or "")
+    ]
+
+
+def check_python() -> Finding:
+    """The Python of this process, which a driver started likewise would run in."""
+    found = f"Python {platform.python_version()} at {sys.executable}"
+    return Finding(Part.MACHINE, "python", Standing.OK, found)
+
+
+def check_packages() -> list[Finding]:
+    """Every package that lakesink requires: there, in range, and importable."""
+    try:
+        own, needed = metadata.version("lakesink"), requirements_in(metadata.requires("lakesink") or [])
+    except metadata.PackageNotFoundError:
+        found = "lakesink is imported from a folder and is not installed, so its packages cannot be compared."
+        fix = f"{_pip()} lakesink"
+        return [Finding(Part.MACHINE, "packages", Standing.WARNING, found, fix)]
+    versions = {"lakesink": own}
+    troubles = [trouble for requirement in needed for trouble in _troubles(requirement, versions)]
+    if troubles:
+        return troubles
+    found = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return [Finding(Part.MACHINE, "packages", Standing.OK, found, details=versions)]
+
+
+def not_looked_at() -> list[Finding]:
+    """What needs packages that are to be mended first."""
+    why = "not looked at: packages are to be mended first"
+    return [Finding(part, "all", Standing.SKIPPED, why) for part in (Part.SPARK, Part.CATALOG)]
+
+
+def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Finding]:
+    name = requirement.name
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        yield _package_failed(requirement, f"{name} is not installed.")
+        return
+    if not requirement.allows(versions[name]):
+        found = f"{name} {versions[name]} is installed; lakesink needs {requirement.range}."
+        yield _package_failed(requirement, found)
+    if name != _IMPORTED_BY_ITS_OWN_CHECK:
+        try:
+            importlib.import_module(name.replace("-", "_"))
+        except Exception as error:  # noqa: BLE001 - a broken package may raise anything
+            found = f"{name} {versions[name]} cannot be imported: {describe(error)}"
+            yield _package_failed(requirement, found)
+
+
+def _package_failed(requirement: Requirement, found: str) -> Finding:
+    fix = f"{_pip()} {shlex.quote(requirement.name + requirement.range)}"
+    return Finding(Part.MACHINE, "packages", Standing.FAILED, found, fix)
+
+
+def _pip() -> str:
+    return f"{shlex.quote(sys.executable)} -m pip install"
+
+
+def _compared(version: str, bound: str) -> int:
+    """-1, 0 or 1, by the numbers that a version begins with."""
+    leading = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [[int(part) for part in text.split(".")] for text in (leading[0] if leading else "0", bound)]
+    pairs = list(zip_longest(*numbers, fillvalue=0))
+    return next(((1 if left > right else -1) for left, right in pairs if left != right), 0)
+
+
+def _holds(sign: str, compared: int) -> bool:
+    return {">=": compared >= 0, "<": compared < 0, "==": compared == 0}[sign]

@@ -1,0 +1,141 @@
+"""Which guarantee has this query? What its start noted beside its checkpoint, each with its cost and a remedy."""
+
+from collections.abc import Iterator
+
+from lakesink.checkpoint.folder import Checkpoint
+from lakesink.checkpoint.notes import MOST_BYTES, NOTES, QueryNotes, parse_notes
+from lakesink.checkpoint.sources import Replay, guarantee
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.checks.doctor.opened import opened
+from lakesink.checks.doctor.unnoted import check_unnoted
+from lakesink_protocol.redact import redact
+
+_STANDINGS = {
+    Replay.YES: Standing.OK,
+    Replay.MAY_LOSE: Standing.WARNING,
+    Replay.UNKNOWN: Standing.WARNING,
+    Replay.NO: Standing.FAILED,
+}
+_REMEDIES = {
+    Replay.YES: "",
+    Replay.MAY_LOSE: "Leave failOnDataLoss at true: the query then stops where the source has lost rows.",
+    Replay.UNKNOWN: "Make sure that the source gives the same rows for the same offsets again, also after a restart.",
+    Replay.NO: "Put something that keeps its rows between the source and the query: Kafka, or files.",
+}
+
+
+def check_query(root: str) -> Iterator[Finding]:
+    """What a query's start noted, judged.
+
+    Args:
+        root: Path or URI of its checkpoint.
+    """
+    fix = "Install fsspec's package for that scheme, or look at the line lakesink.query.started in the query's log."
+    checkpoint = opened(root, Part.QUERY, "notes", Standing.FAILED, fix)
+    if isinstance(checkpoint, Finding):
+        yield checkpoint
+        return
+    query_id = attempt(Part.QUERY, "notes", checkpoint.query_id)
+    if isinstance(query_id, Finding):
+        yield query_id
+        return
+    notes = attempt(Part.QUERY, "notes", lambda: _read(query_id, checkpoint))
+    if isinstance(notes, Finding):
+        yield notes
+    elif notes is None:
+        yield from attempt_all(Part.QUERY, "guarantee", lambda: check_unnoted(root, query_id, checkpoint))
+    else:
+        yield from _of_notes(root, notes)
+
+
+def _of_notes(root: str, notes: QueryNotes) -> Iterator[Finding]:
+    yield _of_query(root, notes)
+    yield _guarantee(notes)
+    yield from _isolation(notes)
+    yield from _functions(notes)
+    yield _output_mode(notes)
+    yield _speculation(notes)
+    yield _checkpoint(notes)
+
+
+def _read(query_id: str, checkpoint: Checkpoint) -> QueryNotes | Finding | None:
+    size_bytes = checkpoint.files.size_bytes(NOTES)
+    if size_bytes is None:
+        return None
+    try:
+        notes = parse_notes(checkpoint.files.read_range(NOTES, 0, min(size_bytes, MOST_BYTES + 1)))
+    except ValueError as error:
+        found = f"The notes of query {query_id} cannot be read: {error}"
+        return Finding(
+            Part.QUERY, "notes", Standing.FAILED, redact(found), "Start the query again: it writes them anew."
+        )
+    if notes.query_id != query_id:
+        found = f"The notes are of query {notes.query_id}, the checkpoint is of {query_id}."
+        return Finding(Part.QUERY, "notes", Standing.FAILED, found, "Start the query again: it writes them anew.")
+    return notes
+
+
+def _of_query(root: str, notes: QueryNotes) -> Finding:
+    found = (
+        f"{redact(root)}: query {notes.query_id}, sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
+    )
+    return Finding(Part.QUERY, "notes", Standing.OK, redact(found))
+
+
+def _guarantee(notes: QueryNotes) -> Finding:
+    promise = guarantee(notes.sources)
+    weakest = sorted({source.name for source in notes.sources if source.replay is promise}) or ["no source is known"]
+    found = f"{promise.value} ({', '.join(weakest)})"
+    return Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
+
+
+def _isolation(notes: QueryNotes) -> Iterator[Finding]:
+    if any(source.uncommitted for source in notes.sources):
+        found = "kafka.isolation.level is read_uncommitted, Kafka's default: records of aborted transactions are rows."
+        fix = 'If producers use transactions: .option("kafka.isolation.level", "read_committed") on a new checkpoint.'
+        yield Finding(Part.QUERY, "isolation", Standing.WARNING, found, fix)
+    elif any(source.name == "kafka" for source in notes.sources):
+        yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: aborted transactions give no rows")
+
+
+def _functions(notes: QueryNotes) -> Iterator[Finding]:
+    unstable, trusted = notes.functions.unstable, notes.functions.trusted
+    if unstable:
+        found = (
+            f"{', '.join(unstable)} need not give the same again: a batch that is written anew after a crash has other"
+            " values than those its first run had, and a stage that Spark runs again may move, lose or double rows."
+        )
+        fix = "Make values from the row's own columns (xxhash64 of its key); current_timestamp() is safe."
+        yield Finding(Part.QUERY, "expressions", Standing.WARNING, redact(found), fix)
+    else:
+        yield Finding(Part.QUERY, "expressions", Standing.OK, "each gives the same again, as far as Spark knows")
+    if trusted:
+        found = f"Spark takes for granted that {', '.join(trusted)} give the same again"
+        fix = "If one of them does not (clock, chance, network), say so with asNondeterministic(), or change it."
+        yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
+
+
+def _output_mode(notes: QueryNotes) -> Finding:
+    return Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no row is given by two batches")
+
+
+def _speculation(notes: QueryNotes) -> Finding:
+    if not notes.speculation:
+        return Finding(Part.QUERY, "speculation", Standing.OK, "off")
+    found = "on: the twin of a slow task leaves files that nothing references; of the two one votes, no row is doubled"
+    fix = "spark.speculation=false, unless tasks often hang; else let an orphan cleaner run from time to time."
+    return Finding(Part.QUERY, "speculation", Standing.WARNING, found, fix)
+
+
+def _checkpoint(notes: QueryNotes) -> Finding:
+    if notes.creates_atomically:
+        return Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files of the checkpoint come whole")
+    found = (
+        f"{notes.scheme} is not known to create a file in one step: a crash may leave a log of the checkpoint cut, and"
+        " of two drivers Spark stops neither. The table stays exact: its own commit decides."
+    )
+    fix = (
+        "Keep checkpoints on HDFS, ABFS or a file system; on S3 give Spark spark-hadoop-cloud and set"
+        " spark.sql.streaming.checkpointFileManagerClass to its AbortableStreamBasedCheckpointFileManager."
+    )
+    return Finding(Part.QUERY, "atomic create", Standing.WARNING, found, fix)

@@ -1,0 +1,119 @@
+"""Can this machine write where a table's files go? A scratch object is written, read back, and removed by its name.
+
+Data files go the way of the executors' writer, metadata files that of the driver's PyIceberg: the two may find other
+credentials.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from pyarrow.fs import FileSystem, LocalFileSystem
+from pyiceberg.table import Table
+
+from lakesink.checks.doctor.clock import Sighting
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
+from lakesink.writer.filesystem import open_filesystem, shareable_properties
+from lakesink_catalog.tables.locations import data_location, metadata_location
+from lakesink_protocol.redact import redact
+
+_CONTENT = b"written by lakesink doctor; to be removed at once"
+_SKIPPED = "not tried: it takes a scratch object"
+_ASK = "Add --write-probe to write a scratch object and remove it."
+
+
+def check_storage(part: Part, table: Table, sightings: list[Sighting], *, may_write: bool) -> list[Finding]:
+    """The places of a table's data and metadata files.
+
+    Args:
+        part: What the checks belong to.
+        table: The table.
+        sightings: Takes the times that the storage gives to files.
+        may_write: False to look only whether the table's properties lead to places that are allowed.
+    """
+    ways = {"data files": (data_location, _data_round_trip), "metadata files": (metadata_location, _io_round_trip)}
+    findings = []
+    for check, (place, round_trip) in ways.items():
+        location = attempt(part, check, partial(place, table), table.io.properties)
+        if isinstance(location, Finding):
+            findings.append(location)
+        elif not may_write:
+            findings.append(Finding(part, check, Standing.SKIPPED, f"{redact(location)}: {_SKIPPED}", _ASK))
+        else:
+            findings.append(_written(part, check, location, partial(round_trip, table, location, sightings)))
+    return findings
+
+
+def delete_folder(table: Table, folder: str) -> None:
+    """Delete a folder and all in it; to be called only for one that the doctor made."""
+    filesystem, path_of = _filesystem(table, folder)
+    filesystem.delete_dir(path_of(folder))
+
+
+def _written(part: Part, check: str, location: str, round_trip: Callable[[], bytes]) -> Finding:
+    started = time.monotonic()
+    content = attempt(part, check, round_trip)
+    seconds = time.monotonic() - started
+    if isinstance(content, Finding):
+        fix = content.fix or "Check rights, credentials and space."
+        return Finding(part, check, Standing.FAILED, f"{redact(location)}: {content.found}", fix)
+    if content != _CONTENT:
+        found = f"{redact(location)} gave back other bytes than were written."
+        return Finding(part, check, Standing.FAILED, found, "Do not write to this storage.")
+    found = f"{redact(location)}: written, read and removed in {seconds:.2f} s"
+    return Finding(part, check, Standing.OK, found)
+
+
+def _data_round_trip(table: Table, location: str, sightings: list[Sighting]) -> bytes:
+    filesystem, path_of = _filesystem(table, location)
+    path = path_of(_scratch_name(location))
+    folder = Path(path).parent if isinstance(filesystem, LocalFileSystem) else None
+    made = folder is not None and not folder.exists()
+    if folder is not None:
+        filesystem.create_dir(str(PurePosixPath(path).parent), recursive=True)
+    try:
+        return _object_round_trip(filesystem, path, sightings)
+    finally:
+        if folder is not None and made:
+            with suppress(OSError):  # another driver may have written its first file there meanwhile
+                folder.rmdir()
+
+
+def _object_round_trip(filesystem: FileSystem, path: str, sightings: list[Sighting]) -> bytes:
+    before_ms = _now_ms()
+    with filesystem.open_output_stream(path, compression=None) as sink:
+        sink.write(_CONTENT)
+    try:
+        modified = filesystem.get_file_info(path).mtime_ns
+        if modified:
+            sightings.append(Sighting("the storage of data files", before_ms, modified // 1_000_000, _now_ms()))
+        with filesystem.open_input_stream(path, compression=None) as source:
+            return bytes(source.read())
+    finally:
+        filesystem.delete_file(path)
+
+
+def _io_round_trip(table: Table, location: str, _: list[Sighting]) -> bytes:
+    path = _scratch_name(location)
+    with table.io.new_output(path).create() as sink:
+        sink.write(_CONTENT)
+    try:
+        with table.io.new_input(path).open() as source:
+            return bytes(source.read())
+    finally:
+        table.io.delete(path)
+
+
+def _filesystem(table: Table, location: str) -> tuple[FileSystem, Callable[[str], str]]:
+    return open_filesystem(location, shareable_properties(table.io.properties), table.catalog.name)
+
+
+def _scratch_name(location: str) -> str:
+    return f"{location}/lakesink-doctor-{uuid.uuid4()}.tmp"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,160 @@
+"""One table as a stream would find it: format, effective settings and their origin, places, and how its sinks stand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.table import Table
+
+from lakesink.checks.doctor.clock import Sighting
+from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.table_settings import Effective, Origin
+from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
+from lakesink_catalog.read.history import SinkState, sinks
+from lakesink_catalog.tables.partition_by import is_lost_on_java
+from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.redact import redact
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
+
+_HIVE_LIMIT = 4000
+_SHOWN = 40
+
+
+def check_table(identifier: str, table: Table) -> Iterator[Finding]:
+    """All that can be seen of a table without writing.
+
+    Args:
+        identifier: As the user named it.
+        table: As loaded.
+    """
+    yield _loads(identifier, table)
+    yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
+    yield attempt(Part.TABLE, "partitions", lambda: _partitions(table))
+    yield attempt(Part.TABLE, "settings", lambda: _settings(table))
+    yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
+    yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table))
+
+
+def last_change(table: Table, now_ms: int) -> Sighting:
+    """The time of the table's newest change, by the clock of whoever made it."""
+    log = table.metadata.snapshot_log
+    newest = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
+    return Sighting("the table's newest change", None, newest, now_ms)
+
+
+def _loads(identifier: str, table: Table) -> Finding:
+    version = table.metadata.format_version
+    found = (
+        f"{identifier}: format version {version}, {len(table.metadata.snapshots):,} snapshots, in {table.location()}"
+    )
+    if version == SUPPORTED_FORMAT_VERSION:
+        return Finding(Part.TABLE, "loads", Standing.OK, redact(found))
+    fix = f"Stream into a table of format version {SUPPORTED_FORMAT_VERSION}: lakesink writes no other."
+    return Finding(Part.TABLE, "loads", Standing.FAILED, redact(found), fix)
+
+
+def _readable(table: Table) -> Finding:
+    head = table.metadata.current_snapshot()
+    if head is None:
+        return Finding(Part.TABLE, "readable", Standing.OK, "it has no snapshot yet")
+    manifests = list(read_manifest_list(table.io.new_input(head.manifest_list)))
+    found = f"snapshot {head.snapshot_id}: {len(manifests)} manifests in its list"
+    return Finding(Part.TABLE, "readable", Standing.OK, found)
+
+
+def _partitions(table: Table) -> Finding:
+    schema = table.schema()
+    columns = {field: schema.find_column_name(field.source_id) for field in table.spec().fields}
+    found = ", ".join(f"{field.transform}({column})" for field, column in columns.items()) or "unpartitioned"
+    lost = [field.name for field, column in columns.items() if column is None]
+    if lost:
+        fix = f"lakesink cannot write this table: partition field {lost[0]!r} has lost its column; drop the field too."
+        return Finding(Part.TABLE, "partitions", Standing.FAILED, found, fix)
+    if any(is_lost_on_java(field.transform, schema.find_type(field.source_id)) for field in columns):
+        fix = "Spark, Trino and Flink cannot read this table: divide a column of type fixed by bucket."
+        return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
+    return Finding(Part.TABLE, "partitions", Standing.OK, found)
+
+
+def _settings(table: Table) -> Finding:
+    effective = Effective.of({}, table.properties)
+    chosen = [name for name, value in effective.values.items() if value.origin is Origin.TABLE]
+    shown = ", ".join(f"{name}={_short(effective.values[name].value)}" for name in chosen) or "none"
+    found = f"by table property: {shown}; all others are defaults"
+    details = {"settings": _all_settings(effective)}
+    ignored = list(effective.unhonoured())
+    if ignored:
+        fix = "They change nothing in lakesink: remove them, or keep them for other engines."
+        found = f"{found}; not honoured: {', '.join(map(_short, ignored))}"
+        return Finding(Part.TABLE, "settings", Standing.WARNING, found, fix, details)
+    return Finding(Part.TABLE, "settings", Standing.OK, found, details=details)
+
+
+def _all_settings(effective: Effective) -> dict[str, dict[str, Any]]:
+    """Every setting in force by its name: value, origin, and the option of a stream that goes above it."""
+    options = {option.table_property: option.name for option in OPTIONS if option.table_property}
+    honoured = {
+        name: {"value": chosen.value, "origin": chosen.origin.value, "option": options.get(name)}
+        for name, chosen in effective.values.items()
+    }
+    by_option = {
+        option.name: {"value": option.default, "origin": "option default", "option": option.name}
+        for option in OPTIONS
+        if not option.table_property and option.default not in ("required", "none")
+    }
+    return honoured | by_option
+
+
+def _property_limit(table: Table) -> Iterator[Finding]:
+    """Hive copies table properties into parameters of its metastore, which many set up with a limit."""
+    properties = table.catalog.properties
+    if CODE_PROPERTY in properties or kind_of(table.catalog.name, properties) != "hive":
+        return
+    name, value = max(table.metadata.properties.items(), key=lambda item: len(item[1]), default=("", ""))
+    found = f"longest: {_short(name)}, {len(value):,} of {_HIVE_LIMIT:,} characters that many a Hive metastore takes"
+    if len(value) <= _HIVE_LIMIT:
+        yield Finding(Part.TABLE, "properties", Standing.OK, found)
+    else:
+        fix = "Shorten it, or let the metastore's column TABLE_PARAMS.PARAM_VALUE take more."
+        yield Finding(Part.TABLE, "properties", Standing.WARNING, found, fix)
+
+
+def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
+    states = sinks(table)
+    if not states:
+        yield Finding(Part.TABLE, "sinks", Standing.OK, "no lakesink stream has written to it yet")
+    for state in states:
+        yield _sink(identifier, state)
+        if state.trouble is None and _key(state).ledger_tag not in table.metadata.refs:
+            found = f"{_named(state)}: its ledger tag is not there, so a rollback after expiry is not noticed."
+            fix = "Leave ledger_tag on where the catalog takes tags; the next batch sets it."
+            yield Finding(Part.TABLE, "tags", Standing.WARNING, found, fix)
+
+
+def _sink(identifier: str, state: SinkState) -> Finding:
+    found = f"{_named(state)}: last batch {state.batch_id}, snapshot {state.snapshot_id}"
+    if state.trouble is not None:
+        found = f"{found}; its next batch would be refused: {state.trouble.value}"
+        log = f"lakesink log {identifier} --sink {state.sink}"
+        fix = f"lakesink explain LAKESINK_{state.trouble.name}, and: {log}"
+        return Finding(Part.TABLE, "sinks", Standing.FAILED, found, fix)
+    if state.unproven:
+        found = f"{found}; expiry removed the proof that it is in the branch, so it is trusted"
+        fix = "Expire snapshots less eagerly, or keep the ledger tag."
+        return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)
+    return Finding(Part.TABLE, "sinks", Standing.OK, found)
+
+
+def _key(state: SinkState) -> SinkKey:
+    return SinkKey(state.sink, state.branch, SinkKind(state.kind))
+
+
+def _named(state: SinkState) -> str:
+    kind = "" if state.kind == SinkKind.STREAM.value else " (txn)"
+    return f"{state.sink}{kind} into {_short(state.branch)}"
+
+
+def _short(value: Any) -> str:
+    text = redact(str(value))
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,0 +1,1 @@
+"""JSON and Avro documents to Arrow columns."""

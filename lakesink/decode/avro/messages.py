@@ -1,0 +1,135 @@
+"""Values in Confluent's wire format: a zero, the number of the writer's schema in four bytes, and the value in Avro."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakesink.decode.avro.cursor import ZEROS, Bytes, Cursor, Mask, Whole
+from lakesink.decode.avro.nested import ValueReader
+from lakesink.decode.avro.schema import WriterSchema, kind_at
+from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.misfits import Column, Found, misfitting
+from lakesink.writer.nested import all_null
+from lakesink.writer.schema import Struct, arrow_type
+
+MAGIC = 0
+HEADER_BYTES = 5
+MESSAGE = "an Avro record"
+
+Schemas = Callable[[int], WriterSchema | None]
+"""The schema of a number; None if there is none."""
+
+
+@dataclass(slots=True)
+class MessageReader:
+    """Reads messages for one task.
+
+    Attributes:
+        schemas: Where writers' schemas are.
+    """
+
+    schemas: Schemas
+    _known: dict[int, WriterSchema | None] = field(default_factory=dict)
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from messages; NULL is malformed, as is all else that is no message.
+
+        Args:
+            values: The messages, binary.
+            kind: The columns.
+        """
+        cursor = _bodies(values)
+        numbers = _schema_ids(cursor)
+        parts = [
+            (rows, self._written_with(int(number), kind, cursor, rows))
+            for number in np.unique(numbers[cursor.there])
+            for rows in [np.flatnonzero(cursor.there & (numbers == number))]
+        ]
+        misfits = pa.array(~cursor.there) if not cursor.there.all() else None
+        return Parsed(_in_place(parts, kind, cursor), misfits)
+
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+        """For each of a few malformed messages the values that do not fit.
+
+        Args:
+            values: The messages.
+            kind: The columns.
+        """
+        columns = misfitting(values, kind, self.documents)
+        return [self._explained(value, found) for value, found in zip(values.to_pylist(), columns, strict=True)]
+
+    def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
+        if value is None:
+            return [Found("no value (NULL)", expected=MESSAGE)]
+        if len(value) < HEADER_BYTES or value[0] != MAGIC:
+            return [Found(f"{len(value):,} bytes that are not in Confluent's wire format", expected=MESSAGE)]
+        number = int.from_bytes(value[1:HEADER_BYTES], "big", signed=True)
+        schema = self._schema(number)
+        if schema is None:
+            return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
+        if not _goes_to_its_end(value, schema):
+            return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
+        told = dict.fromkeys(column.found(f"{kind_at(schema, column.path)} of schema {number}") for column in columns)
+        return list(told) or [Found(f"a value of schema {number} that is not read", expected=MESSAGE)]
+
+    def _written_with(self, number: int, kind: Struct, cursor: Cursor, rows: Whole) -> pa.Array:
+        part = cursor.pick(rows)
+        schema = self._schema(number)
+        if schema is None:
+            values, complete = all_null(len(rows), arrow_type(kind)), np.zeros(len(rows), np.bool_)
+        else:
+            values = ValueReader(schema).read(schema.root, kind, part)
+            assert values is not None
+            complete = (part.at == part.end) & ~values.is_null().to_numpy(zero_copy_only=False)
+        part.fail(~complete)
+        cursor.put(rows, part)
+        return values
+
+    def _schema(self, number: int) -> WriterSchema | None:
+        if number not in self._known:
+            self._known[number] = self.schemas(number)
+        return self._known[number]
+
+
+def _goes_to_its_end(value: bytes, schema: WriterSchema) -> bool:
+    """Whether the bytes are a value of the schema, whatever the table's columns."""
+    cursor = _bodies(pa.array([value]))
+    cursor.plain(HEADER_BYTES)
+    ValueReader(schema).read(schema.root, None, cursor)
+    return bool(cursor.there.all() and (cursor.at == cursor.end).all())
+
+
+def _bodies(values: pa.Array) -> Cursor:
+    """Where each message begins; malformed if it is too short for its header."""
+    _, offsets, data = values.buffers()
+    bounds = np.zeros(1, np.int64)
+    if len(values):
+        bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    first, last = int(bounds[0]), int(bounds[-1])
+    used = np.frombuffer(data, np.uint8)[first:last] if data is not None else np.empty(0, np.uint8)
+    whole: Bytes = np.concatenate([used, np.zeros(ZEROS, np.uint8)])
+    rows = len(values)
+    all_there: Mask = np.ones(rows, np.bool_)
+    cursor = Cursor(whole, bounds[:-1] - first, bounds[1:] - first, all_there, ~all_there)
+    cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
+    return cursor
+
+
+def _schema_ids(cursor: Cursor) -> Whole:
+    header = cursor.plain(HEADER_BYTES)
+    cursor.fail(header[:, 0] != MAGIC)
+    numbers: Whole = np.ascontiguousarray(header[:, 1:]).view(np.dtype(">i4"))[:, 0].astype(np.int64)
+    return numbers
+
+
+def _in_place(parts: list[tuple[Whole, pa.Array]], kind: Struct, cursor: Cursor) -> pa.Array:
+    """Rows where they came from, and NULL where none could be had."""
+    if len(parts) == 1 and cursor.there.all() and len(parts[0][0]) == len(cursor):
+        return parts[0][1]
+    arrays = [values for _, values in parts] or [all_null(0, arrow_type(kind))]
+    position = np.zeros(len(cursor), np.int64)
+    came = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in parts)])
+    position[came] = np.arange(len(came))
+    return pa.concat_arrays(arrays).take(pa.array(position, mask=~cursor.there))

@@ -1,0 +1,223 @@
+"""Avro's values of any type as Arrow arrays of a table's types: records by their fields' names, unions by their branch.
+
+Every value goes on to where it ends, whether anybody wants it or not. What a table has and a record has not is NULL.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakesink.decode.avro.cursor import Cursor, Mask, Whole
+from lakesink.decode.avro.scalars import read_scalar, read_symbols
+from lakesink.decode.avro.schema import (
+    ArrayOf,
+    Enumeration,
+    Kind,
+    MapTo,
+    Record,
+    Reference,
+    Scalar,
+    Union,
+    WriterSchema,
+)
+from lakesink.writer.nested import all_null, with_a_key_twice, without_validity
+from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, arrow_type
+
+_DEEPEST = 100
+"""Levels of what may hold itself; Python has no room for many more."""
+_TEXT = Scalar("string")
+
+Items = tuple[pa.Array | None, ...]
+"""What an item has: itself, or a key and its value."""
+
+
+@dataclass(slots=True)
+class ValueReader:
+    """Reads values that were written with one schema.
+
+    Attributes:
+        schema: That schema.
+    """
+
+    schema: WriterSchema
+    _depth: int = 0
+
+    def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
+        """Values of a type, or None if nobody wants them.
+
+        Args:
+            kind: Avro's type.
+            wanted: The column's type.
+            cursor: Where the values are; it goes on to where they end, and those that do not fit fail.
+        """
+        match kind:
+            case Reference(name):
+                return self._deeper(self.schema.named[name], wanted, cursor)
+            case Union(branches):
+                return self._union(branches, wanted, cursor)
+            case Scalar("null"):
+                return None if wanted is None else all_null(len(cursor), arrow_type(wanted))
+            case Scalar() if wanted is None or isinstance(wanted, Primitive):
+                return read_scalar(kind, wanted, cursor)
+            case Enumeration() if wanted is None or isinstance(wanted, Primitive):
+                return read_symbols(kind, wanted, cursor)
+            case Record() if wanted is None or isinstance(wanted, Struct):
+                return self._record(kind, wanted, cursor)
+            case ArrayOf() if wanted is None or isinstance(wanted, ListOf):
+                return self._array(kind, wanted, cursor)
+            case MapTo() if wanted is None or isinstance(wanted, MapOf):
+                return self._map(kind, wanted, cursor)
+            case _:
+                assert wanted is not None
+                return _misfits(wanted, cursor)
+
+    def _deeper(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
+        if self._depth == _DEEPEST or not cursor.there.any():
+            cursor.fail(cursor.there)
+            return None if wanted is None else all_null(len(cursor), arrow_type(wanted))
+        self._depth += 1
+        try:
+            return self.read(kind, wanted, cursor)
+        finally:
+            self._depth -= 1
+
+    def _union(self, branches: tuple[Kind, ...], wanted: Type | None, cursor: Cursor) -> pa.Array | None:
+        number = cursor.varint()
+        cursor.fail((number < 0) | (number >= len(branches)))
+        parts: list[tuple[Mask, pa.Array]] = []
+        for position, branch in enumerate(branches):
+            chosen = cursor.there & (number == position)
+            if branch == Scalar("null") or not chosen.any():
+                continue
+            part = cursor.only(chosen)
+            values = self.read(branch, wanted, part)
+            cursor.join(part, chosen)
+            if values is not None:
+                parts.append((chosen, values))
+        return None if wanted is None else _together(parts, wanted, cursor)
+
+    def _record(self, record: Record, wanted: Struct | None, cursor: Cursor) -> pa.Array | None:
+        columns = {} if wanted is None else {field.name: field.type for field in wanted.fields}
+        found = {name: self.read(kind, columns.get(name), cursor) for name, kind in record.fields}
+        if wanted is None:
+            return None
+        arrays = [
+            found[field.name] if field.name in found else all_null(len(cursor), arrow_type(field.type))
+            for field in wanted.fields
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(wanted)), mask=pa.array(~cursor.there))
+
+    def _array(self, kind: ArrayOf, wanted: ListOf | None, cursor: Cursor) -> pa.Array | None:
+        element = None if wanted is None else wanted.element.type
+        holders, [values] = _items(cursor, 1, lambda part: (self.read(kind.items, element, part),))
+        if wanted is None or element is None:
+            return None
+        values = all_null(0, arrow_type(element)) if values is None else values
+        return _list(arrow_type(wanted), cursor, holders, values)
+
+    def _map(self, kind: MapTo, wanted: MapOf | None, cursor: Cursor) -> pa.Array | None:
+        key, value = (None, None) if wanted is None else (wanted.key.type, wanted.value.type)
+        holders, [keys, values] = _items(
+            cursor, 2, lambda part: (self.read(_TEXT, key, part), self.read(kind.values, value, part))
+        )
+        if wanted is None:
+            return None
+        target = arrow_type(wanted)
+        keys = all_null(0, target.key_type) if keys is None else keys
+        values = all_null(0, target.item_type) if values is None else values
+        twice = np.zeros(len(cursor), np.bool_)
+        twice[with_a_key_twice(pa.array(holders), keys).to_numpy()] = True
+        cursor.fail(twice)
+        keys = without_validity(keys) if keys.null_count else keys  # NULLs of what failed, which no map may hold
+        pairs = pa.StructArray.from_arrays([keys, values], fields=[target.key_field, target.item_field])
+        return _list(target, cursor, holders, pairs)
+
+
+def _misfits(wanted: Type, cursor: Cursor) -> pa.Array:
+    cursor.fail(cursor.there)
+    return all_null(len(cursor), arrow_type(wanted))
+
+
+def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) -> pa.Array:
+    """Each value from the branch that it has; NULL where that was none."""
+    if not parts:
+        return all_null(len(cursor), arrow_type(wanted))
+    if len(parts) == 1:
+        return parts[0][1]
+    rows = len(cursor)
+    position = np.zeros(rows, np.int64)
+    for number, (chosen, _) in enumerate(parts):
+        position[chosen] = np.flatnonzero(chosen) + number * rows
+    none = ~np.logical_or.reduce([chosen for chosen, _ in parts])
+    return pa.concat_arrays([values for _, values in parts]).take(pa.array(position, mask=none))
+
+
+def _items(cursor: Cursor, width: int, read: Callable[[Cursor], Items]) -> tuple[Whole, Items]:
+    """All items of arrays or maps: the first of each value, then the second of each that has one, and so on.
+
+    Args:
+        cursor: Where the arrays or maps begin.
+        width: What an item has.
+        read: Reads one item of each value.
+
+    Returns:
+        Which value each item belongs to, in order, and the items; None where there are none, or nobody wants them.
+    """
+    active = np.flatnonzero(cursor.there)
+    part = cursor.pick(active)
+    left = np.zeros(len(active), np.int64)
+    holders: list[Whole] = []
+    rounds: list[Items] = []
+    while len(active):
+        left = _next_block(part, left)
+        going = part.there & (left > 0)
+        if not going.all():
+            cursor.put(active, part)
+            active, left, part = active[going], left[going], part.pick(np.flatnonzero(going))
+        if len(active):
+            rounds.append(read(part))
+            holders.append(active)
+            left = left - 1
+    return _in_order(holders, rounds, width)
+
+
+def _next_block(part: Cursor, left: Whole) -> Whole:
+    """Items that are left of each value's block, of the next one if it was at its end; 0 if there is none."""
+    ended = left == 0
+    if not ended.any():
+        return left
+    head = part.only(ended)
+    count = head.varint()
+    sized = count < 0
+    if sized.any():
+        size = head.only(sized)
+        size.varint()
+        head.join(size, sized)
+        count = np.abs(count)
+    head.fail((count < 0) | (count > head.end - head.at))  # an item takes a byte at least
+    part.join(head, ended)
+    return np.where(ended, np.where(head.there, count, 0), left)
+
+
+def _in_order(holders: list[Whole], rounds: list[Items], width: int) -> tuple[Whole, Items]:
+    if not rounds:
+        return np.empty(0, np.int64), (None,) * width
+    all_holders = np.concatenate(holders)
+    if len(rounds) == 1:
+        return all_holders, rounds[0]
+    order = np.argsort(all_holders, kind="stable")
+    positions = pa.array(order)
+    columns = (
+        None if items[0] is None else pa.concat_arrays(items).take(positions) for items in zip(*rounds, strict=True)
+    )
+    return all_holders[order], tuple(columns)
+
+
+def _list(target: pa.DataType, cursor: Cursor, holders: Whole, values: pa.Array) -> pa.Array:
+    """A list or map from what each value holds."""
+    offsets = np.zeros(len(cursor) + 1, np.int32)
+    np.cumsum(np.bincount(holders, minlength=len(cursor)), out=offsets[1:])
+    buffers = [cursor.validity(), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(target, len(cursor), buffers, children=[values])

@@ -1,0 +1,195 @@
+"""Writers' schemas by their number: out of a file that the driver has read, or from a Schema Registry that is asked.
+
+The driver reads the file with every batch, and what is in it travels with the plan. A registry is asked by the tasks
+themselves: ids are known only where values are, and what an id means never changes, so a process asks once. Who asks
+with a name and password, or a token, has them in its environment, see `USER`: they are in no plan and no message.
+"""
+
+import base64
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from lakesink.decode.avro.schema import SchemaInvalid, WriterSchema, parse_writer_schema
+from lakesink.writer.filesystem import open_filesystem
+from lakesink.writer.refusals import registry_refused, registry_unreachable
+from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.retry import RetryPolicy, attempts
+
+USER, PASSWORD, TOKEN = "LAKESINK_REGISTRY_USER", "LAKESINK_REGISTRY_PASSWORD", "LAKESINK_REGISTRY_TOKEN"
+"""Variables of the environment of driver and executors; Spark hides the latter two where it shows its configuration."""
+_SCHEMES = ("http://", "https://")
+_NO_SUCH_SCHEMA = 40403
+_LONGEST_SECONDS = 10
+_MOST_BYTES = 16 * 1024 * 1024
+_DEEPEST_REFERENCE = 20
+_POLICY = RetryPolicy(num_retries=3, min_wait_ms=200, max_wait_ms=2_000, total_timeout_ms=30_000)
+
+Texts = tuple[str, ...]
+"""A schema as JSON, behind the schemas whose names it uses."""
+
+
+class _NoSuchSchema(Exception):
+    """The registry is there and has no schema of this number."""
+
+
+def is_url(registry: str) -> bool:
+    """True for a registry that is asked, False for a file."""
+    return registry.lower().startswith(_SCHEMES)
+
+
+def schemas_in_file(location: str) -> Mapping[int, str]:
+    """Every schema of a registry file: a JSON object from ids to schemas.
+
+    Args:
+        location: A path, or a URI that the driver can read.
+
+    Raises:
+        WriteError: It cannot be read, or is no such file.
+    """
+    try:
+        filesystem, path_of = open_filesystem(location, {}, None)
+        with filesystem.open_input_stream(path_of(location)) as file:
+            content = bytes(file.read())
+    except OSError as error:
+        raise registry_unreachable(redact(location), describe(error)) from None
+    try:
+        document = json.loads(content)
+        return {int(number): _text_of(schema) for number, schema in document.items()}
+    except (ValueError, AttributeError, RecursionError):
+        raise registry_refused(redact(location), "it is no JSON object from ids to schemas") from None
+
+
+def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], WriterSchema | None]:
+    """Finds schemas by their numbers; None for one that the registry does not have.
+
+    The function raises WriteError where the registry cannot be asked, or gives no schema of Avro's.
+
+    Args:
+        registry: The option's value: a URL, or the location of a file.
+        in_file: What `schemas_in_file` found, if it is a file.
+    """
+
+    def find(number: int) -> WriterSchema | None:
+        try:
+            texts = _fetched(registry.rstrip("/"), number) if is_url(registry) else _listed(in_file, number)
+            return parse_writer_schema(texts)
+        except _NoSuchSchema:
+            return None
+        except SchemaInvalid as error:
+            raise registry_refused(redact(registry), f"its schema {number} cannot be used: {error}") from None
+
+    return find
+
+
+def _text_of(schema: Any) -> str:
+    return schema if isinstance(schema, str) else json.dumps(schema)
+
+
+def _listed(in_file: Mapping[int, str], number: int) -> Texts:
+    if number not in in_file:
+        raise _NoSuchSchema
+    return (in_file[number],)
+
+
+@lru_cache(maxsize=1024)
+def _fetched(registry: str, number: int) -> Texts:
+    return tuple(_with_references(registry, _asked(registry, f"schemas/ids/{number}"), 0, {}).values())
+
+
+def _with_references(registry: str, answer: Mapping[str, Any], depth: int, found: dict[str, str]) -> dict[str, str]:
+    """Texts by what they are known as, those that others use before these."""
+    if answer.get("schemaType", "AVRO") != "AVRO":
+        raise _NoSuchSchema  # values of another format are no values in Avro
+    if depth > _DEEPEST_REFERENCE:
+        raise SchemaInvalid("its references do not end")
+    try:
+        for part in answer.get("references") or ():
+            subject, version = quote(part["subject"], safe=""), int(part["version"])
+            if f"{subject}/{version}" not in found:
+                below = _asked(registry, f"subjects/{subject}/versions/{version}")
+                _with_references(registry, below, depth + 1, found)
+                found[f"{subject}/{version}"] = found.pop("")
+        found[""] = str(answer["schema"])
+    except (KeyError, TypeError, ValueError):
+        raise SchemaInvalid("the registry's answer is not formed as it should be") from None
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    monotonic_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000)
+    sleep_ms: Callable[[float], None] = lambda wait: time.sleep(wait / 1000)
+    jitter: Callable[[], float] = lambda: 0.5
+
+
+def _asked(registry: str, path: str) -> Mapping[str, Any]:
+    """An answer of the registry; asked again where it did not come."""
+    trouble = ""
+    for _ in attempts(_POLICY, _Waiting()):
+        try:
+            return _answer(f"{registry}/{path}")
+        except urllib.error.HTTPError as error:
+            _judge(registry, path, error)
+            trouble = f"it answers {error.code}"
+        except OSError as error:
+            trouble = describe(error)
+    raise registry_unreachable(redact(registry), trouble)
+
+
+def _judge(registry: str, path: str, error: urllib.error.HTTPError) -> None:
+    """Returns if it is worth while to ask again.
+
+    Only the registry's own code says that a schema is not there: another server has no page of this name either.
+    """
+    with error:
+        if error.code == 404 and _code(error.read(_MOST_BYTES)) == _NO_SUCH_SCHEMA:
+            raise _NoSuchSchema
+    if error.code < 500 and error.code != 429:
+        hint = f"; it takes a name and password from {USER} and {PASSWORD}" if error.code in (401, 403) else ""
+        raise registry_refused(redact(registry), f"it answers {error.code} to {path[:40]}{hint}")
+
+
+def _code(body: bytes) -> Any:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return answer.get("error_code") if isinstance(answer, dict) else None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A registry's address is what the user named: a password goes nowhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _answer(url: str) -> Mapping[str, Any]:
+    request = urllib.request.Request(url, headers={"Accept": "application/json", **_credentials()})  # noqa: S310 - of http(s)
+    with urllib.request.build_opener(_NoRedirect).open(request, timeout=_LONGEST_SECONDS) as response:
+        body = response.read(_MOST_BYTES)
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise SchemaInvalid("the registry's answer is no JSON object")
+    return answer
+
+
+def _credentials() -> dict[str, str]:
+    user, token = os.environ.get(USER), os.environ.get(TOKEN)
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    if user:
+        pair = f"{user}:{os.environ.get(PASSWORD, '')}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"}
+    return {}

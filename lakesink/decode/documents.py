@@ -1,0 +1,200 @@
+"""Rows that bear documents, as Kafka delivers them, become the table's rows: as many as came in.
+
+The column ``value`` holds the document. Where the table has columns of the names in `KAFKA_COLUMNS`, they are filled
+from Kafka's own.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.json_values import JsonReader
+from lakesink.decode.misfits import Found
+from lakesink.decode.places import PLACES, Places
+from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.writer.plan import JSON, OnMalformed, WritePlan
+from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
+from lakesink.writer.schema import Struct
+from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
+from lakesink_protocol.redact import shown as printable
+
+VALUE = "value"
+KAFKA_COLUMNS: Mapping[str, str] = {
+    "_kafka_partition": "partition",
+    "_kafka_offset": "offset",
+    "_kafka_timestamp": "timestamp",
+    "_kafka_key": "key",
+}
+"""Columns of the table by Kafka's."""
+INCOMING = tuple(dict.fromkeys((VALUE, *KAFKA_COLUMNS.values(), *PLACES)))
+"""Columns of the rows that are looked at: the document, what the table may have of Kafka's, and places."""
+
+LONGEST_VALUE = 60
+"""Characters of a value that is shown because the user asked for values."""
+SHOWN_OF_NULL_ROWS = 1
+"""Malformed values that a task describes if none of them is to fail the batch."""
+GATHERED_BYTES = 16 * 1024 * 1024
+
+
+class DocumentReader(Protocol):
+    """Reads documents of one format for one task."""
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents, one row for each."""
+
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+        """For each of a few malformed documents the values that do not fit."""
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes one task's batches.
+
+    Attributes:
+        plan: What the driver decided.
+        schema: The table's.
+        task: Index of the task.
+        malformed: Documents that do not fit; those that follow the first twenty of a failing batch are not counted.
+        documents: Rows that have a document at all.
+        misfits: The first values that do not fit.
+        unknown: What the documents have and the table has not.
+    """
+
+    plan: WritePlan
+    schema: Struct
+    task: int = 0
+    malformed: int = 0
+    documents: int = 0
+    misfits: list[Misfit] = field(default_factory=list)
+    unknown: UnknownKeys = field(default_factory=UnknownKeys)
+    _reader: DocumentReader = field(init=False)
+    _places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = _reader_for(self.plan, self.unknown)
+        self._places = Places(self.task)
+
+    @property
+    def refuses(self) -> bool:
+        """True once a document is malformed that is to fail the batch: from there on there are no rows."""
+        return self.malformed > 0 and self.plan.on_malformed is OnMalformed.FAIL
+
+    def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The table's rows, one for each row of the batches, in their order, as long as nothing is to fail."""
+        for batch in _gathered(batches):
+            rows = self._decode(batch)
+            if not self.refuses:
+                yield rows
+            elif len(self.misfits) == MOST_MISFITS:
+                break
+        deque(batches, maxlen=0)  # the rest is read, so that its rows are counted and Python's worker can go on
+
+    def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        values = batch.column(VALUE)
+        parsed = self._parsed(values)
+        self.documents += batch.num_rows - values.null_count
+        if parsed.misfits is not None:
+            self._collect(parsed.misfits, batch)
+        self._places.passed(batch)
+        arrays = dict(zip(_own_names(self.schema), parsed.values.flatten(), strict=True))
+        arrays |= {name: batch.column(theirs) for name, theirs in _asked_of_kafka(self.schema).items()}
+        names = [field.name for field in self.schema.fields]
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
+
+    def _parsed(self, documents: pa.Array) -> Parsed:
+        """No document, a blank one and one that is no object are malformed too: no row vanishes."""
+        parsed = self._reader.documents(documents, own_columns(self.schema))
+        misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
+        if misfits is None:
+            return parsed
+        return Parsed(without(parsed.values, misfits), misfits)
+
+    def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
+        self.malformed += pc.sum(misfits, min_count=0).as_py()
+        wanted = MOST_MISFITS if self.plan.on_malformed is OnMalformed.FAIL else SHOWN_OF_NULL_ROWS
+        positions = pc.indices_nonzero(misfits)[: wanted - len(self.misfits)]
+        explained = self._reader.explain(batch.column(VALUE).take(positions), own_columns(self.schema))
+        for position, found in zip(positions.to_pylist(), explained, strict=True):
+            place = self._places.of(batch, position)
+            self.misfits += [self._misfit(place, one) for one in found]
+        del self.misfits[wanted:]
+
+    def _misfit(self, place: str, found: Found) -> Misfit:
+        value = f": {printable(found.value, LONGEST_VALUE)}" if self.plan.show_values and found.value else ""
+        return Misfit(place[-LONGEST_PLACE:], found.column, found.expected, f"{found.kind}{value}")
+
+
+def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
+    if plan.decode == JSON:
+        return JsonReader(unknown)
+    try:
+        from lakesink.decode.avro.messages import MessageReader  # noqa: PLC0415 - an extra: only who decodes Avro needs it
+        from lakesink.decode.avro.registry import schemas_of  # noqa: PLC0415 - with it
+    except ModuleNotFoundError:
+        raise decoder_missing("numpy") from None
+    return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fewer and larger batches: each one costs milliseconds, however small."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= GATHERED_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def own_columns(schema: Struct) -> Struct:
+    """The columns that come from the documents."""
+    return Struct(tuple(field for field in schema.fields if field.name not in KAFKA_COLUMNS))
+
+
+def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
+    """Find out before a job whether rows of this schema can be decoded into the table's columns.
+
+    Args:
+        incoming: The rows'.
+        schema: The table's.
+        decode: The documents' format.
+
+    Raises:
+        WriteError: `SCHEMA_MISMATCH`.
+    """
+    value = incoming.field(VALUE).type if VALUE in incoming.names else None
+    kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if decode == JSON else {pa.binary(): "BINARY"}
+    if value not in kinds:
+        found = "none" if value is None else shown(sql_type(value))
+        raise schema_mismatch(
+            f"Rows to decode have a column {VALUE!r} of {' or '.join(kinds.values())}; these have {found}.",
+            action=f"Name the documents {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
+        )
+    if not own_columns(schema).fields:
+        raise schema_mismatch(
+            "The table has columns for what Kafka says of a record, and none for what a document holds.",
+            action="Add the documents' columns to the table, or write Kafka's without decode.",
+        )
+    missing = [theirs for theirs in _asked_of_kafka(schema).values() if theirs not in incoming.names]
+    if missing:
+        raise schema_mismatch(
+            f"The table has a column for Kafka's {missing[0]!r}, which the rows do not have.",
+            action="Keep the column of Kafka's source in the query, or drop the table's column.",
+        )
+
+
+def _own_names(schema: Struct) -> list[str]:
+    return [field.name for field in own_columns(schema).fields]
+
+
+def _asked_of_kafka(schema: Struct) -> dict[str, str]:
+    return {field.name: KAFKA_COLUMNS[field.name] for field in schema.fields if field.name in KAFKA_COLUMNS}

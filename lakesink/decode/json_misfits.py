@@ -1,0 +1,170 @@
+"""What a malformed JSON document holds in the place of a value that does not fit. Pure."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path
+from lakesink.writer.schema import Field, ListOf, MapOf, Struct, Type, sql_type_of
+
+OBJECT = "a JSON object"
+_CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
+
+SOMETHING = Found("a document that cannot be read exactly", expected=OBJECT)
+
+Fits = Callable[[Any], bool]
+"""Whether a value, as JSON, fits a column."""
+
+
+class Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class Absent:
+    """In the place of a key that is not there."""
+
+
+ABSENT = Absent()
+
+
+class Object(dict[str, Any]):
+    """An object whose first of two equal keys counts, as for the decoder.
+
+    Args:
+        pairs: Its members.
+    """
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(reversed(pairs))
+        self.has_a_key_twice = len(self) != len(pairs)
+
+
+def parsed(text: str) -> Any:
+    """The document with its numbers as they are written; raises ValueError."""
+    try:
+        return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def whole(value: bytes | None) -> Found | None:
+    """Why a document is none at all; None if it is one that Python can read too."""
+    if value is None:
+        return Found("no value (NULL)", expected=OBJECT)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return Found(f"{_counted(len(value), 'byte')}, not UTF-8", expected=OBJECT)
+    if not text.strip():
+        return Found("blank text", text, expected=OBJECT)
+    try:
+        document = parsed(text)
+    except ValueError:
+        return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
+    return None if isinstance(document, Object) else Found(_kind(document), as_written(document), expected=OBJECT)
+
+
+def unopened(document: Any, text: str) -> Found:
+    """Why a document that Python can read cannot be opened by the decoder."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return Found("JSON with half of a surrogate pair in a text", text, expected=OBJECT)
+    return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
+
+
+def found_at(document: Any, column: Column, fits: Fits) -> Found:
+    """The value of a column that does not fit.
+
+    Args:
+        document: As `parsed` gives it.
+        column: One for which the document is malformed.
+        fits: Tells of the elements of a list or map which one it is.
+    """
+    candidates = list(_values(document, column.path, Field(0, "", required=True, type=column.alone)))
+    wrong = [found for found in candidates if found[2]] or candidates
+    if not wrong:
+        return column.found("a value that cannot be read", "")
+    found = next((found for found in wrong if found[2] or not fits(found[1])), None)
+    if found is None and column.path[-1] == KEY:
+        return column.found("an object with two spellings of one key", "", column.path[:-1], "MAP")
+    path, value, expected = found or wrong[0]
+    twice = isinstance(value, Object) and value.has_a_key_twice and expected == "MAP"
+    return column.found("an object with a key twice" if twice else _kind(value), as_written(value), path, expected)
+
+
+def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
+    """Values at a path; with what they should have been one that ends it too early, or that is required and missing."""
+    wanted, kind = _CONTAINERS.get(path[0], ("STRUCT", dict)) if path else (sql_type_of(field.type), None)
+    if value is None or value is ABSENT:
+        if field.required:
+            yield passed, value, wanted
+    elif kind is None:
+        yield passed, value, ""
+    elif not isinstance(value, kind) or (wanted == "MAP" and value.has_a_key_twice):
+        yield passed, value, wanted
+    elif path[0] == KEY:
+        yield from ((passed, key, "") for key in value)
+    else:
+        for step, below in _parts(value, path[0]):
+            yield from _values(below, path[1:], _below(field.type), (*passed, step))
+
+
+def _parts(value: Any, step: str) -> Iterator[tuple[str, Any]]:
+    if step == ITEM:
+        yield from ((f"[{position}]", element) for position, element in enumerate(value))
+    elif step == ENTRY:
+        yield from ((ENTRY, below) for below in value.values())
+    else:
+        yield step, value.get(step, ABSENT)
+
+
+def _below(kind: Type) -> Field:
+    """The one field that a type with one leaf goes on with."""
+    match kind:
+        case ListOf(element):
+            return element
+        case MapOf(_, value):
+            return value
+        case Struct((field,)):
+            return field
+        case _:
+            raise AssertionError(kind)
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None | Absent():
+            return "null" if value is None else "no value"
+        case bool():
+            return "true or false"
+        case Number():
+            return _kind_of_number(value)
+        case str():
+            return f"text of {_counted(len(value), 'character')}"
+        case list():
+            return f"an array of {_counted(len(value), 'element')}"
+        case _:
+            return f"an object of {_counted(len(value), 'key')}"
+
+
+def _kind_of_number(text: str) -> str:
+    digits = sum(char.isdigit() for char in text)
+    if not digits:
+        return "NaN or Infinity"
+    if text.lstrip("-").isdigit():
+        return f"a whole number of {_counted(digits, 'digit')}"
+    return "a number with an exponent" if "e" in text.lower() else f"a fraction of {_counted(digits, 'digit')}"
+
+
+def as_written(value: Any) -> str:
+    """A value as JSON, a number by its own digits."""
+    if value is ABSENT:
+        return ""
+    return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,181 @@
+"""Texts of JSON's scalars as Arrow values of a table's types: exactly, or not at all. Pure.
+
+A text is what a JSON value says: of a string its characters, of a number its digits, of anything else its JSON. Of
+bytes it is the value's JSON, quotes and all: a number may look like Base64.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.decimals import parse_decimals
+from lakesink.writer.casts import parse_uuids
+from lakesink.writer.schema import Primitive
+
+Convert = Callable[[pa.Array], pa.Array]
+"""Texts to values; raises `pyarrow.ArrowInvalid` if one of them does not fit."""
+
+_EPOCH_DAY = "1970-01-01T"
+_TRUE, _FALSE = "true", "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Values, and which of them could not be had.
+
+    Attributes:
+        values: NULL where the text is, and where it does not fit.
+        misfits: True where a text does not fit; None if all do.
+    """
+
+    values: pa.Array
+    misfits: pa.BooleanArray | None = None
+
+
+def parse(texts: pa.StringArray, kind: Primitive) -> Parsed:
+    """Parse texts as values of a type.
+
+    Args:
+        texts: One for each value, NULL for NULL.
+        kind: Of the table's column.
+    """
+    return converted(texts, _converter(kind))
+
+
+def wants_json(kind: Primitive) -> bool:
+    """True if the texts of this type are JSON."""
+    return kind.name == "binary" or kind.fixed_bytes is not None
+
+
+def converted(texts: pa.Array, convert: Convert) -> Parsed:
+    """Convert what fits, and tell what does not: all at once where all fit, else by halves."""
+    try:
+        return Parsed(convert(texts))
+    except pa.ArrowInvalid:
+        misfits = set(_misfits(texts, convert, 0))
+    mask = pa.array([position in misfits for position in range(len(texts))], pa.bool_())
+    return Parsed(convert(without(texts, mask)), mask)
+
+
+def without(values: pa.Array, misfits: pa.BooleanArray) -> pa.Array:
+    """The values with NULL in the place of each misfit."""
+    return pc.if_else(misfits, pa.scalar(None, values.type), values)
+
+
+def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    """Misfits of two kinds together."""
+    if one is None or other is None:
+        return one if other is None else other
+    return pc.or_(one, other)
+
+
+def _misfits(texts: pa.Array, convert: Convert, first: int) -> Iterator[int]:
+    try:
+        convert(texts)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            yield first
+            return
+        half = len(texts) // 2
+        yield from _misfits(texts[:half], convert, first)
+        yield from _misfits(texts[half:], convert, first + half)
+
+
+def _converter(kind: Primitive) -> Convert:
+    if kind.fixed_bytes:
+        return partial(_fixed, length=kind.fixed_bytes)
+    if kind.decimal:
+        precision, scale = kind.decimal
+        return partial(parse_decimals, precision=precision, scale=scale)
+    special = _SPECIAL.get(kind.name)
+    return special or partial(pc.cast, target_type=kind.arrow)
+
+
+def _boolean(texts: pa.Array) -> pa.Array:
+    true = pc.equal(texts, _TRUE)
+    if not _all(pc.or_(true, pc.equal(texts, _FALSE))):
+        raise pa.ArrowInvalid("neither true nor false")
+    return true
+
+
+def _whole(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Arrow reads hexadecimal digits too, which only a string can hold."""
+    if _any(pc.match_substring(texts, "x")) or _any(pc.match_substring(texts, "X")):
+        raise pa.ArrowInvalid("not decimal digits")
+    return pc.cast(texts, kind)
+
+
+def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Rounded to the nearest, as everywhere; a finite number stays finite. Arrow reads C's ``nan(12)`` too."""
+    if _any(pc.match_substring(texts, "(")):
+        raise pa.ArrowInvalid("a NaN with something more to say")
+    values = pc.cast(pc.cast(texts, pa.float64()), kind, safe=False)
+    endless = pc.is_inf(values)
+    if _any(endless) and _any(pc.match_substring_regex(pc.filter(texts, endless), "[0-9]")):
+        raise pa.ArrowInvalid("a number that is too large")
+    return values
+
+
+def _time(texts: pa.Array) -> pa.Array:
+    """Arrow parses times of day only as part of a timestamp."""
+    moments = pc.cast(pc.binary_join_element_wise(_EPOCH_DAY, texts, ""), pa.timestamp("us"))
+    return pc.cast(moments, pa.time64("us"))
+
+
+def _binary(texts: pa.Array) -> pa.Array:
+    return _each(texts, _from_base64, pa.binary())
+
+
+def _fixed(texts: pa.Array, length: int) -> pa.Array:
+    def decoded(text: str) -> bytes | None:
+        value = _from_base64(text)
+        return value if value is not None and len(value) == length else None
+
+    return _each(texts, decoded, pa.binary(length))
+
+
+def _from_base64(text: str) -> bytes | None:
+    """Only what is written as an encoder writes it: what another text of the same bytes lost is unknown."""
+    value = json.loads(text)
+    if not isinstance(value, str):
+        return None
+    found = base64.b64decode(value, validate=True)
+    return found if base64.b64encode(found).decode() == value else None
+
+
+def _each(texts: pa.Array, convert: Callable[[str], bytes | None], kind: pa.DataType) -> pa.Array:
+    try:
+        found = [None if text is None else convert(text) for text in texts.to_pylist()]
+    except (ValueError, binascii.Error):
+        raise pa.ArrowInvalid("not the text of such bytes") from None
+    values = pa.array(found, kind)
+    if values.null_count != texts.null_count:
+        raise pa.ArrowInvalid("another number of bytes")
+    return values
+
+
+def _all(mask: pa.BooleanArray) -> bool:
+    return pc.all(mask, min_count=0).as_py() is not False
+
+
+def _any(mask: pa.BooleanArray) -> bool:
+    return bool(pc.any(mask, min_count=0).as_py())
+
+
+_SPECIAL: dict[str, Convert] = {
+    "boolean": _boolean,
+    "int": partial(_whole, kind=pa.int32()),
+    "long": partial(_whole, kind=pa.int64()),
+    "float": partial(_floating, kind=pa.float32()),
+    "double": partial(_floating, kind=pa.float64()),
+    "string": lambda texts: texts,
+    "time": _time,
+    "uuid": parse_uuids,
+    "binary": _binary,
+}

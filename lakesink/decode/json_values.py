@@ -1,0 +1,306 @@
+"""JSON documents as Arrow arrays of a table's type, by DuckDB, which opens them faster than anything else for Python.
+
+DuckDB is asked for texts alone: of its own conversions many lose without a word (1.5 as a whole number is 2). What is
+a scalar is parsed from its text, see `json_scalars`; what is nested is opened again, so that every level is checked.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.json_digits import respelled
+from lakesink.decode.json_misfits import SOMETHING, as_written, found_at, parsed, unopened, whole
+from lakesink.decode.json_raw import as_json, as_text, first_members, items, unique_members
+from lakesink.decode.json_scalars import Parsed, converted, either, parse, wants_json, without
+from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
+from lakesink.decode.unknown_keys import LOOKED_AT, UnknownKeys
+from lakesink.writer.nested import (
+    as_list,
+    rebuild_list,
+    rebuild_map,
+    rebuild_struct,
+    with_a_key_twice,
+    without_validity,
+)
+from lakesink.writer.refusals import decoder_missing
+from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
+
+_BLANKS = " \t\r\n"
+_JSON, _TEXT = "JSON", "VARCHAR"
+_UNKNOWN = """
+    SELECT key, count(*) FROM (SELECT value, unnest(json_keys(value)) AS key FROM documents)
+    WHERE NOT list_contains(?::VARCHAR[], key)
+      AND json_type(value, '/' || replace(replace(key, '~', '~0'), '/', '~1')) <> 'NULL'
+    GROUP BY key
+"""
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
+
+
+@dataclass(slots=True)
+class JsonReader:
+    """Reads documents for one task; what DuckDB needs is opened with it.
+
+    Attributes:
+        unknown: Counts keys that no column asks for; None if nobody wants to know.
+    """
+
+    unknown: UnknownKeys | None = None
+    _duckdb: Any = field(init=False)
+    _connection: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            import duckdb  # noqa: PLC0415 - an extra: only who decodes JSON needs it
+        except ModuleNotFoundError:
+            raise decoder_missing("duckdb") from None
+        self._duckdb = duckdb
+        self._connection = duckdb.connect(config=_SETTINGS)
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents.
+
+        Args:
+            values: The documents, binary or text; what is no text is malformed, also where Spark says that it is text.
+            kind: The columns.
+        """
+        texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
+        return self.read(texts.values, kind)
+
+    def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
+        """For each of a few malformed documents the values that do not fit.
+
+        Args:
+            values: The documents.
+            kind: The columns.
+        """
+        alone = JsonReader()  # what is read once more is not counted once more
+        columns = misfitting(values, kind, alone.documents)
+        return [
+            alone._explained(value, found)
+            for value, found in zip(values.cast(pa.binary()).to_pylist(), columns, strict=True)
+        ]
+
+    def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
+        found = whole(value)
+        if found is not None or value is None:
+            return [found] if found is not None else []
+        text = value.decode()
+        document = parsed(text)
+        [[valid]] = self._found(pa.array([text]), "SELECT json_valid(value) FROM documents")
+        if not valid.as_py():
+            return [unopened(document, text)]
+        return list(dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)) or [SOMETHING]
+
+    def _fits(self, column: Column) -> Callable[[Any], bool]:
+        alone = Struct((Field(0, "c", required=False, type=column.type),))
+        return lambda value: self.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
+
+    def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
+        """Values of a type from their texts.
+
+        Args:
+            texts: JSON of a nested type, of any other see `json_scalars`; NULL for NULL.
+            kind: The type.
+            path: Where they are in the documents.
+        """
+        match kind:
+            case Primitive():
+                return parse(texts, kind)
+            case Struct():
+                return self._struct(texts, kind, path)
+            case ListOf(element):
+                return self._list(texts, kind, element, path)
+            case MapOf():
+                return self._map(texts, kind, path)
+
+    def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
+        opened = self._open(texts, struct, "{", _members(struct))
+        if self.unknown is not None:
+            self.unknown.saw(path, self._unknown_in(opened.texts[:LOOKED_AT], struct))
+        parts = [
+            self.read(column, field.type, (*path, field.name))
+            for column, field in zip(opened.columns, struct.fields, strict=True)
+        ]
+        values = rebuild_struct(opened.texts, [part.values for part in parts], list(arrow_type(struct)))
+        wrong = [part.misfits for part in parts]
+        wrong += [
+            _missing(part, field, opened.texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)
+        ]
+        return Parsed(values, reduce(either, wrong, opened.misfits))
+
+    def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
+        """Keys of some documents that no field takes, with how often they have another value than null."""
+        self._connection.register("documents", pa.table({"value": texts}))
+        known = [field.name for field in struct.fields]
+        found: list[tuple[str, int]] = self._connection.execute(_UNKNOWN, [known]).fetchall()
+        return found
+
+    def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
+        opened = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
+        [lists] = opened.columns
+        elements = self.read(lists.flatten(), element.type, (*path, ITEM))
+        values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
+        below = _holders(lists, either(elements.misfits, _missing(elements, element)))
+        return Parsed(values, either(opened.misfits, below))
+
+    def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
+        opened = self._open(texts, kind, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
+        [maps] = opened.columns
+        entries = as_list(maps)
+        keys, items = entries.flatten().flatten()
+        read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
+        read_items = self.read(items, kind.value.type, (*path, ENTRY))
+        found = read_keys.values
+        known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may hold
+        values = rebuild_map(maps, arrow_type(kind), lambda _: known, lambda _: read_items.values)
+        missing = _missing(read_items, kind.value)
+        below = _holders(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
+        wrong = (below, _lost(opened.texts, maps), _one_key_spelled_twice(entries, found, kind))
+        return Parsed(values, reduce(either, wrong, opened.misfits))
+
+    def _open(self, texts: pa.Array, kind: Nested, opener: str, query: str) -> "_Opened":
+        """One level of JSON: the texts of its parts.
+
+        Args:
+            texts: The documents.
+            kind: Their type.
+            opener: The character that such a document begins with.
+            query: Of the column ``value`` of ``documents``.
+        """
+        wrong = _other_than(texts, opener)
+        texts = texts if wrong is None else without(texts, wrong)
+        try:
+            columns = self._found(texts, query)
+        except self._duckdb.InvalidInputException:
+            [invalid] = self._found(texts, "SELECT coalesce(NOT json_valid(value), false) FROM documents")
+            wrong, texts = either(wrong, invalid), without(texts, invalid)
+            columns = self._found(texts, query)
+        positions = respelled(texts, kind)
+        if positions is not None:
+            columns = _as_written(columns, texts, positions, kind)
+        return _Opened(texts, columns, wrong)
+
+    def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
+        self._connection.register("documents", pa.table({"value": texts}))
+        return [column.combine_chunks() for column in self._connection.sql(query).to_arrow_table().columns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Documents of one level.
+
+    Attributes:
+        texts: The documents that could be opened, NULL for any other.
+        columns: What was asked for.
+        misfits: Documents that could not be opened; None if all could.
+    """
+
+    texts: pa.Array
+    columns: list[pa.Array]
+    misfits: pa.BooleanArray | None
+
+
+def _members(struct: Struct) -> str:
+    """A query for a struct's fields: by pointers, which is faster than `json_transform` into a struct."""
+    as_json = [field.name for field in struct.fields if _asked(field.type) == _JSON]
+    as_text = [field.name for field in struct.fields if _asked(field.type) != _JSON]
+    found = {name: f"nullif(parts[{at}]::VARCHAR, 'null')" for at, name in enumerate(as_json, 1)}
+    found |= {name: f"texts[{at}]" for at, name in enumerate(as_text, 1)}
+    lists = [f"json_extract_string(value, {_pointers(as_text)}) AS texts"] if as_text else []
+    lists += [f"json_extract(value, {_pointers(as_json)}) AS parts"] if as_json else []
+    columns = ", ".join(found[field.name] for field in struct.fields)
+    return f"SELECT {columns} FROM (SELECT {', '.join(lists)} FROM documents)"  # noqa: S608 - names are quoted
+
+
+def _as_written(columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Array, kind: Nested) -> list[pa.Array]:
+    """The parts with those of some documents replaced by what is written there."""
+    written = [_parts(text, kind) for text in texts.take(positions).to_pylist()]
+    parts = [pa.array(part, column.type) for part, column in zip(zip(*written, strict=True), columns, strict=True)]
+    place = list(range(len(texts)))
+    for number, position in enumerate(positions.to_pylist(), len(texts)):
+        place[position] = number
+    return [pa.concat_arrays(both).take(pa.array(place)) for both in zip(columns, parts, strict=True)]
+
+
+def _parts(text: str, kind: Nested) -> list[Any]:
+    """The parts of one document as `JsonReader._found` gives them, a column for each."""
+    match kind:
+        case Struct(fields):
+            found = first_members(text, [field.name for field in fields])
+            return [_part(member, field.type) for member, field in zip(found, fields, strict=True)]
+        case ListOf(element):
+            return [[_part(item, element.type) for item in items(text)]]
+        case MapOf(_, value):
+            entries = unique_members(text)
+            return [None if entries is None else [(key, _part(item, value.type)) for key, item in entries]]
+
+
+def _part(part: str | None, kind: Type) -> str | None:
+    return as_text(part) if _asked(kind) == _TEXT else as_json(part)
+
+
+def _pointers(names: Sequence[str]) -> str:
+    """JSON pointers to the members of these names (RFC 6901), as a list in SQL."""
+    escaped = (name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
+    return "[" + ", ".join(f"'/{name}'" for name in escaped) + "]"
+
+
+def _transformed(structure: list[str] | str) -> str:
+    return f"SELECT json_transform(value, '{json.dumps(structure)}') FROM documents"  # noqa: S608 - types alone
+
+
+def _asked(kind: Type) -> str:
+    return _TEXT if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
+
+
+def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
+    """Which documents do not begin as they should; None if all do."""
+    begins = pc.starts_with(texts, opener)
+    if pc.all(begins, min_count=0).as_py():
+        return None
+    begins = pc.starts_with(pc.ascii_ltrim(texts, characters=_BLANKS), opener)
+    return pc.fill_null(pc.invert(begins), False)  # noqa: FBT003 - Arrow takes it by position
+
+
+def _lost(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
+    """Which maps have a key twice, of which DuckDB makes NULL; None if no map has."""
+    if maps.null_count == texts.null_count:
+        return None
+    return pc.and_(maps.is_null(), texts.is_valid())
+
+
+def _as_texts(keys: pa.StringArray, kind: Type) -> pa.StringArray:
+    """Keys as the type's texts are: some are JSON, see `wants_json`."""
+    if not isinstance(kind, Primitive) or not wants_json(kind):
+        return keys
+    return pa.array([json.dumps(key) for key in keys.to_pylist()], pa.string())
+
+
+def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -> pa.BooleanArray | None:
+    """Which maps have two texts of one key; None if no map has. Of text they would be the same, see `_lost`."""
+    if kind.key.type == Primitive("string"):
+        return None
+    twice = with_a_key_twice(pc.list_parent_indices(entries), keys)
+    return pc.is_in(pa.array(range(len(entries)), pa.int64()), twice) if len(twice) else None
+
+
+def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) -> pa.BooleanArray | None:
+    """Which values are not there though the field requires them; `wanted` where there is a parent of one."""
+    if not field.required or not part.values.null_count:
+        return None
+    nulls = part.values.is_null()
+    return nulls if wanted is None else pc.and_(nulls, wanted)
+
+
+def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    """Which lists hold a misfit."""
+    if misfits is None:
+        return None
+    parents = pc.list_parent_indices(holders)
+    hit = set(pc.filter(parents, misfits).to_pylist())
+    return pa.array([position in hit for position in range(len(holders))], pa.bool_())

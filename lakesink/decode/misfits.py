@@ -1,0 +1,101 @@
+"""Which value of a malformed document does not fit, found by reading the document column by column.
+
+Only documents that are known to be malformed come here, and few of them: a column more is a read more.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakesink.decode.json_scalars import Parsed
+from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+
+ITEM, KEY, ENTRY = "[]", "{key}", "{}"
+"""Steps of a path below a list or map: any element, any key, any value."""
+
+Path = tuple[str, ...]
+Read = Callable[[pa.Array, Struct], Parsed]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value that does not fit.
+
+    Attributes:
+        kind: Which kind of value it is, in words.
+        value: The value itself, as text; empty if it cannot be shown.
+        column: Names from the top, with dots; empty for the document itself.
+        expected: What would fit.
+    """
+
+    kind: str
+    value: str = ""
+    column: str = ""
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One leaf of the columns.
+
+    Attributes:
+        path: Names from the top, and `ITEM`, `KEY` or `ENTRY` below lists and maps.
+        alone: The columns, but this one only.
+        type: The leaf's type.
+    """
+
+    path: Path
+    alone: Struct
+    type: Primitive
+
+    def found(self, kind: str, value: str = "", path: Path | None = None, expected: str = "") -> Found:
+        """A value of this column; `path` and `expected` if it is one that holds the column."""
+        return Found(kind, value, dotted(self.path if path is None else path), expected or sql_type_of(self.type))
+
+
+def misfitting(documents: pa.Array, kind: Struct, read: Read) -> list[list[Column]]:
+    """For every document the columns for which it is malformed.
+
+    Args:
+        documents: Malformed ones.
+        kind: The columns.
+        read: Reads documents.
+    """
+    found: list[list[Column]] = [[] for _ in range(len(documents))]
+    for path, alone, leaf in _narrowed(kind):
+        assert isinstance(alone, Struct)
+        misfits = read(documents, alone).misfits
+        for position, wrong in enumerate([] if misfits is None else misfits.to_pylist()):
+            if wrong:
+                found[position].append(Column(path, alone, leaf))
+    return found
+
+
+def dotted(path: Path) -> str:
+    """A path in words: ``lines[].price``."""
+    text = ""
+    for step in path:
+        text += step if step.startswith(("[", "{")) or not text else f".{step}"
+    return text
+
+
+def _narrowed(kind: Type) -> Iterator[tuple[Path, Type, Primitive]]:
+    """The type with one leaf, for each of its leaves."""
+    match kind:
+        case Primitive():
+            yield (), kind, kind
+        case Struct(fields):
+            for field in fields:
+                for path, below, leaf in _narrowed(field.type):
+                    yield (field.name, *path), Struct((replace(field, type=below),)), leaf
+        case ListOf(element):
+            for path, below, leaf in _narrowed(element.type):
+                yield (ITEM, *path), ListOf(replace(element, type=below)), leaf
+        case MapOf(key, value):
+            anything = Primitive("string")
+            unasked = replace(value, type=anything, required=False)
+            for path, below, leaf in _narrowed(key.type):
+                yield (KEY, *path), MapOf(replace(key, type=below), unasked), leaf
+            for path, below, leaf in _narrowed(value.type):
+                yield (ENTRY, *path), MapOf(replace(key, type=anything), replace(value, type=below)), leaf

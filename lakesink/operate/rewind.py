@@ -1,0 +1,197 @@
+"""Takes Spark's checkpoint back to an earlier batch, for the replay after the table was rolled back.
+
+What is removed is copied first. Of the logs the newest batch goes first, and of a batch its commit before its offsets:
+what is left at any moment is what Spark itself leaves when it dies. Before the logs goes the state of later batches: a
+log whose state is gone makes Spark refuse to start, while state that outlives its log would be read as that of another
+batch, and rows come twice. Cut short, it is completed by being run again.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import fsspec
+
+from lakesink_protocol.errors import QueryError
+
+NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in a table."
+_LOGS = ("commits", "offsets")
+_STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)(?:\.crc)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Batches that a checkpoint's logs hold.
+
+    Attributes:
+        offsets: Those that Spark has planned.
+        commits: Those that it calls done.
+    """
+
+    offsets: frozenset[int]
+    commits: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a rewind will do.
+
+    Attributes:
+        to_batch: Newest batch that is left; -1 if none.
+        batches: Batches whose log entries go, newest first.
+        files: All files that go, relative to the checkpoint, in this order: state, then log entries.
+    """
+
+    to_batch: int
+    batches: tuple[int, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What a rewind did.
+
+    Attributes:
+        plan: What it was to do; there may have been nothing to do.
+        backup: Where all that was removed had been copied to; None if there was nothing to do.
+    """
+
+    plan: Plan
+    backup: str | None
+
+
+class RewindableCheckpoint:
+    """A checkpoint whose query is stopped.
+
+    Args:
+        root: Path or URI.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+        self._system, self._folder = fsspec.core.url_to_fs(self._root, use_listings_cache=False)
+
+    def plan(self, to_batch: int) -> Plan:
+        """What `rewind` would do; changes nothing.
+
+        Args:
+            to_batch: Newest batch to keep; -1 for none.
+
+        Raises:
+            QueryError: The folder is no checkpoint, or the query could not go on from that batch.
+        """
+        if not self._system.exists(f"{self._folder}/metadata"):
+            raise _refused("The folder is not the checkpoint of a query: it has no metadata file.")
+        logs = Logs(offsets=frozenset(self._batches("offsets")), commits=frozenset(self._batches("commits")))
+        batches = above(logs, to_batch)
+        entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in getattr(logs, log))
+        state = self._state_files()
+        # Spark numbers state by the batch that reads it, so what `to_batch` left is of the number above its own.
+        later = (name for name, version in state if version > to_batch + 1)
+        plan = Plan(to_batch, batches, (*later, *entries))
+        if plan.files and to_batch >= 0:
+            _check_state(state, to_batch)
+        return plan
+
+    def rewind(self, plan: Plan, backup: str | None = None) -> Rewound:
+        """Remove all that Spark kept about later batches, after copying it and the logs.
+
+        Args:
+            plan: From this checkpoint.
+            backup: Folder for the copy, which must not exist; None for one beside the checkpoint.
+
+        Raises:
+            QueryError: As `plan`, or the checkpoint is not what it was then: its query runs.
+        """
+        if not plan.files:
+            return Rewound(plan, None)
+        place = backup or f"{self._root}.backup-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        self._copy(plan, place)
+        # Nothing in a checkpoint tells that its query is stopped; that it has moved on tells the contrary.
+        if self.plan(plan.to_batch) != plan:
+            raise _refused("The query is running: its checkpoint changed meanwhile.")
+        for path in plan.files:
+            self._remove(path)
+        return Rewound(plan, place)
+
+    def _batches(self, log: str) -> Iterator[int]:
+        return (int(name) for name in self._names(log) if name.isdecimal())
+
+    def _names(self, folder: str) -> list[str]:
+        try:
+            return [str(path).rstrip("/").rpartition("/")[2] for path in self._listed(f"{self._folder}/{folder}")]
+        except FileNotFoundError:
+            return []
+
+    def _listed(self, folder: str) -> list[Any]:
+        listed: list[Any] = self._system.ls(folder, detail=False)
+        return listed
+
+    def _state_files(self) -> list[tuple[str, int]]:
+        """Every file of state, and Spark's checksum of it, with its version; the newest version first."""
+        folder = f"{self._folder}/state"
+        paths = map(str, self._system.find(folder) if self._system.exists(folder) else ())
+        found = ((path, _STATE_FILE.fullmatch(path.rpartition("/")[2])) for path in paths)
+        files = ((f"state/{path.partition(f'{folder}/')[2]}", int(named[1])) for path, named in found if named)
+        return sorted(files, key=lambda file: (-file[1], file[0]))
+
+    def _copy(self, plan: Plan, place: str) -> None:
+        system, folder = fsspec.core.url_to_fs(place, use_listings_cache=False)
+        if system.exists(folder):
+            raise _refused("The folder of the backup exists already.")
+        logs = (f"{log}/{name}" for log in _LOGS for name in self._names(log))
+        for path in sorted({"metadata", *logs, *plan.files}):
+            system.makedirs(f"{folder}/{path}".rpartition("/")[0], exist_ok=True)
+            with self._system.open(f"{self._folder}/{path}", "rb") as here, system.open(f"{folder}/{path}", "wb") as to:
+                shutil.copyfileobj(here, to)
+
+    def _remove(self, path: str) -> None:
+        """A file and Hadoop's checksum of it; a checksum without its file is ignored, the reverse is an error."""
+        folder, _, name = path.rpartition("/")
+        for each in (name, f".{name}.crc"):
+            if self._system.exists(f"{self._folder}/{folder}/{each}"):
+                self._system.rm_file(f"{self._folder}/{folder}/{each}")
+
+
+def above(logs: Logs, to_batch: int) -> tuple[int, ...]:
+    """Batches to remove, newest first, so that a query goes on after `to_batch`.
+
+    Args:
+        logs: What the checkpoint holds.
+        to_batch: Newest batch to keep; -1 for none.
+
+    Raises:
+        QueryError: The query could not go on from there.
+    """
+    known = logs.offsets | logs.commits
+    if not known:
+        raise _refused("The checkpoint has no batch yet.")
+    if to_batch > max(known):
+        raise _refused(f"The checkpoint's newest batch is {max(known)}, so it cannot be taken back to {to_batch}.")
+    if to_batch >= 0 and to_batch not in logs.offsets:
+        oldest = min(logs.offsets, default=max(known))
+        raise _refused(f"The checkpoint no longer has the offsets of batch {to_batch}; its oldest are of {oldest}.")
+    return tuple(sorted((batch_id for batch_id in known if batch_id > to_batch), reverse=True))
+
+
+def _check_state(files: list[tuple[str, int]], to_batch: int) -> None:
+    versions: dict[str, set[int]] = {}
+    for name, version in files:
+        if name.endswith(".crc"):
+            continue
+        versions.setdefault(name.rpartition("/")[0], set()).add(version)
+    if any(to_batch + 1 not in known for known in versions.values()):
+        raise _refused(f"The query keeps state, and Spark has removed the state as it was after batch {to_batch}.")
+
+
+def _refused(what: str) -> QueryError:
+    return QueryError(
+        "REWIND_REFUSED",
+        what,
+        data=NOTHING_CHANGED,
+        action="Name the checkpoint and the batch as the refusal of the stream gave them. If the batch is too old,"
+        " start a new checkpoint exactly where the table ends.",
+    )

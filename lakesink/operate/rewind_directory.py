@@ -1,0 +1,156 @@
+"""Takes the commits of a sink of files back to an earlier batch, beside its checkpoint.
+
+Markers and prepared records are moved aside, never deleted: a copy comes first. The high water goes before them and the
+newest marker before the others, so that what is left at any moment is a shorter history. Parts stay where they are: a
+reader that has listed them can read them. Cut short, it is completed by being run again.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lakesink.operate.rewind import NOTHING_CHANGED
+from lakesink.settings.settings import read_option
+from lakesink.sinks.directory.high_water import HighWater
+from lakesink.sinks.directory.layout import Layout, batch_of_record
+from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.directory.markers import marker_sizes, sound_history
+from lakesink.sinks.directory.reader import sink_ids
+from lakesink.sinks.directory.refusals import directory_failures
+from lakesink.sinks.directory.settings import directory_location
+from lakesink.sinks.storage import open_storage
+from lakesink_protocol.errors import QueryError
+from lakesink_protocol.redact import redact
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where a history is to end.
+
+    Attributes:
+        count: Commits that stay, from number 0.
+        rows: Rows of the commits above them, as far as these can be read.
+    """
+
+    count: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryPlan:
+    """What a rewind of a directory will do.
+
+    Attributes:
+        sink_id: The sink.
+        kept: Where its history will end.
+        size_bytes: Size of the markers that stay.
+        numbers: Markers that go, newest first.
+        records: Names of prepared records that go.
+    """
+
+    sink_id: str
+    kept: Kept
+    size_bytes: int
+    numbers: tuple[int, ...]
+    records: tuple[str, ...]
+
+
+class RewindableDirectory:
+    """A sink of files whose stream is stopped.
+
+    Args:
+        directory: As the stream was given it.
+        sink_id: The sink; None if it is the only one of the directory.
+
+    Raises:
+        QueryError: The directory has several sinks.
+        CatalogError: No stream has written to the directory.
+    """
+
+    def __init__(self, directory: str, sink_id: str | None) -> None:
+        place = directory_location(directory)
+        wanted = None if sink_id is None else read_option("sink_id", sink_id)
+        with directory_failures(place, data=NOTHING_CHANGED):
+            self._storage = open_storage(place)
+            found = sink_ids(self._storage, place, wanted)
+        if len(found) > 1:
+            raise _refused("The directory has several sinks.", f"Name one by --sink: {', '.join(found)}.")
+        self.layout = Layout(place, found[0])
+
+    def plan(self, query_id: str, to_batch: int) -> DirectoryPlan:
+        """What `rewind` would do; changes nothing.
+
+        Args:
+            query_id: Query of the checkpoint.
+            to_batch: Its newest batch to keep; -1 for none.
+
+        Raises:
+            QueryError: The directory does not hold that batch, or its commits are damaged below it.
+        """
+        with directory_failures(self.layout.directory, data=NOTHING_CHANGED):
+            sizes = marker_sizes(self._storage, self.layout)
+            kept = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
+            names = self._storage.names(self.layout.prepared)
+        return DirectoryPlan(
+            sink_id=self.layout.sink_id,
+            kept=kept,
+            size_bytes=sum(sizes[number] for number in range(kept.count)),
+            numbers=tuple(sorted((number for number in sizes if number >= kept.count), reverse=True)),
+            records=tuple(sorted(name for name in names if batch_of_record(name) is not None)),
+        )
+
+    def rewind(self, plan: DirectoryPlan) -> str | None:
+        """Move later markers and every prepared record aside.
+
+        Args:
+            plan: From this directory; see `check`.
+
+        Returns:
+            Folder that they were moved to; None if there was nothing to move.
+        """
+        with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
+            self._storage.replace(self.layout.high_water, HighWater(plan.kept.count, plan.size_bytes).to_bytes())
+            aside = self.layout.taken_back(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+            for name in plan.records:
+                self._move(f"{self.layout.prepared}/{name}", f"{aside}/prepared/{name}")
+            for number in plan.numbers:
+                marker = self.layout.marker(number)
+                self._move(marker, f"{aside}/commits/{marker.rpartition('/')[2]}")
+        return aside if plan.numbers or plan.records else None
+
+    def check(self, plan: DirectoryPlan, query_id: str, to_batch: int) -> None:
+        """Look again before anything is changed: nothing in a directory tells that its stream is stopped.
+
+        Raises:
+            QueryError: There are other commits than when the plan was made.
+        """
+        if self.plan(query_id, to_batch) != plan:
+            raise _refused("The stream is running: its directory changed meanwhile.", "Stop it, and run this again.")
+
+    def _kept(self, query_id: str, to_batch: int, count: int) -> Kept:
+        sound, damage = sound_history(self._storage, self.layout, count)
+        own = [marker for marker in sound if marker.batch.query_id == query_id]
+        beyond = next((marker.number for marker in own if marker.ledger_batch_id > to_batch), len(sound))
+        last = next((marker for marker in reversed(own) if marker.number < beyond), None)
+        if to_batch < 0:
+            end = beyond
+        elif last is not None and last.ledger_batch_id == to_batch:
+            end = last.number + 1
+        else:
+            raise _refused(_lacking(to_batch, last, damage), "Name a batch that lakesink log DIRECTORY shows.")
+        return Kept(end, sum(marker.rows for marker in sound[end:]))
+
+    def _move(self, location: str, to: str) -> None:
+        data = self._storage.read(location)
+        if data is not None:
+            self._storage.replace(to, data)
+            self._storage.remove(location)
+
+
+def _lacking(to_batch: int, last: Marker | None, damage: str) -> str:
+    newest = "none" if last is None else f"up to {last.ledger_batch_id}"
+    why = f", and {damage}" if damage else ""
+    return f"The directory does not hold batch {to_batch} of this checkpoint's query: it has {newest}{why}."
+
+
+def _refused(what: str, action: str) -> QueryError:
+    return QueryError("REWIND_REFUSED", redact(what), data=NOTHING_CHANGED, action=action)

@@ -1,0 +1,1 @@
+"""Options and table properties as frozen settings."""

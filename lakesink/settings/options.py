@@ -1,0 +1,308 @@
+"""The options of a stream or an append, in one table: names, types, defaults, docs. Pure.
+
+Parsing, the nearest match for an unknown name, and the docs all come from `OPTIONS`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakesink.settings.table_settings import codec, distribution_mode
+from lakesink.settings.values import duration, size_bytes, switch, whole_number
+from lakesink.writer.plan import AVRO, JSON, OnMalformed
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.identity import NAME_PATTERN
+from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
+
+_OWN_SUMMARY = re.compile(
+    r"(lakesink[.-]|(added|deleted|removed|replaced|total)-|partitions?[.-]|manifests-|wap\.|published-wap-|iceberg-).*"
+    r"|operation|changed-partition-count|entries-processed|replace-partitions|source-snapshot-id|staged-wap.*"
+)
+_BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
+_LONGEST_TEXT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One keyword option.
+
+    Attributes:
+        name: As the user writes it.
+        type: In words, for the docs.
+        read: From what the user gave to a value; raises ValueError with a hint.
+        default: In words, for the docs.
+        doc: A sentence or two.
+        table_property: Table property that it overrides; empty if none.
+        stream_only: True if `append` has no use for it.
+    """
+
+    name: str
+    type: str
+    read: Callable[[Any], Any]
+    default: str
+    doc: str
+    table_property: str = ""
+    stream_only: bool = False
+
+
+def options_table_markdown() -> str:
+    """The options as a Markdown table, for the docs."""
+    rows = [
+        "| option | type | default | meaning |",
+        "|---|---|---|---|",
+        *(f"| `{option.name}` | {option.type} | {option.default} | {_meaning(option)} |" for option in OPTIONS),
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _meaning(option: Option) -> str:
+    overridden = f" Goes above the table property `{option.table_property}`." if option.table_property else ""
+    return option.doc + overridden + (" Streams only." if option.stream_only else "")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > _LONGEST_TEXT:
+        raise ValueError("expected text without control characters")
+    return value
+
+
+def _sink_id(value: Any) -> str:
+    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
+        raise ValueError("expected 1 to 64 of A-Z a-z 0-9 . _ - beginning with a letter or digit")
+    return value
+
+
+def _branch(value: Any) -> str:
+    text = _text(value)
+    if text != text.strip() or len(text) > 255:
+        raise ValueError("expected the name of a branch, at most 255 characters")
+    return text
+
+
+def _checkpoint(value: Any) -> str:
+    text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if text.startswith("~"):
+        raise ValueError(f"only a shell knows what ~ is; write {os.path.expanduser(text)!r}")  # noqa: PTH111 - a URI stays
+    return text
+
+
+def _partition_by(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - one kind
+    return value
+
+
+def _catalog_properties(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValueError("expected a mapping from names to values")
+    return dict(value)
+
+
+def _snapshot_properties(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError("expected a mapping from names to text")  # noqa: TRY004 - one kind of error for all readers
+    found = {}
+    for key, entry in value.items():
+        if _OWN_SUMMARY.fullmatch(_text(key)):
+            raise ValueError(f"{key!r} is a name that Iceberg or lakesink writes itself")
+        if isinstance(entry, bool) or not isinstance(entry, (str, int)) or len(str(entry)) > _LONGEST_TEXT:
+            raise ValueError(f"expected text of at most {_LONGEST_TEXT} characters under {key!r}")
+        if bears_secret(key, entry):
+            raise ValueError(f"{key!r} looks like a secret, and every reader of the table sees snapshot properties")
+        found[key] = str(entry)
+    return found
+
+
+def _accept(value: Any) -> Accept:
+    return value if isinstance(value, Accept) else Accept.parse(_text(value))
+
+
+def _tag_every(value: Any) -> TagEvery:
+    counted = _BATCHES.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if counted or isinstance(value, int):
+            return EveryBatches(whole_number(counted[1] if counted else value, 1))
+        span_ms = round(duration(value).total_seconds() * 1000)
+    except ValueError:
+        span_ms = 0
+    if isinstance(value, float) or span_ms < SHORTEST_PERIOD_MS:
+        raise ValueError("expected a number of batches, such as 100, or a time span of a second or more: '1 day'")
+    return EveryPeriod(span_ms)
+
+
+def _decode(value: Any) -> str:
+    if value not in (JSON, AVRO):
+        raise ValueError("expected 'json' or 'avro'")
+    return str(value)
+
+
+def _schema_registry(value: Any) -> str:
+    text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if bears_secret("schema_registry", text):
+        raise ValueError(
+            "expected no name and password in it: set LAKESINK_REGISTRY_USER and LAKESINK_REGISTRY_PASSWORD"
+        )
+    if "://" in text and ("?" in text or "#" in text):
+        raise ValueError("expected an address without query and fragment")
+    return text
+
+
+def _on_malformed(value: Any) -> OnMalformed:
+    if value not in tuple(OnMalformed):
+        raise ValueError("expected 'fail' or 'null-row'")
+    return OnMalformed(value)
+
+
+OPTIONS = (
+    Option(
+        "sink_id",
+        "text",
+        _sink_id,
+        "required",
+        "Names the stream for life and outlives its checkpoint. Two streams into one table need two.",
+        stream_only=True,
+    ),
+    Option("checkpoint", "path or URI", _checkpoint, "required", "Spark's checkpoint location.", stream_only=True),
+    Option(
+        "catalog",
+        "text",
+        _text,
+        "PyIceberg's default, else the embedded one",
+        "Name of a catalog in PyIceberg's configuration.",
+    ),
+    Option(
+        "catalog_properties",
+        "mapping",
+        _catalog_properties,
+        "none",
+        "Added to the catalog's configuration. They stay in the driver and are never printed.",
+    ),
+    Option("branch", "text", _branch, "`main`", "Branch to write; it must exist."),
+    Option(
+        "create_table",
+        "true or false",
+        switch,
+        "false",
+        "Make the table from the DataFrame's schema at the first batch, if it is not there.",
+    ),
+    Option(
+        "partition_by",
+        "text",
+        _partition_by,
+        "unpartitioned",
+        'Of a table that is created: `"month(time_hour), bucket(16, carrier)"`.',
+    ),
+    Option(
+        "target_file_size_bytes",
+        "bytes, or `512MB`",
+        size_bytes,
+        "512 MiB",
+        "Compressed size at which a new data file is begun.",
+        "write.target-file-size-bytes",
+    ),
+    Option(
+        "compression_codec",
+        "text",
+        codec,
+        "`zstd`",
+        "`zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `uncompressed`.",
+        "write.parquet.compression-codec",
+    ),
+    Option(
+        "compression_level",
+        "whole number",
+        whole_number,
+        "the codec's own",
+        "For `zstd` 1 to 22, `gzip` 1 to 9, `brotli` 0 to 11.",
+        "write.parquet.compression-level",
+    ),
+    Option(
+        "distribution_mode",
+        "text",
+        distribution_mode,
+        "`none`",
+        "`hash` shuffles every batch so that the rows of a partition come to one task: fewer files, for the time of a"
+        ' shuffle. Not by fields of `bucket` transforms, not where documents are decoded, not by `format("lakesink")`.',
+        "write.distribution-mode",
+    ),
+    Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
+    Option(
+        "accept",
+        "text",
+        _accept,
+        "none",
+        "Overrules one refusal of one batch, once: `<Verdict>:<batch id>@<ledger>:commit` or `:skip`, as the refusal"
+        " prints it.",
+    ),
+    Option(
+        "prepared_max_age",
+        "time span",
+        duration,
+        "20 hours",
+        "A prepared batch older than this is written again; stay below the age at which orphan cleaners delete.",
+    ),
+    Option(
+        "ledger_tag_max_age",
+        "time span",
+        duration,
+        "30 days",
+        "How long after its last batch a sink can still prove a rollback.",
+    ),
+    Option(
+        "ledger_tag",
+        "true or false",
+        switch,
+        "true",
+        "False where a catalog refuses tags: a rollback after expiry is then not noticed.",
+    ),
+    Option(
+        "max_clock_ahead",
+        "time span",
+        duration,
+        "1 minute",
+        "A driver whose clock is further ahead of the storage's commits nothing: Iceberg's Java writers refuse a table"
+        " whose last snapshot is more than a minute in their future.",
+    ),
+    Option(
+        "tag_every",
+        "number of batches, or time span",
+        _tag_every,
+        "none",
+        "Batches that get a tag of their own, which keeps the table as of them from expiry: `100` for every batch id"
+        " that 100 divides, `1 day` for the first batch of every UTC day. An append takes a time span only.",
+    ),
+    Option("tag_max_age", "time span", duration, "365 days", "How long the tags of `tag_every` stay."),
+    Option(
+        "decode",
+        "text",
+        _decode,
+        "none",
+        "`json` or `avro`: the rows' column `value` holds such documents, as from Kafka, and executors decode them into"
+        " the table's columns.",
+    ),
+    Option(
+        "on_malformed",
+        "text",
+        _on_malformed,
+        "`fail`",
+        "What becomes of a value that cannot be decoded exactly: `fail`, or `null-row`, a row of NULLs.",
+    ),
+    Option(
+        "show_values",
+        "true or false",
+        switch,
+        "false",
+        "True to show malformed values themselves, 60 characters of each, in errors and logs. Logs travel: it may be"
+        " anybody's data.",
+    ),
+    Option(
+        "schema_registry",
+        "URL, path or URI",
+        _schema_registry,
+        "required by `avro`",
+        "Where the writers' schemas are: a Schema Registry, or a JSON file from ids to schemas.",
+    ),
+)

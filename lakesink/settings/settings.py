@@ -1,0 +1,199 @@
+"""Parsed options of a stream or an append. Opens no catalog and reads no table.
+
+Values of ``catalog_properties`` may be secrets: they stay in the driver and never show in a `repr`.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from lakesink.settings.options import OPTIONS, Option
+from lakesink.settings.table_settings import Effective, level_of
+from lakesink.writer.plan import AVRO, OnMalformed
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
+from lakesink_protocol.redact import MASK, bears_secret, redact
+from lakesink_protocol.suggest import did_you_mean, sentence
+from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
+
+PREPARED_MAX_AGE = timedelta(hours=20)
+"""Below the 24 hours that other tools' orphan cleaners leave files alone."""
+_log = logging.getLogger("lakesink")
+_BY_NAME = {option.name: option for option in OPTIONS}
+_REQUIRED = ("sink_id", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Options as parsed; None where the user did not choose. The fields are the names in `OPTIONS`."""
+
+    sink_id: str = ""
+    checkpoint: str = ""
+    catalog: str | None = None
+    catalog_properties: Mapping[str, Any] = field(default_factory=dict)
+    branch: str = MAIN_BRANCH
+    create_table: bool = False
+    partition_by: str | None = None
+    target_file_size_bytes: int | None = None
+    compression_codec: str | None = None
+    compression_level: int | None = None
+    distribution_mode: str | None = None
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    accept: Accept | None = None
+    prepared_max_age: timedelta = PREPARED_MAX_AGE
+    ledger_tag_max_age: timedelta = timedelta(days=30)
+    ledger_tag: bool = True
+    max_clock_ahead: timedelta = timedelta(minutes=1)
+    tag_every: TagEvery | None = None
+    tag_max_age: timedelta = timedelta(days=365)
+    decode: str | None = None
+    on_malformed: OnMalformed = OnMalformed.FAIL
+    show_values: bool = False
+    schema_registry: str = ""
+    _said: set[str] = field(default_factory=set, init=False, compare=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any], *, kind: SinkKind = SinkKind.STREAM) -> "Settings":
+        """Settings from keyword options; None counts as not given.
+
+        Args:
+            options: As the user gave them.
+            kind: A stream must name its sink and checkpoint; a transaction application has neither.
+
+        Raises:
+            SettingsError: An option is unknown, malformed, missing, or contradicts another.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given:
+            _check_known(name, kind)
+        settings = cls(**{name: _read(_BY_NAME[name], value) for name, value in given.items()})
+        if kind is SinkKind.STREAM:
+            for name in _REQUIRED:
+                if name not in given:
+                    raise _missing(_BY_NAME[name])
+        _check_agreement(settings, given)
+        _check_tags(settings, given, kind)
+        _check_decode(settings, given)
+        return settings
+
+    def effective(self, table_properties: Mapping[str, str]) -> Effective:
+        """What is in force for a table; tells once about properties of it that are not honoured.
+
+        Raises:
+            SettingsError: A table property that is honoured is malformed.
+        """
+        overriding = {option.table_property: getattr(self, option.name) for option in OPTIONS if option.table_property}
+        effective = Effective.of(overriding, table_properties)
+        ignored = [name for name in effective.unhonoured() if name not in self._said]
+        if ignored:
+            self._said.update(ignored)
+            _log.warning("lakesink.settings.ignored properties=%s", ",".join(ignored))
+        return effective
+
+    def __repr__(self) -> str:
+        shown = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "_said"}
+        shown["catalog_properties"] = dict.fromkeys(self.catalog_properties, MASK)
+        return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
+
+
+def read_option(name: str, value: Any) -> Any:
+    """The value of one option of `OPTIONS` as the user gave it, parsed.
+
+    Raises:
+        SettingsError: It is malformed.
+    """
+    return _read(_BY_NAME[name], value)
+
+
+def _check_known(name: str, kind: SinkKind) -> None:
+    usable = [option.name for option in OPTIONS if kind is SinkKind.STREAM or not option.stream_only]
+    if name in usable:
+        return
+    if name in _BY_NAME:
+        raise _wrong(name, f"The option {name} belongs to streams; an append is named by txn=(app id, version).")
+    overriding = next((option.name for option in OPTIONS if option.table_property == name), None)
+    hint = (
+        f"The option {overriding} does what this table property does."
+        if overriding
+        else did_you_mean(str(name).replace("-", "_"), usable)
+    )
+    raise SettingsError(
+        "OPTION_UNKNOWN",
+        f"There is no option {str(name)[:60]!r}. {hint}"[:180],
+        data="Nothing was written.",
+        action=f"Options are {', '.join(usable)}.",
+    )
+
+
+def _read(option: Option, value: Any) -> Any:
+    try:
+        return option.read(value)
+    except ValueError as error:
+        shown = MASK if bears_secret(option.name, value) or option.name == "catalog_properties" else _shown(value)
+        why = f"The option {option.name} is {shown}: {sentence(redact(str(error)))}"
+    raise _wrong(option.name, why)
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, (str, int, float)):
+        return f"a {type(value).__name__}"
+    text = redact(repr(value))
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
+    if settings.partition_by and not settings.create_table:
+        raise _wrong(
+            "partition_by", "The option partition_by needs create_table=True; a table keeps its own partitions."
+        )
+    if not settings.ledger_tag and "ledger_tag_max_age" in given:
+        raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs the ledger tag, which is switched off.")
+    if settings.compression_level is not None and settings.compression_codec is not None:
+        try:
+            level_of(settings.compression_codec, settings.compression_level)
+        except ValueError as error:
+            why = str(error)
+        else:
+            return
+        raise _wrong("compression_level", f"The option compression_level is {settings.compression_level}: {why}.")
+
+
+def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) -> None:
+    every = settings.tag_every
+    if every is None and "tag_max_age" in given:
+        raise _wrong("tag_max_age", "The option tag_max_age needs tag_every: no batch is tagged without it.")
+    if every is not None and not settings.ledger_tag:
+        raise _wrong("tag_every", "The option tag_every needs a catalog that takes tags, but ledger_tag is off.")
+    if isinstance(every, EveryBatches) and kind is SinkKind.TXN:
+        raise _wrong("tag_every", "The option tag_every counts batches, but versions of an append may leave gaps.")
+    if isinstance(every, EveryPeriod) and timedelta(milliseconds=every.span_ms) > settings.tag_max_age:
+        raise _wrong("tag_max_age", "The option tag_max_age is shorter than tag_every: tags would leave gaps.")
+
+
+def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
+    for name in ("on_malformed", "show_values"):
+        if settings.decode is None and name in given:
+            raise _wrong(name, f"The option {name} needs decode: without it nothing is decoded.")
+    if (settings.decode == AVRO) != bool(settings.schema_registry):
+        raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
+    if settings.decode and settings.create_table:
+        raise _wrong("decode", "The option decode needs a table that is there: its columns say what to decode.")
+
+
+def _missing(option: Option) -> SettingsError:
+    return SettingsError(
+        "OPTION_MISSING",
+        f"The option {option.name} is required.",
+        data="Nothing was written.",
+        action=f"{option.name}: {option.doc}",
+    )
+
+
+def _wrong(name: str, what: str) -> SettingsError:
+    option = _BY_NAME[name]
+    return SettingsError(
+        "OPTION_INVALID", what, data="Nothing was written.", action=f"{name} ({option.type}): {option.doc}"
+    )

@@ -1,0 +1,262 @@
+"""What is in force for one table: option, else table property, else default, each with its origin.
+
+Table properties are other people's input. A number that is none stops the stream with the property's name; a metrics
+mode that is none falls back to the default, as in Iceberg's Java library. Properties that lakesink does not honour are
+told by `unhonoured`; none of them can name code to import.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from pyiceberg.schema import Schema
+
+from lakesink.settings.metrics_modes import METRICS_PREFIX, metrics_modes
+from lakesink.settings.values import size_bytes, switch, whole_number
+from lakesink.writer.plan import ParquetOptions
+from lakesink_catalog.manifests.merging import MergePolicy
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import redact
+from lakesink_protocol.retry import RetryPolicy
+from lakesink_protocol.suggest import did_you_mean, sentence
+
+_HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
+_PREFIXES = ("write.", "commit.")
+_LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
+_DISTRIBUTION_MODES = ("none", "hash", "range")
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
+
+
+class Origin(Enum):
+    """Where a value comes from."""
+
+    OPTION = "option"
+    TABLE = "table property"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting in force, and its origin."""
+
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperty:
+    """A table property that lakesink honours.
+
+    Attributes:
+        name: As in Iceberg.
+        read: From text to value; raises ValueError with a hint.
+        default: If neither option nor property says otherwise.
+        doc: One line.
+    """
+
+    name: str
+    read: Callable[[object], Any]
+    default: Any
+    doc: str
+
+
+def codec(value: object) -> str:
+    """A Parquet codec by its name in Iceberg, in any case."""
+    word = str(value).strip().lower()
+    word = "uncompressed" if word == "none" else word
+    if word not in _CODECS:
+        raise ValueError(f"expected a codec. {did_you_mean(word, _CODECS)}")
+    return word
+
+
+def distribution_mode(value: object) -> str:
+    """How rows come to tasks, by its name in Iceberg, in any case."""
+    word = str(value).strip().lower()
+    if word not in _DISTRIBUTION_MODES:
+        raise ValueError(f"expected a distribution mode. {did_you_mean(word, _DISTRIBUTION_MODES)}")
+    return word
+
+
+_count = partial(whole_number, lowest=0, highest=1_000_000)
+_milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # whoever sets more means never
+
+PROPERTIES = (
+    TableProperty("write.parquet.compression-codec", codec, "zstd", f"One of {', '.join(_CODECS)}."),
+    TableProperty("write.parquet.compression-level", partial(whole_number, highest=100), None, "Of the codec above."),
+    TableProperty("write.parquet.row-group-size-bytes", size_bytes, 128 * 1024**2, "Upper bound of a row group."),
+    TableProperty("write.parquet.page-size-bytes", size_bytes, 1024**2, "Data page size."),
+    TableProperty("write.parquet.dict-size-bytes", size_bytes, 2 * 1024**2, "Dictionary limit of a column chunk."),
+    TableProperty(
+        "write.distribution-mode",
+        distribution_mode,
+        "none",
+        "`hash` brings the rows of a partition to one task: fewer files for a shuffle. `range` is taken for `hash`.",
+    ),
+    TableProperty("write.target-file-size-bytes", size_bytes, 512 * 1024**2, "Size at which a new file is begun."),
+    TableProperty("write.data.path", str, None, "Folder of data files, inside the table's location or allowed."),
+    TableProperty("write.metadata.path", str, None, "Folder of metadata files, likewise."),
+    TableProperty("write.metadata.previous-versions-max", _count, 100, "Metadata files that the log keeps."),
+    TableProperty("write.object-storage.enabled", switch, default=False, doc="Hash files over folders."),
+    TableProperty("write.object-storage.partitioned-paths", switch, default=True, doc="Partition values in paths."),
+    TableProperty("commit.retry.num-retries", _count, 20, "Commit attempts after the first."),
+    TableProperty("commit.retry.min-wait-ms", _milliseconds, 100, "First wait between attempts; it doubles."),
+    TableProperty("commit.retry.max-wait-ms", _milliseconds, 10_000, "Longest wait."),
+    TableProperty("commit.retry.total-timeout-ms", _milliseconds, 1_800_000, "No attempt starts after this."),
+    TableProperty("commit.manifest-merge.enabled", switch, default=True, doc="Merge manifests."),
+    TableProperty("commit.manifest.min-count-to-merge", _count, 100, "Merge when this many have come together."),
+    TableProperty("commit.manifest.target-size-bytes", size_bytes, 8 * 1024**2, "No merged manifest is larger."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What is in force for one table, by property name."""
+
+    values: Mapping[str, Value]
+    table_properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], table_properties: Mapping[str, str]) -> "Effective":
+        """Option over table property over default.
+
+        Args:
+            options: Values of options, by the property that they override; None where not given.
+            table_properties: As the table has them.
+
+        Raises:
+            SettingsError: A table property that is honoured is malformed.
+        """
+        values = {known.name: _chosen(known, options.get(known.name), table_properties) for known in PROPERTIES}
+        return cls(_agreed(values), table_properties)
+
+    @property
+    def parquet(self) -> ParquetOptions:
+        """How Parquet files are encoded."""
+        return ParquetOptions(
+            compression_codec=self._value("write.parquet.compression-codec"),
+            compression_level=self._value("write.parquet.compression-level"),
+            row_group_size_bytes=self._value("write.parquet.row-group-size-bytes"),
+            page_size_bytes=self._value("write.parquet.page-size-bytes"),
+            dictionary_size_bytes=self._value("write.parquet.dict-size-bytes"),
+        )
+
+    @property
+    def target_file_size_bytes(self) -> int:
+        """Size at which a task begins a new file."""
+        return int(self._value("write.target-file-size-bytes"))
+
+    @property
+    def distribution_mode(self) -> str:
+        """How rows come to tasks: ``none``, ``hash`` or ``range``."""
+        return str(self._value("write.distribution-mode"))
+
+    @property
+    def object_storage(self) -> bool:
+        """True to spread files over hashed folders."""
+        return bool(self._value("write.object-storage.enabled"))
+
+    @property
+    def partitioned_paths(self) -> bool:
+        """True to put partition values into paths."""
+        return bool(self._value("write.object-storage.partitioned-paths"))
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """Bounds of the commit loop."""
+        return RetryPolicy(
+            num_retries=self._value("commit.retry.num-retries"),
+            min_wait_ms=self._value("commit.retry.min-wait-ms"),
+            max_wait_ms=self._value("commit.retry.max-wait-ms"),
+            total_timeout_ms=self._value("commit.retry.total-timeout-ms"),
+        )
+
+    @property
+    def merge(self) -> MergePolicy:
+        """When manifests are merged."""
+        return MergePolicy(
+            enabled=self._value("commit.manifest-merge.enabled"),
+            min_count=self._value("commit.manifest.min-count-to-merge"),
+            target_size_bytes=self._value("commit.manifest.target-size-bytes"),
+        )
+
+    def metrics_modes(self, schema: Schema) -> dict[int, str]:
+        """Metrics mode of every leaf column by field id, see `metrics_modes`."""
+        return metrics_modes(self.table_properties, schema)
+
+    def unhonoured(self) -> Iterator[str]:
+        """Names of the table's write and commit properties that change nothing here, in order."""
+        honoured = {known.name for known in PROPERTIES} | set(_HONOURED_ELSEWHERE)
+        for name in sorted(self.table_properties):
+            if name.startswith(_PREFIXES) and name not in honoured and not name.startswith(METRICS_PREFIX):
+                parquet = name == "write.format.default" and self.table_properties[name].lower() == "parquet"
+                if not parquet:
+                    yield name
+
+    def _value(self, name: str) -> Any:
+        return self.values[name].value
+
+
+def level_of(codec_name: str, level: int) -> int:
+    """The level if the codec has it.
+
+    Raises:
+        ValueError: With a hint.
+    """
+    lowest, highest = _LEVELS.get(codec_name, (1, 0))
+    if lowest > highest:
+        raise ValueError(f"the codec {codec_name} has no levels")
+    if not lowest <= level <= highest:
+        raise ValueError(f"the codec {codec_name} has levels {lowest} to {highest}")
+    return level
+
+
+def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, str]) -> Value:
+    if option is not None:
+        return Value(option, Origin.OPTION)
+    text = table_properties.get(known.name)
+    if text is None:
+        return Value(known.default, Origin.DEFAULT)
+    try:
+        return Value(known.read(text), Origin.TABLE)
+    except ValueError as error:
+        raise _malformed(known.name, text, str(error)) from None
+
+
+def _agreed(values: dict[str, Value]) -> dict[str, Value]:
+    """A level goes with the codec that it was chosen for: a table's level never with an option's codec."""
+    chosen, level = values["write.parquet.compression-codec"], values["write.parquet.compression-level"]
+    if level.value is None:
+        return values
+    foreign = chosen.origin is Origin.OPTION and level.origin is Origin.TABLE
+    if foreign or (level.origin is Origin.TABLE and chosen.value not in _LEVELS):
+        return values | {"write.parquet.compression-level": Value(None, Origin.DEFAULT)}
+    try:
+        level_of(chosen.value, level.value)
+    except ValueError as error:
+        why = str(error)
+    else:
+        return values
+    if level.origin is Origin.OPTION:
+        raise SettingsError(
+            "OPTION_INVALID",
+            f"The option compression_level is {level.value}: {why}.",
+            data="Nothing was written.",
+            action=f"Give a level that the codec of {_whose(chosen)} has, or leave compression_level out.",
+        )
+    raise _malformed("write.parquet.compression-level", str(level.value), why)
+
+
+def _whose(chosen: Value) -> str:
+    words = {Origin.OPTION: "the option", Origin.TABLE: "the table property", Origin.DEFAULT: "the default"}
+    return words[chosen.origin]
+
+
+def _malformed(name: str, text: str, why: str) -> SettingsError:
+    return SettingsError(
+        "SETTING_INVALID",
+        f"{name} is {redact(text)[:60]!r}: {sentence(why)}",
+        data="Nothing of this batch was written.",
+        action=f"Correct the table property {name}, or give the option that overrides it.",
+    )

@@ -1,0 +1,177 @@
+"""Publishing a prepared batch: one marker, created exclusively under the number after the newest.
+
+The number is the fence: of two drivers, whatever they want to publish, one creates it, and the other looks again. An
+answer that is not a proven yes proves nothing: the next attempt looks. Nothing is ever deleted here.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from lakesink import __version__
+from lakesink.sinks.directory.ledger import Look, MarkerLedger
+from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.directory.prepared import PreparedParts, still_usable
+from lakesink.sinks.directory.refusals import refused
+from lakesink_catalog.failpoints import reached
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.redact import describe
+from lakesink_protocol.retry import RetryPolicy, Waiting, attempts
+from lakesink_protocol.verdict import Commit, Refuse, Skip
+
+logger = logging.getLogger("lakesink")
+
+RETRY = RetryPolicy(num_retries=8)
+"""About twenty seconds; then the query fails, and its restart publishes what is prepared."""
+
+
+class Surroundings(Waiting, Protocol):
+    """Clock, sleep and chance; `lakesink_catalog.commit.fence.Surroundings` has them."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """Wall clock, milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes one sink's batches.
+
+    Attributes:
+        ledger: The sink's markers.
+        accept: A human's word on one refusal of one batch.
+        prepared_max_age: Parts older than this are looked for before a marker names them.
+        surroundings: Clock and sleep.
+        retry: Bounds of the attempts.
+    """
+
+    ledger: MarkerLedger
+    accept: Accept | None
+    prepared_max_age: timedelta
+    surroundings: Surroundings
+    retry: RetryPolicy = RETRY
+
+    def look(self, batch: Batch) -> Look:
+        """Look at the ledger and decide on the batch."""
+        return self.ledger.look(batch, self.accept)
+
+    def publish(self, batch: Batch, prepared: PreparedParts) -> Committed | AlreadyCommitted | None:
+        """Publish a prepared batch, or find that it is published.
+
+        Returns:
+            None if the ledger moved on or a part is gone, so that the batch must be written again.
+
+        Raises:
+            BatchRefused: The sink's history does not allow the batch any more.
+            CommitUnresolved: Attempts ran out; the marker may still land, and a restart resolves it.
+        """
+        trouble: Exception | None = None
+        attempt = 0
+        for attempt in attempts(self.retry, self.surroundings):
+            try:
+                look = self.look(batch)
+                if not isinstance(look.verdict, Commit):
+                    return self._found(look, prepared, attempt)
+                if not still_usable(look, prepared):
+                    return None
+                reached("before-call", batch.batch_id)
+                if self._is_old(prepared) and not self.has_all(prepared):
+                    return None
+                self._create(look, batch, prepared)
+            except LakesinkError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a store raises is neither yes nor no
+                trouble = error
+                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, _short(error))
+            else:
+                return _committed(prepared, look.situation.view.last_sequence_number, attempt)
+        return self._last_look(batch, prepared, attempt, trouble)
+
+    def has_all(self, prepared: PreparedParts) -> bool:
+        """Every part is there, in its size."""
+        parts = self.ledger.layout.parts
+        sizes = self.ledger.storage.sizes([f"{parts}/{part.name}" for part in prepared.parts])
+        return sizes == [part.size_bytes for part in prepared.parts]
+
+    def _is_old(self, prepared: PreparedParts) -> bool:
+        """An orphan cleanup may have removed parts of that time, or the clock proves nothing."""
+        age = timedelta(milliseconds=self.surroundings.now_ms() - prepared.begun_ms)
+        return not timedelta() <= age <= self.prepared_max_age
+
+    def _create(self, look: Look, batch: Batch, prepared: PreparedParts) -> None:
+        marker = self._marker(look, batch, prepared)
+        ledger, data = self.ledger, marker.to_bytes()
+        ledger.storage.create(ledger.layout.marker(marker.number), data)
+        reached("after-call", batch.batch_id)
+        ledger.landed(marker, len(data))
+
+    def _marker(self, look: Look, batch: Batch, prepared: PreparedParts) -> Marker:
+        assert isinstance(look.verdict, Commit)
+        entry = look.situation.entry
+        moves = look.verdict.moves_ledger or entry is None
+        return Marker(
+            number=look.situation.view.last_sequence_number,
+            sink_id=self.ledger.layout.sink_id,
+            directory_id=prepared.directory_id,
+            batch=batch,
+            ledger_batch_id=batch.batch_id if moves or entry is None else entry.batch_id,
+            outcome="accepted" if prepared.accepted else "recovered" if prepared.recovered else "committed",
+            accepted=prepared.accepted,
+            commit_id=prepared.commit_id,
+            previous=prepared.follows,
+            committed_at=datetime.fromtimestamp(self.surroundings.now_ms() / 1000, UTC).isoformat(),
+            lakesink_version=__version__,
+            format=prepared.format,
+            parts=prepared.parts,
+        )
+
+    def _found(self, look: Look, prepared: PreparedParts, attempt: int) -> Committed | AlreadyCommitted:
+        if isinstance(look.verdict, Refuse):
+            raise refused(look.verdict.reason, look.situation)
+        assert isinstance(look.verdict, Skip)
+        number = look.verdict.snapshot_id
+        if number is not None and self.ledger[number].commit_id == prepared.commit_id:
+            self.ledger.raise_high_water()
+            return _committed(prepared, number, attempt)
+        return AlreadyCommitted(number)
+
+    def _last_look(
+        self, batch: Batch, prepared: PreparedParts, attempt: int, trouble: Exception | None
+    ) -> Committed | AlreadyCommitted:
+        try:
+            look = self.look(batch)
+        except Exception as error:  # noqa: BLE001 - as in the loop: it proves nothing
+            trouble = trouble or error
+        else:
+            if not isinstance(look.verdict, Commit):
+                return self._found(look, prepared, attempt)
+        sink_id = self.ledger.layout.sink_id
+        raise CommitUnresolved(
+            "COMMIT_UNRESOLVED",
+            f"Batch {batch.batch_id} of sink {sink_id!r} was not seen in the directory after {attempt} attempts.",
+            data="The batch is prepared; it is not in the directory, unless a request of ours is still under way."
+            f" Nothing was deleted. The last trouble: {_short(trouble)}.",
+            action="Make the storage reachable and start the query again: the replay finds the prepared batch, looks at"
+            " the directory, and publishes it at most once.",
+        ) from None
+
+
+def _committed(prepared: PreparedParts, number: int, attempt: int) -> Committed:
+    return Committed(
+        snapshot_id=number,
+        rows=sum(part.rows for part in prepared.parts),
+        files=len(prepared.parts),
+        bytes=sum(part.size_bytes for part in prepared.parts),
+        recovered=prepared.recovered,
+        accepted=prepared.accepted or None,
+        attempts=attempt,
+    )
+
+
+def _short(error: Exception | None) -> str:
+    return "none was told" if error is None else describe(error)

@@ -1,0 +1,82 @@
+"""Where the file sink keeps what. Pure.
+
+``<directory>/_lakesink/<sink id>/parts/`` holds files of rows, ``commits/`` the markers, ``prepared/`` the records of
+batches that are not committed yet, ``taken-back/`` what a rewind moved aside. Spark and Hive pass by folders that begin
+with an underscore.
+"""
+
+import re
+from dataclasses import dataclass
+
+FOLDER = "_lakesink"
+_MARKER = re.compile(r"(\d{20})\.json", re.ASCII)
+_RECORD = re.compile(r"(\d{1,19})-[0-9a-f]+\.json", re.ASCII)
+_PART_TAIL = re.compile(r"(\d{1,19})-\d{5,10}-[0-9a-f-]{36}\..*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of one sink.
+
+    Attributes:
+        directory: Path or URI, without a slash at its end.
+        sink_id: The sink.
+    """
+
+    directory: str
+    sink_id: str
+
+    @property
+    def root(self) -> str:
+        """Everything of this sink."""
+        return f"{self.directory}/{FOLDER}/{self.sink_id}"
+
+    @property
+    def parts(self) -> str:
+        """Folder of files of rows."""
+        return f"{self.root}/parts"
+
+    @property
+    def commits(self) -> str:
+        """Folder of markers."""
+        return f"{self.root}/commits"
+
+    @property
+    def prepared(self) -> str:
+        """Folder of prepared records."""
+        return f"{self.root}/prepared"
+
+    @property
+    def high_water(self) -> str:
+        """How many markers were created, see `lakesink.sinks.directory.high_water`."""
+        return f"{self.root}/high-water.json"
+
+    def taken_back(self, name: str) -> str:
+        """Folder of what one rewind moved aside, in folders of the same names."""
+        return f"{self.root}/taken-back/{name}"
+
+    def marker(self, number: int) -> str:
+        """Location of a marker."""
+        return f"{self.commits}/{number:020d}.json"
+
+    def part_path(self, name: str) -> str:
+        """A part's path, relative to the directory."""
+        return f"{FOLDER}/{self.sink_id}/parts/{name}"
+
+
+def marker_number(name: str) -> int | None:
+    """The number of a marker of this name; None if it is no marker's."""
+    found = _MARKER.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def batch_of_part(name: str, sink_id: str) -> int | None:
+    """The batch of a part of this name; None if it is no part of the sink."""
+    found = _PART_TAIL.fullmatch(name.removeprefix(f"{sink_id}-")) if name.startswith(f"{sink_id}-") else None
+    return None if found is None else int(found[1])
+
+
+def batch_of_record(name: str) -> int | None:
+    """The batch of a prepared record of this name; None if it is no record's."""
+    found = _RECORD.fullmatch(name)
+    return None if found is None else int(found[1])

@@ -1,0 +1,192 @@
+"""The markers of one sink as its ledger: the newest is the entry, those below it are the walk of the verdicts.
+
+Reads little: the high water, one listing and two markers when a run starts, then the newest marker again, to see that
+it is still the same, and the name after it. A start whose listing is not what the high water states reads all of them.
+A batch that is older than the ledger's may do so too, more at once each time.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lakesink.sinks.directory.high_water import HighWater
+from lakesink.sinks.directory.layout import Layout
+from lakesink.sinks.directory.marker import Marker, MarkerDamaged, parse_marker
+from lakesink.sinks.directory.markers import (
+    MOST_READ_AT_ONCE,
+    check_follows,
+    find_markers,
+    read_history,
+    read_marker,
+    read_markers,
+)
+from lakesink.sinks.storage import Storage
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.identity import Batch, SinkKey
+from lakesink_protocol.ledger import LedgerEntry, TableView
+from lakesink_protocol.redact import describe
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
+
+logger = logging.getLogger("lakesink")
+
+KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the ledger on behalf of one batch.
+
+    Attributes:
+        situation: What the verdict is about.
+        verdict: What to do.
+        head: The newest marker; None if there is none.
+    """
+
+    situation: Situation
+    verdict: Verdict
+    head: Marker | None
+
+    @property
+    def follows(self) -> str:
+        """What a batch that is prepared now follows: the digest of the newest marker, empty if there is none."""
+        return "" if self.head is None else self.head.digest
+
+
+@dataclass(slots=True, eq=False)
+class MarkerLedger(Mapping[int, Marker]):
+    """The markers of one sink, by number, read when they are asked for.
+
+    Attributes:
+        storage: Where they lie.
+        layout: Their places.
+    """
+
+    storage: Storage
+    layout: Layout
+    _head: Marker | None = None
+    _size_bytes: int = 0
+    _start_id: str = ""
+    _known: dict[int, Marker] = field(default_factory=dict)
+
+    def look(self, batch: Batch, accept: Accept | None) -> Look:
+        """Find the newest marker and decide on a batch.
+
+        Args:
+            batch: What Spark asked for.
+            accept: A human's word on one refusal.
+        """
+        try:
+            self._refresh()
+            view = self._view(self._entry())
+            situation = self._situation(view, batch)
+            return Look(situation, decide(situation, accept), self._head)
+        except MarkerDamaged as damage:
+            situation = self._situation(self._view(None, str(damage)), batch)
+            return Look(situation, decide(situation), None)
+
+    def landed(self, marker: Marker, size_bytes: int) -> None:
+        """A marker was created by this process."""
+        self._remember(marker, size_bytes)
+        self.raise_high_water()
+        self._known = {number: known for number, known in self._known.items() if number > marker.number - KEPT}
+
+    def raise_high_water(self) -> None:
+        """Record how many markers there are. A failure only costs the next start that it reads all of them."""
+        try:
+            self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
+        except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
+            logger.warning("lakesink.high-water.kept sink=%s error=%s", self.layout.sink_id, describe(error))
+
+    def __getitem__(self, number: int) -> Marker:
+        if number not in self._known:
+            self._read_down_from(number)
+        return self._known[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return 0 if self._head is None else self._head.number + 1
+
+    def _refresh(self) -> None:
+        """Go on from the newest marker that is known, if it is still what it was; else begin with a listing."""
+        if self._head is not None and self._read(self._head.number)[0] != self._head:
+            self._head, self._known, self._size_bytes = None, {}, 0
+        if self._head is None:
+            self._begin()
+        while self._head is not None:
+            later, size_bytes = self._read(self._head.number + 1)
+            if later is None:
+                return
+            self._remember(later, size_bytes)
+
+    def _begin(self) -> None:
+        """Find the newest marker. Unless the high water agrees, every marker is read: none may be torn or foreign."""
+        there = find_markers(self.storage, self.layout)
+        if not there.as_recorded:
+            deque(read_history(self.storage, self.layout, there.count), maxlen=0)
+        if there.count:
+            self._remember(read_marker(self.storage, self.layout, there.count - 1), there.size_bytes)
+
+    def _remember(self, marker: Marker, size_bytes: int) -> None:
+        below = self._known.get(marker.number - 1)
+        if below is not None:
+            check_follows(below, marker)
+        self._head = self._known[marker.number] = marker
+        self._size_bytes += size_bytes
+        self._start_id = self._start_id or marker.directory_id
+
+    def _read(self, number: int) -> tuple[Marker | None, int]:
+        data = self.storage.read(self.layout.marker(number))
+        return (None, 0) if data is None else (parse_marker(data, number, self.layout.sink_id), len(data))
+
+    def _read_down_from(self, number: int) -> None:
+        """As many markers below as are known above: few for an ordinary batch, soon many for an old one."""
+        if not 0 <= number < len(self):
+            raise KeyError(number)
+        lowest = min(self._known)
+        count = max(lowest - number, min(len(self._known), MOST_READ_AT_ONCE))
+        for marker in reversed(list(read_markers(self.storage, self.layout, range(max(0, lowest - count), lowest)))):
+            check_follows(marker, self._known[marker.number + 1])
+            self._known[marker.number] = marker
+
+    def _entry(self) -> LedgerEntry | None:
+        """The newest marker as the verdicts know it; one that a human let in from long ago moved no ledger."""
+        head = self._head
+        if head is None:
+            return None
+        told = head
+        while told.ledger_batch_id != told.batch.batch_id:
+            if told.number == 0:
+                raise MarkerDamaged("no commit bears the batch that the newest one tells")
+            told = self[told.number - 1]
+        return LedgerEntry(
+            batch_id=told.batch.batch_id,
+            query_id=told.batch.query_id,
+            fingerprint=told.batch.fingerprint,
+            end=told.batch.end,
+            snapshot_id=head.snapshot_id,
+            sequence_number=head.sequence_number,
+            table_uuid=head.directory_id,
+            offsets=told.batch.offsets,
+        )
+
+    def _view(self, entry: LedgerEntry | None, damage: str = "") -> TableView:
+        head = self._head
+        return TableView(
+            table_uuid=head.directory_id if head is not None else self._start_id if damage else "",
+            format_version=SUPPORTED_FORMAT_VERSION,
+            branch_exists=True,
+            head=None if head is None else head.snapshot_id,
+            entry=entry,
+            entry_damage=damage,
+            snapshots=self,
+            tag_snapshot_id=None,
+            last_sequence_number=len(self),
+            branch_contains=lambda _: False,
+        )
+
+    def _situation(self, view: TableView, batch: Batch) -> Situation:
+        return Situation(view, SinkKey(self.layout.sink_id), batch, self._start_id)

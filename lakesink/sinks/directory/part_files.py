@@ -1,0 +1,172 @@
+"""One part of the file sink from its opening to its closing, in any of its formats."""
+
+import zlib
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileSystem, LocalFileSystem
+
+from lakesink.sinks.directory.lines import LineEncoder
+from lakesink.sinks.directory.part_formats import PARQUET
+from lakesink.sinks.directory.part_receipt import Part
+from lakesink.sinks.durable import make_folder, sync_file, sync_folder
+from lakesink.writer.filesystem import local_path, open_by_fsspec, scheme_of
+from lakesink.writer.parquet import parquet_writer
+from lakesink.writer.plan import ParquetOptions
+from lakesink.writer.refusals import footer_disagrees, storage_failures, unwritable_value
+
+GZIP = 16 + zlib.MAX_WBITS
+"""What zlib calls a gzip header."""
+
+
+class OpenPart(ABC):
+    """A part being written; ends with `close` or `abandon`.
+
+    Args:
+        location: Its location, which nothing else has.
+
+    Raises:
+        WriteError: It cannot be opened.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._rows = 0
+        self._filesystem, self._path = _file_system(location)
+        with storage_failures(location):
+            if isinstance(self._filesystem, LocalFileSystem):
+                make_folder(Path(self._path).parent)
+            self._sink = self._filesystem.open_output_stream(self._path, compression=None)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far, as compressed."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows.
+
+        Raises:
+            WriteError: The storage refused them, or a value has no place in the format.
+        """
+        with storage_failures(self.location):
+            self._write(rows)
+        self._rows += rows.num_rows
+
+    def close(self) -> Part:
+        """Finish the part.
+
+        Raises:
+            WriteError: The storage failed, or the part does not hold what was put into it.
+        """
+        with storage_failures(self.location):
+            self._end()
+            size = self.size_bytes
+            self._sink.close()
+            if isinstance(self._filesystem, LocalFileSystem):
+                sync_file(Path(self._path))  # a marker that outlives a power failure must not name what does not
+                sync_folder(Path(self._path).parent)
+        return Part(PurePosixPath(self.location).name, self._rows, size)
+
+    def abandon(self) -> None:
+        """Drop a part that was never closed, so that nothing of it looks like a whole one; never raises."""
+        with suppress(Exception):
+            self._sink.close()
+        with suppress(Exception):
+            self._filesystem.delete_file(self._path)
+
+    @abstractmethod
+    def _write(self, rows: pa.Table) -> None:
+        """Put rows into the stream."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Put what belongs at the end into the stream, and compare it with what was put in."""
+
+
+class ParquetPart(OpenPart):
+    """A part in Parquet: each write is a row group.
+
+    Args:
+        location: As in `OpenPart`.
+        schema: Schema of its rows.
+        codec: Codec of its columns.
+    """
+
+    def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
+        super().__init__(location)
+        self._writer: Any = None
+        try:
+            with storage_failures(location):  # its first bytes are written here
+                self._writer = parquet_writer(self._sink, schema, ParquetOptions(compression_codec=codec))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def _end(self) -> None:
+        self._writer.close()
+        footer = self._writer.writer.metadata
+        if footer.num_rows != self._rows:
+            raise footer_disagrees(self.location, self._rows, footer.num_rows)
+
+    def abandon(self) -> None:
+        """See `OpenPart.abandon`. A Parquet writer that is dropped would still write a valid, shorter file."""
+        super().abandon()
+        if self._writer is not None:
+            self._writer.is_open = False
+
+
+class LinesPart(OpenPart):
+    """A part in JSON lines.
+
+    Args:
+        location: As in `OpenPart`.
+        schema: Schema of its rows.
+        codec: ``uncompressed`` or ``gzip``.
+    """
+
+    def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
+        super().__init__(location)
+        self._encoder = LineEncoder(schema)
+        self._gzip = zlib.compressobj(wbits=GZIP) if codec == "gzip" else None
+
+    def _write(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches():
+            try:
+                lines = self._encoder.encode(batch)
+            except ValueError as error:
+                raise unwritable_value("jsonl", error) from error
+            self._sink.write(lines if self._gzip is None else self._gzip.compress(lines))
+
+    def _end(self) -> None:
+        if self._gzip is not None:
+            self._sink.write(self._gzip.flush())
+
+
+def open_part(location: str, schema: pa.Schema, format_name: str, codec: str) -> OpenPart:
+    """A new part for rows of this schema.
+
+    Args:
+        location: Where it goes; nothing is there.
+        schema: Schema of its rows, checked by `lakesink.sinks.directory.part_formats.check_part_schema`.
+        format_name: A name of `FORMATS`.
+        codec: One that the format has.
+
+    Raises:
+        WriteError: The storage refused.
+    """
+    kind = ParquetPart if format_name == PARQUET else LinesPart
+    return kind(location, schema, codec)
+
+
+def _file_system(location: str) -> tuple[FileSystem, str]:
+    if scheme_of(location) == "file":
+        return LocalFileSystem(), local_path(location)
+    filesystem, path_of = open_by_fsspec(location)
+    return filesystem, path_of(location)

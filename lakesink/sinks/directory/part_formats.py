@@ -1,0 +1,113 @@
+"""Formats of the file sink's parts: their names, extensions and codecs, and which columns they hold without loss."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakesink.writer.refusals import NOT_COMMITTED, shown
+from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.errors import WriteError
+
+PARQUET = "parquet"
+JSON_LINES = "jsonl"
+_TYPES = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_decimal,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_date32,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartFormat:
+    """One format of parts.
+
+    Attributes:
+        name: As the user writes it.
+        extensions: Extension by codec, the default codec first.
+        null_columns: True if a column can be nothing but NULL.
+        text_keys: True if maps must have text keys.
+    """
+
+    name: str
+    extensions: Mapping[str, str]
+    null_columns: bool
+    text_keys: bool
+
+    @property
+    def default_codec(self) -> str:
+        """The codec if none is asked for."""
+        return next(iter(self.extensions))
+
+
+FORMATS: Mapping[str, PartFormat] = {
+    PARQUET: PartFormat(
+        PARQUET,
+        dict.fromkeys(("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"), ".parquet"),
+        null_columns=False,
+        text_keys=False,
+    ),
+    JSON_LINES: PartFormat(
+        JSON_LINES, {"uncompressed": ".jsonl", "gzip": ".jsonl.gz"}, null_columns=True, text_keys=True
+    ),
+}
+
+
+def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
+    """Refuse columns that the format does not hold, or that readers cannot tell apart.
+
+    Raises:
+        WriteError: Naming the first such column.
+    """
+    doubled = [name for name, count in Counter(name.casefold() for name in schema.names).items() if count > 1]
+    if doubled or not schema.names:
+        raise WriteError(
+            "COLUMNS_AMBIGUOUS",
+            f"Two columns are named {shown(doubled[0])!r}, but for case." if doubled else "There are no columns.",
+            data=NOT_COMMITTED,
+            action="Give every column a name of its own: Spark and DuckDB do not tell them apart by case.",
+        )
+    for field in schema:
+        for path, kind, why in _unsuitable(field.name, field.type, part_format):
+            raise WriteError(
+                "TYPE_UNSUPPORTED",
+                f"Column {shown(path)!r} is a {shown(sql_type(kind))}: {why}.",
+                data=NOT_COMMITTED,
+                action=f"Cast {path!r} in the query to a type that {part_format.name} files hold, or leave it out.",
+            )
+
+
+def _unsuitable(path: str, kind: pa.DataType, part_format: PartFormat) -> Iterator[tuple[str, pa.DataType, str]]:
+    if pa.types.is_struct(kind):
+        if kind.num_fields == 0:
+            yield path, kind, "a struct without fields holds nothing"
+        if len({part.name.casefold() for part in kind}) < kind.num_fields:
+            yield path, kind, "two of its fields have one name, but for case"
+        for part in kind:
+            yield from _unsuitable(f"{path}.{part.name}", part.type, part_format)
+    elif pa.types.is_map(kind):
+        if part_format.text_keys and not pa.types.is_string(kind.key_type):
+            yield path, kind, "in JSON the keys of an object are text"
+        yield from _unsuitable(f"{path}.key", kind.key_type, part_format)
+        yield from _unsuitable(f"{path}.value", kind.item_type, part_format)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _unsuitable(f"{path}.element", kind.value_type, part_format)
+    elif not _is_suitable(kind, part_format):
+        yield path, kind, f"{part_format.name} files do not hold it without loss"
+
+
+def _is_suitable(kind: pa.DataType, part_format: PartFormat) -> bool:
+    if pa.types.is_null(kind):
+        return part_format.null_columns
+    return any(is_kind(kind) for is_kind in _TYPES)

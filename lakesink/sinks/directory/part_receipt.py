@@ -1,0 +1,144 @@
+"""The vote of one task of the file sink: which parts it closed, as bounded, versioned data. Standard library only.
+
+A receipt comes from a less trusted process than the driver: `decode_parts` accepts exactly this shape, and names that
+are those of parts of this very batch and task.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakesink_protocol.receipt import MOST_IN_A_BATCH, ReceiptInvalid
+
+PARTS_VERSION = 1
+MAX_RECEIPT_BYTES = 64 * 1024 * 1024
+_COUNTS = range(2**63)
+_IN_A_PART = range(1, 2**63)
+"""Rows and bytes: a task closes no part without any."""
+_TASKS = range(2**31)
+_PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}(\.[a-z]{1,8}){1,2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One closed file of rows.
+
+    Attributes:
+        name: Its name in the folder of parts.
+        rows: Rows in it.
+        size_bytes: Size as closed.
+    """
+
+    name: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartsReceipt:
+    """What one task returns, exactly once, after every part it wrote is closed.
+
+    Attributes:
+        task: Index of the task's partition in the job, from 0.
+        lakesink_version: Version of lakesink in the executor's Python.
+        rows: Rows that the task received.
+        parts: Closed parts; empty if the task had no rows.
+    """
+
+    task: int
+    lakesink_version: str
+    rows: int
+    parts: tuple[Part, ...]
+
+
+def new_part_name(stem: str, task: int, extension: str) -> str:
+    """A name for a part; every call gives another one.
+
+    Args:
+        stem: Sink and batch, see `part_stem`.
+        task: Index of the task.
+        extension: With its dots.
+    """
+    return f"{stem}-{task:05d}-{uuid.uuid4()}{extension}"
+
+
+def part_stem(sink_id: str, batch_id: int) -> str:
+    """What the names of a batch's parts begin with."""
+    return f"{sink_id}-{batch_id}"
+
+
+def is_part_name(name: str, stem: str, task: int | None = None) -> bool:
+    """True if a name is one that `new_part_name` can give, for some task if none is given."""
+    found = _PART_NAME.fullmatch(name)
+    return found is not None and found["stem"] == stem and task in (None, int(found["task"]))
+
+
+def encode_parts(receipt: PartsReceipt) -> bytes:
+    """JSON."""
+    document = {
+        "v": PARTS_VERSION,
+        "task": receipt.task,
+        "lakesink": receipt.lakesink_version,
+        "rows": receipt.rows,
+        "parts": [[part.name, part.rows, part.size_bytes] for part in receipt.parts],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_parts(data: bytes, stem: str) -> PartsReceipt:
+    """The receipt in `data`.
+
+    Args:
+        data: What a task returned.
+        stem: What the names of its parts must begin with.
+
+    Raises:
+        ReceiptInvalid: Not a receipt of this batch, of an unknown version, or larger than `MAX_RECEIPT_BYTES`.
+    """
+    if len(data) > MAX_RECEIPT_BYTES:
+        raise ReceiptInvalid(f"larger than {MAX_RECEIPT_BYTES} bytes")
+    try:
+        document = json.loads(data)
+        return _receipt(document, stem)
+    except ReceiptInvalid:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
+
+
+def part_from_json(document: Any, stem: str, task: int | None = None) -> Part:
+    """One part as a receipt or a prepared record tells it.
+
+    Raises:
+        ReceiptInvalid: Not a part, or not of this batch and task.
+    """
+    match document:
+        case [str(name), int(rows), int(size)] if is_part_name(name, stem, task):
+            return Part(name, _whole(rows, _IN_A_PART), _whole(size, _IN_A_PART))
+    raise ReceiptInvalid("a part is malformed, or has a name that no part of this batch has")
+
+
+def can_be_told(parts: Sequence[Part]) -> bool:
+    """True if a marker, and whoever reads it, can hold the sums of a batch of these parts."""
+    return max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) <= MOST_IN_A_BATCH
+
+
+def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
+    if type(document["v"]) is not int or document["v"] != PARTS_VERSION:
+        raise ReceiptInvalid(f"receipt version {str(document['v'])[:20]}, this driver reads {PARTS_VERSION}")
+    if not isinstance(document["lakesink"], str) or not isinstance(document["parts"], list):
+        raise ReceiptInvalid("a field has the wrong type")
+    task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
+    parts = tuple(part_from_json(part, stem, task) for part in document["parts"])
+    if rows != sum(part.rows for part in parts):
+        raise ReceiptInvalid("a task received other rows than its parts hold")
+    return PartsReceipt(task, document["lakesink"], rows, parts)
+
+
+def _whole(value: Any, allowed: range) -> int:
+    if type(value) is not int or value not in allowed:
+        raise ReceiptInvalid("a count is not a whole number in its range")
+    return value

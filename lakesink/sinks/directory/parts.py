@@ -1,0 +1,131 @@
+"""One task's rows into closed parts and a receipt: the file sink's half of the pre-commit in executors.
+
+Rows are written under the Arrow schema that they come with. A part is born with its first row under a name that nothing
+else has, is never renamed, and either closes whole or is removed by the task that never closed it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+import lakesink
+from lakesink.sinks.directory.part_files import OpenPart, open_part
+from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
+from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
+from lakesink.writer.refusals import version_mismatch
+from lakesink.writer.texts import check_texts
+from lakesink_catalog.failpoints import reached
+
+ROW_GROUP_BYTES = 128 * 1024 * 1024
+"""Arrow memory that a task gathers before it writes a row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartsPlan:
+    """What the driver tells the tasks of one batch: plain data, no client, no secret.
+
+    Attributes:
+        lakesink_version: The driver's version.
+        folder: Where parts go, a path or URI.
+        stem: What their names begin with.
+        batch_id: The batch, for failpoints.
+        format: A name of `FORMATS`.
+        codec: One that the format has.
+        target_file_size_bytes: Size at which a new part is begun.
+    """
+
+    lakesink_version: str
+    folder: str
+    stem: str
+    batch_id: int
+    format: str
+    codec: str
+    target_file_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartsWriter:
+    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`.
+
+    Attributes:
+        plan: What the driver decided.
+    """
+
+    plan: PartsPlan
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's rows and return its encoded receipt.
+
+        Args:
+            task: Index of the task's partition in the job, from 0.
+            batches: The task's rows as Arrow record batches.
+
+        Raises:
+            WriteError: The rows do not fit the format, the storage failed, or this is not the driver's lakesink.
+        """
+        if self.plan.lakesink_version != lakesink.__version__:
+            raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
+        parts = _Parts(self.plan, task)
+        rows = 0
+        try:
+            for batch in batches:
+                check_texts(batch, rows)
+                rows += batch.num_rows
+                if batch.num_rows:
+                    parts.add(batch)
+            closed = parts.close()
+        except BaseException:
+            parts.abandon()
+            raise
+        return encode_parts(PartsReceipt(task, lakesink.__version__, rows, closed))
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A task's parts: at most one is open."""
+
+    plan: PartsPlan
+    task: int
+    _open: OpenPart | None = None
+    _closed: list[Part] = field(default_factory=list)
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _held_bytes: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= min(ROW_GROUP_BYTES, self.plan.target_file_size_bytes):
+            self._flush()
+
+    def close(self) -> tuple[Part, ...]:
+        self._flush()
+        self._finish()
+        return tuple(self._closed)
+
+    def abandon(self) -> None:
+        if self._open is not None:
+            self._open.abandon()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        rows = pa.Table.from_batches(self._held)
+        self._held, self._held_bytes = [], 0
+        if self._open is None:
+            self._open = self._new_part(rows.schema)
+        self._open.write(rows)
+        if self._open.size_bytes >= self.plan.target_file_size_bytes:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._open is not None:
+            reached("while-writing", self.plan.batch_id)
+            self._closed.append(self._open.close())
+            self._open = None
+
+    def _new_part(self, schema: pa.Schema) -> OpenPart:
+        part_format = FORMATS[self.plan.format]
+        check_part_schema(schema, part_format)
+        name = new_part_name(self.plan.stem, self.task, part_format.extensions[self.plan.codec])
+        return open_part(f"{self.plan.folder}/{name}", schema, part_format.name, self.plan.codec)

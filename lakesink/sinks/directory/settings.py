@@ -1,0 +1,102 @@
+"""What a user asks of the file sink, parsed and checked before anything is opened."""
+
+import os
+import posixpath
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from lakesink.settings.settings import PREPARED_MAX_AGE, read_option
+from lakesink.sinks.directory.layout import Layout
+from lakesink.sinks.directory.part_formats import FORMATS, PartFormat
+from lakesink.writer.filesystem import local_path, scheme_of
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.suggest import did_you_mean, sentence
+
+PATTERN_CHARACTERS = frozenset("*?[]{}\\")
+TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """Options of a file sink, in force.
+
+    Attributes:
+        layout: Directory and sink.
+        part_format: Format of the parts.
+        codec: Their codec.
+        target_file_size_bytes: Size at which a task begins a new part.
+        accept: A human's word on one refusal of one batch.
+        prepared_max_age: A prepared batch older than this is written again.
+    """
+
+    layout: Layout
+    part_format: PartFormat
+    codec: str
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
+    accept: Accept | None = None
+    prepared_max_age: timedelta = PREPARED_MAX_AGE
+
+    @classmethod
+    def parse(cls, directory: Any, sink_id: Any, format_name: Any, codec: Any, **options: Any) -> "FileSettings":
+        """Settings from what the user gave; None counts as not given.
+
+        Args:
+            directory: Path or URI.
+            sink_id: Names the stream into this directory.
+            format_name: A name of `FORMATS`.
+            codec: A codec of the format, or None.
+            **options: The other fields, as the user gave them.
+
+        Raises:
+            SettingsError: Something is malformed, or contradicts another.
+        """
+        layout = Layout(directory_location(directory), read_option("sink_id", sink_id))
+        part_format = _part_format(format_name)
+        given = {name: read_option(name, value) for name, value in options.items() if value is not None}
+        return cls(layout, part_format, _codec(part_format, codec), **given)
+
+
+def directory_location(directory: Any) -> str:
+    """A directory as one place from any folder: an absolute path, or a URI; no slash at its end.
+
+    Raises:
+        SettingsError: It cannot be a directory, bears a secret, or readers would take it for a pattern.
+    """
+    text = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
+    if not isinstance(text, str) or not text.strip() or not text.isprintable():
+        raise _wrong("directory", "expected a path or a URI, without control characters")
+    if PATTERN_CHARACTERS & set(text):
+        raise _wrong("directory", "Spark and DuckDB take * ? [ ] { } and \\ in a path for a pattern")
+    if bears_secret("directory", text):
+        raise _wrong("directory", "it bears credentials, and paths are printed; let the storage's client find its own")
+    if scheme_of(text) == "file":
+        return posixpath.abspath(local_path(text))
+    return text.rstrip("/")
+
+
+def _part_format(name: Any) -> PartFormat:
+    known = FORMATS.get(name.strip().lower()) if isinstance(name, str) else None
+    if known is None:
+        raise _wrong("format", f"expected a format of files. {did_you_mean(str(name)[:60], FORMATS)}")
+    return known
+
+
+def _codec(part_format: PartFormat, codec: Any) -> str:
+    word = part_format.default_codec if codec is None else str(codec).strip().lower()
+    word = "uncompressed" if word == "none" else word
+    if word not in part_format.extensions:
+        near = did_you_mean(word[:60], part_format.extensions)
+        raise _wrong("compression_codec", f"{part_format.name} files are not compressed so. {near}")
+    return word
+
+
+def _wrong(name: str, why: str) -> SettingsError:
+    return SettingsError(
+        "OPTION_INVALID",
+        f"The option {name}: {sentence(why)}",
+        data="Nothing was written.",
+        action=f"Correct {name}; help(lakesink.stream_files) lists the options of files.",
+    )

@@ -1,0 +1,253 @@
+"""The file sink: the second implementation of the two-phase seam, with a directory as its target."""
+
+import logging
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lakesink import __version__
+from lakesink.sinks.accept_in_use import AcceptInUse
+from lakesink.sinks.directory.commit import Publisher, Surroundings
+from lakesink.sinks.directory.layout import Layout
+from lakesink.sinks.directory.ledger import Look, MarkerLedger
+from lakesink.sinks.directory.part_receipt import PartsReceipt, can_be_told, decode_parts, part_stem
+from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
+from lakesink.sinks.directory.prepared import PreparedParts, parse_prepared, still_usable
+from lakesink.sinks.directory.refusals import directory_failures, format_changed, refused
+from lakesink.sinks.directory.settings import FileSettings
+from lakesink.sinks.records import PreparedDirectory
+from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
+from lakesink.writer.refusals import receipt_rejected
+from lakesink_catalog.commit.fence import Surroundings as SystemSurroundings
+from lakesink_protocol.accept import Accept
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.redact import shown
+from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
+from lakesink_protocol.verdict import Commit, Refuse, Skip
+
+logger = logging.getLogger("lakesink")
+
+
+@dataclass(frozen=True, slots=True)
+class FileTransaction:
+    """One batch that may be written: the look that allowed it, and what the executors are told.
+
+    Attributes:
+        batch: The batch.
+        look: The look.
+        begun_ms: When it began, before any part can be made.
+        writer: The executors' part; None if a human had the batch skipped.
+    """
+
+    batch: Batch
+    look: Look
+    begun_ms: int
+    writer: PartsWriter | None
+
+
+class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
+    """Writes one stream into files of one directory, each batch once and whole.
+
+    Opens nothing before its first batch. `lakesink.committed_files` tells what a reader may read.
+
+    Args:
+        directory: Path or URI; made if it is not there.
+        sink_id: Names the stream into this directory for life.
+        format: ``parquet`` or ``jsonl``.
+        compression_codec: The format's own default if None.
+        target_file_size_bytes: Size at which a task begins a new file; bytes, or text such as ``512MB``.
+        accept: Overrules one refusal of one batch, as the refusal spells it.
+        prepared_max_age: A prepared batch older than this is written again.
+        storage: What holds the directory; None opens it by the directory's scheme at the first batch.
+        surroundings: Clock and sleep.
+
+    Raises:
+        SettingsError: Something is malformed.
+        WriteError: Files cannot be created exclusively where the directory is.
+    """
+
+    durability = Durability.PREPARED_SURVIVES
+
+    def __init__(  # noqa: PLR0913 - the options, each by its name
+        self,
+        directory: str | os.PathLike[str],
+        sink_id: str,
+        *,
+        format: str = "parquet",  # noqa: A002 - the user's word
+        compression_codec: str | None = None,
+        target_file_size_bytes: int | str | None = None,
+        accept: str | Accept | None = None,
+        prepared_max_age: timedelta | str | None = None,
+        storage: Storage | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        self.settings = FileSettings.parse(
+            directory,
+            sink_id,
+            format,
+            compression_codec,
+            target_file_size_bytes=target_file_size_bytes,
+            accept=accept,
+            prepared_max_age=prepared_max_age,
+        )
+        self._surroundings: Surroundings = surroundings or SystemSurroundings()
+        self._records = PreparedDirectory(
+            self.layout.prepared, self.settings.prepared_max_age, self._surroundings.now_ms, storage
+        )
+        if storage is None:
+            check_exclusive(self.layout.directory)
+        self._publisher: Publisher | None = None
+        self._proved = False
+        self._accept = AcceptInUse(self.settings.accept)
+
+    @property
+    def layout(self) -> Layout:
+        """Directory and sink."""
+        return self.settings.layout
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # computed, read-only
+        """The participant's name in records and outcomes."""
+        return f"{self.layout.sink_id}@{self.layout.directory}"
+
+    @property
+    def prepared_log(self) -> PreparedDirectory:
+        """Where prepared records go if this sink is a batch's first, or only, participant."""
+        return self._records
+
+    def begin(self, batch: Batch) -> FileTransaction | AlreadyCommitted:
+        """Look at the markers and ask the verdict table.
+
+        Raises:
+            BatchRefused: The sink's history does not allow this batch.
+            CatalogError: The directory cannot be used.
+            SettingsError: The sink has written another format until now.
+            WriteError: The storage is not known to create files exclusively.
+        """
+        begun_ms = self._surroundings.now_ms()
+        with directory_failures(self.layout.directory):
+            look = self._publish.look(batch)
+            self._check_format(look)
+            where = f"directory={self.layout.directory} sink={self.layout.sink_id} batch={batch.batch_id}"
+            self._accept.decided(look.verdict, where)
+            match look.verdict:
+                case Skip(snapshot_id=number):
+                    return AlreadyCommitted(number)
+                case Refuse(reason=reason):
+                    raise refused(reason, look.situation)
+                case Commit(adds_rows=adds_rows):
+                    self._prove()
+        if look.head is not None:
+            self._records.follow(look.head.batch.batch_id, look.head.batch.fingerprint)
+        return FileTransaction(batch, look, begun_ms, PartsWriter(self._plan(batch)) if adds_rows else None)
+
+    def check_inputs(self, batch: Batch, transaction: FileTransaction) -> None:
+        """See `TwoPhaseCommitSink.check_inputs`."""
+        verdict = transaction.look.verdict
+        assert isinstance(verdict, Commit)
+        if batch.missing_inputs and not verdict.without_inputs:
+            raise refused(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
+
+    def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
+        """Use what an earlier run prepared if it follows the very same marker, and all its parts are still there."""
+        prepared = parse_prepared(payload, self._stem(transaction.batch))
+        trouble = "it is malformed" if prepared is None else self._trouble(transaction.look, prepared)
+        if trouble:
+            logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
+            return None
+        return prepared
+
+    def pre_commit(self, transaction: FileTransaction, receipts: Sequence[bytes]) -> PreparedParts:
+        """Check every receipt; the parts are closed, and there is nothing more to write but the marker."""
+        votes = [self._vote(transaction, data) for data in receipts]
+        parts = tuple(part for vote in votes for part in vote.parts)
+        if sorted(vote.task for vote in votes) != list(range(len(votes))):
+            raise receipt_rejected("there is not exactly one of every task")
+        if len({part.name for part in parts}) != len(parts):
+            raise receipt_rejected("a file is in the votes twice")
+        if not can_be_told(parts):
+            raise receipt_rejected("the batch would have more rows or bytes than can be")
+        look = transaction.look
+        assert isinstance(look.verdict, Commit)
+        return PreparedParts(
+            commit_id=uuid.uuid4().hex,
+            directory_id=uuid.uuid4().hex if look.head is None else look.head.directory_id,
+            follows=look.follows,
+            accepted=look.verdict.accepted,
+            format=self.settings.part_format.name,
+            parts=parts,
+            begun_ms=transaction.begun_ms,
+        )
+
+    def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
+        """Publish the batch by its marker."""
+        return self._publish.publish(transaction.batch, prepared)
+
+    def abort(self, transaction: FileTransaction) -> None:
+        """Forget: parts that were closed stay, and no marker names them."""
+        logger.info("lakesink.batch.aborted directory=%s batch=%d", self.layout.directory, transaction.batch.batch_id)
+
+    @property
+    def _publish(self) -> Publisher:
+        if self._publisher is None:
+            if self._records.storage is None:
+                self._records.storage = open_storage(self.layout.directory)
+            ledger = MarkerLedger(self._records.storage, self.layout)
+            self._publisher = Publisher(
+                ledger, self.settings.accept, self.settings.prepared_max_age, self._surroundings
+            )
+        return self._publisher
+
+    @property
+    def _storage(self) -> Storage:
+        return self._publish.ledger.storage
+
+    def _prove(self) -> None:
+        """Once a run, before anything is written: what the commit rests on holds here."""
+        if not self._proved:
+            prove_exclusive(self._storage, self.layout.root)
+            self._proved = True
+
+    def _check_format(self, look: Look) -> None:
+        now = self.settings.part_format.name
+        if look.head is not None and look.head.format != now:
+            raise format_changed(self.layout.directory, look.head.format, now)
+
+    def _plan(self, batch: Batch) -> PartsPlan:
+        return PartsPlan(
+            lakesink_version=__version__,
+            folder=self.layout.parts,
+            stem=self._stem(batch),
+            batch_id=batch.batch_id,
+            format=self.settings.part_format.name,
+            codec=self.settings.codec,
+            target_file_size_bytes=self.settings.target_file_size_bytes,
+        )
+
+    def _stem(self, batch: Batch) -> str:
+        return part_stem(self.layout.sink_id, batch.batch_id)
+
+    def _vote(self, transaction: FileTransaction, data: bytes) -> PartsReceipt:
+        try:
+            vote = decode_parts(data, self._stem(transaction.batch))
+        except ReceiptInvalid as error:
+            raise receipt_rejected(str(error)) from None
+        if vote.lakesink_version != __version__:
+            theirs = shown(vote.lakesink_version, 20)
+            raise receipt_rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
+        return vote
+
+    def _trouble(self, look: Look, prepared: PreparedParts) -> str:
+        """Why a prepared batch may not be published any more; empty if it may."""
+        if not still_usable(look, prepared) or prepared.format != self.settings.part_format.name:
+            return "the sink moved on"
+        if look.head is not None and prepared.directory_id != look.head.directory_id:
+            return "it was prepared for other commits"
+        with directory_failures(self.layout.directory):
+            there = self._publish.has_all(prepared)
+        return "" if there else "a part is missing or has another size"

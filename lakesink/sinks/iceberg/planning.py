@@ -1,0 +1,86 @@
+"""From a table and the options to the plan that executors follow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from lakesink import __version__
+from lakesink.decode.avro.registry import is_url, schemas_in_file
+from lakesink.settings.settings import Settings
+from lakesink.writer.filesystem import shareable_properties
+from lakesink.writer.plan import PartitionField, WritePlan
+from lakesink.writer.refusals import shown
+from lakesink_catalog.commit.premises import Premises
+from lakesink_catalog.tables.locations import data_location
+from lakesink_protocol.errors import BatchRefused, Reason
+from lakesink_protocol.identity import Batch, SinkKey
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What tasks must know of the Spark session.
+
+    Attributes:
+        case_sensitive: How column names are matched.
+    """
+
+    case_sensitive: bool = False
+
+
+def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, session: SessionFacts) -> WritePlan:
+    """The plan for one batch into the table as loaded, under its present schema and default spec.
+
+    Raises:
+        SettingsError: A table property has a value that is none.
+        BatchRefused: A partition field has lost its column.
+    """
+    effective = settings.effective(table.properties)
+    _check_sources(table)
+    schema, spec = table.schema(), table.spec()
+    return WritePlan(
+        lakesink_version=__version__,
+        schema_json=schema.model_dump_json(),
+        schema_id=schema.schema_id,
+        spec_id=spec.spec_id,
+        partition_fields=tuple(
+            PartitionField(part.source_id, part.field_id, part.name, str(part.transform)) for part in spec.fields
+        ),
+        data_location=data_location(table),
+        file_stem=f"{key.name}-{batch.batch_id}",
+        batch_id=batch.batch_id,
+        premises=Premises(schema, (spec,)).digest,
+        object_storage=effective.object_storage,
+        partitioned_paths=effective.partitioned_paths,
+        file_io=shareable_properties(table.io.properties),
+        catalog_name=table.catalog.name,
+        case_sensitive=session.case_sensitive,
+        target_file_size_bytes=effective.target_file_size_bytes,
+        parquet=effective.parquet,
+        metrics_modes=effective.metrics_modes(schema),
+        decode=settings.decode,
+        on_malformed=settings.on_malformed,
+        show_values=settings.show_values,
+        hash_distribution=effective.distribution_mode != "none",
+        schema_registry=settings.schema_registry,
+        writer_schemas=_writer_schemas(settings.schema_registry),
+    )
+
+
+def _check_sources(table: Table) -> None:
+    """`void` outlives its column; PyIceberg then writes a type into manifests that no Avro reader takes."""
+    name = ".".join(table.name())
+    for field in table.spec().fields:
+        if table.schema().find_column_name(field.source_id) is None:
+            raise BatchRefused(
+                Reason.UNSUPPORTED,
+                f"The partition field {shown(field.name)!r} of {shown(name)} has lost its column, which was dropped.",
+                data="Nothing of this batch was written.",
+                action=f"Remove the field too, Spark SQL: ALTER TABLE {name} DROP PARTITION FIELD `{field.name}`. Files"
+                " that are there stay as they are.",
+            )
+
+
+def _writer_schemas(registry: str) -> Mapping[int, str]:
+    """Those of a file, as it is now; tasks ask any other registry themselves."""
+    return schemas_in_file(registry) if registry and not is_url(registry) else {}

@@ -1,0 +1,220 @@
+"""What is known of a target before a stream starts or a table is made. Reads the table; makes and changes nothing."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.task import check_columns
+from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
+from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, load_table, parse_identifier
+from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError, WriteError
+from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
+from lakesink_protocol.suggest import did_you_mean
+
+CATALOG_MISSING = "LAKESINK_CATALOG_MISSING"
+NOTHING_MADE = "Nothing was started, written or made."
+logger = logging.getLogger("lakesink")
+_PROBE = Batch(0, "", "", None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogThatIsThere:
+    """A catalog for who writes only to a table that is there: opened, never made.
+
+    Attributes:
+        found: The catalog.
+        table: Identifier of the table.
+    """
+
+    found: FoundCatalog
+    table: str
+
+    def open(self) -> Catalog:
+        """Connect.
+
+        Raises:
+            CatalogError: See `FoundCatalog.open`.
+        """
+        try:
+            return self.found.open(create=False)
+        except CatalogError as error:
+            raise told_likely_cause_first(error, self.table) from None
+
+
+def check_start(
+    found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema, session: SessionFacts
+) -> None:
+    """Check all that the first batch would find wrong with options, columns and table.
+
+    Args:
+        found: Where the table is or will be.
+        table: Its identifier.
+        key: Who will write.
+        settings: Parsed options.
+        schema: Of the rows.
+        session: What tasks must know of the Spark session.
+
+    Raises:
+        LakesinkError: As the first batch would raise it.
+    """
+    parse_identifier(table)
+    there = _table_if_there(found, table, settings)
+    if there is None:
+        check_creation(schema, settings)
+        if key.branch != MAIN_BRANCH:
+            raise _no_branch(key.branch, f"the table {table} is yet to be made, and has {MAIN_BRANCH} alone", [])
+        return
+    _check_version_and_branch(there, table, key)
+    check_partitions(there, settings.partition_by)
+    with _nothing_begun():
+        check_columns(schema, write_plan(there, _PROBE, key, settings, session))
+
+
+def check_creation(schema: pa.Schema, settings: Settings) -> None:
+    """Check that a table can be made of these columns and written with these options.
+
+    Args:
+        schema: Of the rows.
+        settings: Parsed options.
+
+    Raises:
+        LakesinkError: It cannot.
+    """
+    parse_partition_by(settings.partition_by, iceberg_schema(schema))
+    settings.effective({})
+
+
+def check_partitions(table: Table, partition_by: str | None) -> None:
+    """Check that a table is divided as its writer says, or once was: somebody may have divided it anew since.
+
+    What the text says is looked for in all that the table still knows of its past. Refused is only what contradicts it
+    for certain; columns go, and specs that no file uses are removed, so of a table that was changed it is a warning.
+
+    Args:
+        table: The table.
+        partition_by: As the user wrote it; None for whatever the table has.
+
+    Raises:
+        SettingsError: It never was, or the text cannot be read.
+    """
+    if not partition_by or not partition_by.strip():
+        return
+    terms, metadata = parse_terms(partition_by), table.metadata
+    asked = [_meanings(term, metadata.schemas) for term in terms if term.transform != "void"]
+    if any(_is_asked(spec, asked) for spec in metadata.partition_specs):
+        return
+    has = _spelled(table.spec(), table.schema())
+    wanted = ", ".join(_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
+    if not (all(asked) and _was_never_divided_anew(metadata)):
+        logger.warning(
+            "lakesink.partition_by.unused table=%s: it is divided by %s, partition_by asks for %s. Leave partition_by"
+            " out: the table's own partitions are used",
+            ".".join(table.name()),
+            has,
+            wanted,
+        )
+        return
+    raise SettingsError(
+        "PARTITION_BY_DIFFERS",
+        f"The table is divided by {has}, partition_by asks for {wanted}.",
+        data="Nothing was written: a table keeps its partitions, whatever the option says.",
+        action="Leave partition_by out: the table's own partitions are used. To divide it anew, change the table: Spark"
+        " SQL ALTER TABLE ... ADD PARTITION FIELD.",
+    )
+
+
+def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
+    """At a first start a catalog or table that is not there was never made: that is said before anything else."""
+    if error.code not in (CATALOG_MISSING, TABLE_MISSING):
+        return error
+    where = f" {error.what}" if error.code == CATALOG_MISSING else ""
+    return CatalogError(
+        error.code.removeprefix("LAKESINK_"),
+        f"There is no table {table} yet.{where}" if where else error.what,
+        data=error.data,
+        action=f"At a first start give create_table=True (with decode, make the table first). Else: {error.action}",
+    )
+
+
+@contextmanager
+def _nothing_begun() -> Iterator[None]:
+    """What a task would say of a batch, said before there is one."""
+    try:
+        yield
+    except WriteError as error:
+        code = error.code.removeprefix("LAKESINK_")
+        raise WriteError(code, error.what, data=NOTHING_MADE, action=error.action) from None
+
+
+def _table_if_there(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
+    try:
+        return load_table(found.open(create=False), table)
+    except CatalogError as error:
+        if settings.create_table and error.code in (CATALOG_MISSING, TABLE_MISSING):
+            return None
+        raise told_likely_cause_first(error, table) from None
+
+
+def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
+    if str(table.format_version) != FORMAT_VERSION:
+        raise BatchRefused(
+            Reason.UNSUPPORTED,
+            f"The table {name} has format version {table.format_version}; lakesink writes version {FORMAT_VERSION}.",
+            data=NOTHING_MADE,
+            action="Stream into a version 2 table.",
+        )
+    if key.branch != MAIN_BRANCH and key.branch not in table.metadata.refs:
+        raise _no_branch(key.branch, f"the table {name} does not have it", list(table.metadata.refs))
+
+
+def _no_branch(branch: str, why: str, known: list[str]) -> BatchRefused:
+    return BatchRefused(
+        Reason.BRANCH_MISSING,
+        f"There is no branch {branch[:60]!r}: {why}.",
+        data=NOTHING_MADE,
+        action=f"{did_you_mean(branch, known)} Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the"
+        " option branch.".lstrip(),
+    )
+
+
+def _meanings(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:
+    """What a term can mean: its column by any name that it ever had. Nothing if no schema knows the column."""
+    return frozenset((source, term.iceberg_transform) for schema in schemas for source in term.source_ids(schema))
+
+
+def _is_asked(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:
+    """True if each term can mean a field, and each field is meant; a void one divides no more."""
+    divides = {(field.source_id, str(field.transform)) for field in spec.fields if str(field.transform) != "void"}
+    return all(meanings & divides for meanings in asked) and divides <= frozenset().union(*asked)
+
+
+def _was_never_divided_anew(metadata: TableMetadata) -> bool:
+    """True if the table has had one spec only: ids of specs and of their fields are never given again."""
+    last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
+    return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
+
+
+def _spelled(spec: PartitionSpec, schema: Schema) -> str:
+    """A spec as `partition_by` spells it."""
+    columns = [schema.find_column_name(field.source_id) or f"column {field.source_id}" for field in spec.fields]
+    terms = [_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
+    return ", ".join(terms) or "nothing"
+
+
+def _term(transform: str, column: str) -> str:
+    word, _, number = transform.rstrip("]").partition("[")
+    if word == "identity":
+        return column
+    return f"{word}({number}, {column})" if number else f"{word}({column})"

@@ -1,0 +1,367 @@
+"""The product: one Iceberg table as a two-phase sink. Hands receipts to the table side and never touches a row."""
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.settings.settings import Settings
+from lakesink.sinks.accept_in_use import AcceptInUse
+from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
+from lakesink.sinks.iceberg.task import ParquetTaskWriter, check_columns
+from lakesink.sinks.iceberg.votes import all_under, count_votes, is_data_file, rejected
+from lakesink.writer.columns import missing_columns
+from lakesink.writer.plan import WritePlan
+from lakesink_catalog.commit.clock import ClockWatch
+from lakesink_catalog.commit.fence import FencedCommit, Look, Surroundings, still_usable
+from lakesink_catalog.commit.prepared import PreparedBatch, PreparedFiles, parse_prepared
+from lakesink_catalog.commit.recovery import holds_what_it_says
+from lakesink_catalog.commit.request import CommitOptions
+from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.manifests.merging import Layouts
+from lakesink_catalog.tables.locations import data_location, metadata_location
+from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
+from lakesink_catalog.trace import Event, Trace
+from lakesink_protocol.decoded import LONGEST_NAME, Decoded
+from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.receipt import ReceiptInvalid
+from lakesink_protocol.redact import shown
+from lakesink_protocol.refusal import refusal
+from lakesink_protocol.situation import Situation
+from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
+from lakesink_protocol.verdict import Commit, Refuse, Skip
+
+logger = logging.getLogger("lakesink")
+
+
+class OpensCatalog(Protocol):
+    """Where the table is: a catalog that has been found, see `lakesink_catalog.connect.catalog.FoundCatalog`."""
+
+    def open(self) -> Catalog:
+        """Connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTransaction:
+    """One batch that may be written: the look that allowed it, and what the executors are told."""
+
+    batch: Batch
+    look: Look
+    fence: FencedCommit
+    plan: WritePlan
+
+    @property
+    def writer(self) -> ParquetTaskWriter | None:
+        """The executors' part; None if a human had the batch skipped."""
+        assert isinstance(self.look.verdict, Commit)
+        return ParquetTaskWriter(self.plan) if self.look.verdict.adds_rows else None
+
+
+@dataclass(slots=True)
+class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
+    """Writes one stream, or one transaction application, into one branch of one table.
+
+    Attributes:
+        table: Table identifier, for example ``demo.events``.
+        key: Who writes.
+        catalog: Where the table is; opened with the first batch.
+        settings: Parsed options.
+        schema: The DataFrame's schema.
+        session: What the tasks must know of the Spark session.
+        surroundings: Clock, sleep and chance.
+        told: What a warning has named before, so that it is not repeated with every batch.
+        clock: Watches the driver's clock; kept by who makes a sink for each batch.
+    """
+
+    table: str
+    key: SinkKey
+    catalog: OpensCatalog
+    settings: Settings
+    schema: pa.Schema
+    session: SessionFacts
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    told: set[str] = field(default_factory=set)
+    clock: ClockWatch | None = None
+    _opened: Catalog | None = None
+    _start_uuid: str | None = None
+    _records: PreparedFiles | None = None
+    _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
+    _accept: AcceptInUse = field(init=False)
+    _layouts: Layouts = field(default_factory=dict)
+
+    durability = Durability.PREPARED_SURVIVES
+
+    def __post_init__(self) -> None:
+        self._accept = AcceptInUse(self.settings.accept)
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
+        """The participant's name in records and outcomes: table and branch."""
+        return f"{self.table}@{self.key.branch}"
+
+    @property
+    def prepared_log(self) -> PreparedLog:
+        """Where prepared records go if this sink is a batch's first, or only, participant.
+
+        An application has none: its version says nothing of the rows, so each call writes those that it was given.
+        """
+        return IcebergPreparedLog(self) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
+
+    def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
+        """Load the table, or create it for a first batch, and ask the ledger."""
+        table = self._first_load(batch) if self._start_uuid is None else self._load()
+        fence = self._fence(table)
+        look = fence.decide_on(table, batch)
+        self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
+        self._accept.decided(look.verdict, f"table={self.table} sink={self.key.name} batch={batch.batch_id}")
+        match look.verdict:
+            case Skip(snapshot_id=snapshot_id):
+                self._say_if_unproven(look, unproven=look.verdict.unproven)
+                return AlreadyCommitted(snapshot_id)
+            case Refuse(reason=reason):
+                raise refusal(reason, look.situation)
+            case Commit():
+                self._say_if_unproven(look, unproven=look.verdict.unproven)
+        plan = write_plan(table, batch, self.key, self.settings, self.session)
+        check_columns(self.schema, plan)
+        entry = look.situation.entry
+        if entry is not None:
+            self.records().follow(entry.batch_id, entry.fingerprint)
+        return IcebergTransaction(batch, look, fence, plan)
+
+    def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
+        """See `TwoPhaseCommitSink.check_inputs`."""
+        verdict = transaction.look.verdict
+        assert isinstance(verdict, Commit)
+        if batch.missing_inputs and not verdict.without_inputs:
+            raise refusal(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
+
+    def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
+        """Use what an earlier run prepared if it was made for this very table, ledger and schema, and is still there.
+
+        Raises:
+            BatchRefused: The record was made for another table of the same name, and this one knows nothing of the
+                stream.
+        """
+        prepared = parse_prepared(payload)
+        if prepared is None or prepared.branch != self.key.branch:
+            return None
+        seen = transaction.look.situation
+        replaced = prepared.table_uuid != seen.view.table_uuid
+        if replaced and seen.entry is None:
+            prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
+            raise refusal(Reason.TABLE_REPLACED, prepared_for)
+        prepared = prepared.pinned(transaction.look.table.metadata)
+        # A ledger of the present table says that the stream has come to terms with it: the record is a leftover.
+        trouble = "it was made for an earlier table" if replaced else _trouble(transaction, prepared)
+        if trouble:
+            logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
+            return None
+        self._trace.step(Event.RECOVERED, transaction.batch, snapshot=prepared.snapshot_id)
+        return prepared
+
+    def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
+        """Check every receipt and write the batch's manifests."""
+        batch_id = transaction.batch.batch_id
+        counted = count_votes(receipts, transaction.look.table, transaction.plan.file_stem, batch_id)
+        if counted.decoded.malformed_rows:
+            logger.warning(
+                "lakesink.decode.malformed table=%s batch=%d rows=%d: rows of NULLs are in their place; the first: %s",
+                self.table,
+                batch_id,
+                counted.decoded.malformed_rows,
+                counted.first_malformed,
+            )
+        self._warn_of_missing(transaction)
+        self._warn_of_unknown(batch_id, counted.decoded)
+        try:
+            prepared = transaction.fence.prepare(
+                transaction.look, counted.files, schema=counted.schema, decoded=counted.decoded
+            )
+        except ReceiptInvalid as error:
+            raise rejected(str(error)) from None
+        self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)
+        return prepared
+
+    def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
+        """One atomic snapshot commit, by the fenced loop."""
+        try:
+            outcome = transaction.fence.commit(transaction.batch, prepared)
+        except BaseException as error:
+            self._trace.ended(transaction.batch, error)
+            raise
+        self._trace.ended(transaction.batch, outcome)
+        return outcome
+
+    def abort(self, transaction: IcebergTransaction) -> None:
+        """Forget: what was written stays unreferenced, and nothing is deleted on the data path."""
+        logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
+        self._trace.step(Event.ABORTED, transaction.batch)
+
+    def records(self) -> PreparedFiles:
+        """Prepared records of this sink; `begin` must have seen the table."""
+        assert self._records is not None
+        return self._records
+
+    def recorded(self, batch: Batch) -> None:
+        """The batch's prepared record is durable."""
+        self._trace.step(Event.RECORDED, batch)
+
+    def _first_load(self, batch: Batch) -> Table:
+        self._opened = self._opened or self.catalog.open()
+        table = self._load_or_create(batch)
+        check_partitions(table, self.settings.partition_by)
+        self._start_uuid = str(table.metadata.table_uuid)
+        if not self.settings.ledger_tag:
+            logger.warning(
+                "lakesink.ledger.without-tag table=%s sink=%s: not proven are a rollback that expiry hides, and that a"
+                " late request finds an old head",
+                self.table,
+                self.key.name,
+            )
+        self._records = PreparedFiles(
+            io=table.io,
+            folder=f"{metadata_location(table)}/{self.key.record_folder}",
+            key=self.key,
+            max_age_ms=_milliseconds(self.settings.prepared_max_age),
+            now_ms=self.surroundings.now_ms,
+        )
+        return table
+
+    def _load_or_create(self, batch: Batch) -> Table:
+        """Only a first batch creates its table: one that is gone by a later batch was dropped."""
+        try:
+            return self._load()
+        except CatalogError as error:
+            first = batch.batch_id == 0 or self.key.kind is SinkKind.TXN
+            if error.code != TABLE_MISSING or not self.settings.create_table:
+                raise
+            if not first:
+                raise _dropped(self.table, batch) from None
+        assert self._opened is not None
+        check_creation(self.schema, self.settings)
+        table = create_table(self._opened, self.table, self.schema, self.settings.partition_by, {})
+        logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
+        return table
+
+    def _load(self) -> Table:
+        assert self._opened is not None
+        return load_table(self._opened, self.table)
+
+    def _fence(self, table: Table) -> FencedCommit:
+        assert self._start_uuid is not None
+        effective = self.settings.effective(table.properties)
+        options = CommitOptions(
+            accept=self.settings.accept,
+            ledger_tag=self.settings.ledger_tag,
+            ledger_tag_max_age_ms=_milliseconds(self.settings.ledger_tag_max_age),
+            tag_every=self.settings.tag_every,
+            tag_max_age_ms=_milliseconds(self.settings.tag_max_age),
+            snapshot_properties=tuple(sorted(self.settings.snapshot_properties.items())),
+            retry=effective.retry,
+            merge=effective.merge,
+            prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
+        )
+        self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
+        return FencedCommit(
+            self._load, self.key, self._start_uuid, options, self.surroundings, self._trace, self._layouts, self.clock
+        )
+
+    def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
+        """Once for each column, with the first batch: one that fell out of a query is NULL from there on."""
+        columns = [name for name in missing_columns(self.schema, transaction.plan) if f"column {name}" not in self.told]
+        if columns:
+            self.told.update(f"column {name}" for name in columns)
+            logger.warning(
+                "lakesink.columns.missing table=%s sink=%s batch=%d: the rows lack these columns of the table, which"
+                " are NULL: %s",
+                self.table,
+                self.key.name,
+                transaction.batch.batch_id,
+                ", ".join(shown(name, LONGEST_NAME) for name in columns),
+            )
+
+    def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
+        """Once for each name: that a key is left out may be wanted, and a stream runs for long."""
+        news = [name for name in decoded.unknown_names if name not in self.told]
+        if news:
+            self.told.update(news)
+            logger.warning(
+                "lakesink.decode.unknown-keys table=%s batch=%d: keys without a column are left out: %s",
+                self.table,
+                batch_id,
+                Decoded(unknown_names=tuple(news)).names_text,
+            )
+
+    def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
+        if unproven:
+            logger.warning(
+                "lakesink.ledger.unproven table=%s sink=%s batch=%d: expiry removed its snapshot; the entry is trusted",
+                self.table,
+                self.key.name,
+                look.situation.entry.batch_id if look.situation.entry else -1,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergPreparedLog:
+    """The prepared records of a sink whose table is not known before the batch begins."""
+
+    sink: IcebergSink
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """See `PreparedFiles.find`."""
+        return self.sink.records().find(batch)
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """See `PreparedFiles.put`."""
+        self.sink.records().put(batch, payloads)
+        self.sink.recorded(batch)
+
+    def landed(self, batch: Batch) -> None:
+        """See `PreparedFiles.landed`."""
+        self.sink.records().landed(batch)
+
+
+def _dropped(table: str, batch: Batch) -> CatalogError:
+    before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
+    return CatalogError(
+        "TABLE_MISSING",
+        f"There is no table {table}, and the checkpoint is past its beginning, at batch {batch.batch_id}.",
+        data=f"Nothing was created or written. The rows of {before} were in the table that is gone.",
+        action="Restore the table, or correct its name or the option catalog. If it was dropped on purpose, start a new"
+        " checkpoint: it creates the table and reads the source from its beginning; what the source no longer has is"
+        " lost. With this checkpoint a new table would lack every earlier row.",
+    )
+
+
+def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
+    """Why a prepared batch may not be committed any more; None if it may."""
+    look, table = transaction.look, transaction.look.table
+    if not still_usable(look, prepared):
+        return "the ledger, the schema or the specs moved on"
+    manifests = (manifest.path for manifest in prepared.manifests)
+    own = (is_data_file(path, data_location(table), transaction.plan.file_stem) for path, _ in prepared.files)
+    if not all_under(metadata_location(table), manifests) or not all(own):
+        return "a path lies outside the table's locations, or is another batch's"
+    io = table.io
+    if not prepared.is_there(io, transaction.fence.surroundings.all_pass):
+        return "a file is missing or has another size"
+    premises = prepared.premises
+    assert premises is not None
+    if not stored(io.properties, lambda: holds_what_it_says(prepared, premises, io)):
+        return "its manifests hold other files than it says"
+    return None
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)

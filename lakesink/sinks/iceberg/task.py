@@ -1,0 +1,164 @@
+"""One task's rows into closed Parquet files and a receipt: the executor's half of the pre-commit.
+
+Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps nothing between calls.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+import lakesink
+from lakesink.decode.documents import Decoder, check_documents
+from lakesink.writer.columns import Alignment, align
+from lakesink.writer.files import DataFiles
+from lakesink.writer.filesystem import open_filesystem
+from lakesink.writer.gather import Gatherer
+from lakesink.writer.parquet import FileFormat
+from lakesink.writer.partitions import partition_sources, source_paths
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.refusals import rows_differ, version_mismatch
+from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
+from lakesink.writer.statistics import columns
+from lakesink.writer.texts import check_texts
+from lakesink_protocol.decoded import Decoded
+from lakesink_protocol.receipt import DataFileReceipt, Receipt, encode
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTaskWriter:
+    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`.
+
+    Attributes:
+        plan: What the driver decided.
+    """
+
+    plan: WritePlan
+
+    @property
+    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """Path and transform of every partition field, if the rows of a partition are to come to one task."""
+        if not self.plan.hash_distribution or self.plan.decode:
+            return ()
+        return source_paths(parse_schema(self.plan.schema_json), self.plan.partition_fields)
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's rows and return its encoded receipt.
+
+        Every file in it is closed and has as many rows as were put in. A receipt may be a vote against the batch: a
+        document is malformed, and that is to fail. If anything fails, files that never closed
+        are removed, closed ones stay, and nothing references them.
+
+        Args:
+            task: Index of the task's partition in the job, from 0.
+            batches: The task's rows as Arrow record batches.
+
+        Raises:
+            WriteError: The rows do not fit the table, the storage failed, or this is not the driver's lakesink.
+        """
+        if self.plan.lakesink_version != lakesink.__version__:
+            raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
+        receipt = _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
+        return encode(receipt)
+
+
+def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
+    """Find out before a job whether rows of this schema can be written; values are checked by the tasks.
+
+    Raises:
+        WriteError: See `align` and `check_documents`.
+    """
+    schema = parse_schema(plan.schema_json)
+    if plan.decode:
+        check_documents(incoming, schema, plan.decode)
+    else:
+        align(incoming, schema, case_sensitive=plan.case_sensitive)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Batches on their way through, decoded, aligned and counted."""
+
+    plan: WritePlan
+    schema: Struct
+    task: int
+    count: int = 0
+    largest_batch_bytes: int = 0
+    decoder: Decoder | None = None
+
+    def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        alignment: Alignment | None = None
+        for batch in self._decoded(batches):
+            if alignment is None or not batch.schema.equals(alignment.incoming):
+                alignment = align(batch.schema, self.schema, case_sensitive=self.plan.case_sensitive)
+            if batch.num_rows:
+                yield alignment.apply(batch)
+
+    def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not self.plan.decode:
+            for batch in self._counted(batches):
+                check_texts(batch, self.count - batch.num_rows)  # decoders check what they make
+                yield batch
+            return
+        self.decoder = Decoder(self.plan, self.schema, self.task)
+        yield from self.decoder.decoded(self._counted(batches))
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.count += batch.num_rows
+            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.get_total_buffer_size())
+            yield batch
+
+
+def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:
+    rows = _Rows(plan, schema, task)
+    sources = partition_sources(schema, plan.partition_fields)
+    file_format = FileFormat(
+        schema=arrow_schema(schema, annotated=True),
+        schema_json=plan.schema_json,
+        columns=columns(leaves(schema), plan.metrics_modes),
+        spec_id=plan.spec_id,
+        options=plan.parquet,
+    )
+    open_storage = partial(open_filesystem, plan.data_location, plan.file_io, plan.catalog_name)
+    files = DataFiles(plan, file_format, sources, task, open_storage)
+    try:
+        gatherer = Gatherer(plan, arrow_schema(schema), sources, files)
+        for batch in rows.aligned(batches):
+            gatherer.add(batch)
+        if rows.decoder is not None and rows.decoder.refuses:
+            files.abandon()
+            return _receipt(task, rows, ())
+        gatherer.flush()
+        closed = files.close()
+    except BaseException:
+        files.abandon()
+        raise
+    written = sum(file.record_count for file in closed)
+    if written != rows.count:
+        raise rows_differ(rows.count, written)
+    return _receipt(task, rows, closed)
+
+
+def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Receipt:
+    receipt = Receipt(
+        task=task,
+        lakesink_version=lakesink.__version__,
+        skipped=False,
+        rows=rows.count,
+        largest_arrow_batch_bytes=rows.largest_batch_bytes,
+        files=files,
+        schema_id=rows.plan.schema_id,
+        premises=rows.plan.premises,
+    )
+    decoder = rows.decoder
+    if decoder is None:
+        return receipt
+    return replace(
+        receipt,
+        decoded=Decoded(decoder.malformed, decoder.unknown.count, decoder.unknown.names),
+        misfits=tuple(decoder.misfits),
+        documents=decoder.documents,
+        refused=decoder.refuses,
+    )

@@ -1,0 +1,1 @@
+"""Rows from the JVM to Arrow batches, and the tasks that write them."""

@@ -1,0 +1,106 @@
+"""The one action over a batch's rows: a task writer to the executors, a receipt from every task back.
+
+The job either returns exactly one receipt for each task that Spark planned, or raises: absence is never a vote.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakesink.spark.failures import JAVA_ERRORS, QueryStopped, job_error, whole_text
+from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by
+from lakesink.spark.rows.hop import HopTuning
+from lakesink.spark.rows.small import driver_may_write
+from lakesink.spark.rows.task import Measured, Vote
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.two_phase import TaskWriter
+
+
+@dataclass(frozen=True, slots=True)
+class RowsJob:
+    """Runs writers over the rows of one batch; its `write` is what the two-phase coordinator calls.
+
+    Attributes:
+        frame: The batch's rows as a DataFrame; evaluated once a call of `write`.
+        tuning: Settings of the session that the job runs in.
+        was_stopped: True if an error from the JVM only says that somebody stopped the query.
+        plan: The same rows from the plan of their query, if they can be had so.
+        most_rows: Most rows that there can be, if that is known before they are read.
+    """
+
+    frame: FrameRows
+    tuning: HopTuning
+    was_stopped: Callable[[BaseException], bool]
+    plan: PlanRows | None = None
+    most_rows: int | None = None
+
+    def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        """Run one job and return every participant's receipts.
+
+        Args:
+            writers: The participants' writers by name. Every row goes to each of them, so there can be only one until
+                rows are routed.
+
+        Raises:
+            WriteError: The job failed, or a task's vote is missing or doubled.
+            QueryStopped: The query was asked to stop meanwhile.
+            NotImplementedError: There is more than one participant.
+        """
+        if len(writers) != 1:
+            raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
+        [(name, writer)] = writers.items()
+        if self.plan is not None and driver_may_write(self.most_rows, self.tuning.widest_row_bytes):
+            return {name: [self._write_here(self.plan, writer)]}
+        votes = self._run(self._rows_for(writer), writer)
+        self.tuning.seen(max((vote.widest_row_bytes for vote in votes), default=0))
+        return {name: [vote.receipt for vote in votes]}
+
+    def read(self) -> None:
+        """Run the query without writing, for a batch that needed no job: so that Spark's state stores follow it.
+
+        A query's state changes while its rows are read, and Spark takes for granted that each batch was.
+
+        Raises:
+            WriteError: The job failed.
+            QueryStopped: The query was asked to stop meanwhile.
+        """
+        try:
+            self.frame.frame._jdf.queryExecution().toRdd().count()  # noqa: SLF001 - an action that needs no column to have a good name
+        except JAVA_ERRORS as error:
+            if self.was_stopped(error):
+                raise QueryStopped from None
+            raise _state_behind(whole_text(error)) from None
+
+    def _rows_for(self, writer: TaskWriter) -> BatchRows:
+        """The query's own plan knows no shuffle that a writer wants, and no bound on the bytes of an Arrow batch."""
+        if self.plan is not None and self.tuning.rows_may_bound and not clustered_by(writer):
+            return self.plan
+        self.tuning.apply()
+        return self.frame
+
+    def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
+        """One task's work in the driver: the same writer, the same receipt."""
+        try:
+            rows = Measured(list(plan.gathered()))
+        except JAVA_ERRORS as error:
+            raise self._failure(error) from None
+        receipt = writer.write(0, iter(rows))
+        self.tuning.seen(rows.widest_row_bytes)
+        return receipt
+
+    def _run(self, rows: BatchRows, writer: TaskWriter) -> list[Vote]:
+        try:
+            return rows.votes(writer)
+        except JAVA_ERRORS as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> Exception:
+        return QueryStopped() if self.was_stopped(error) else job_error(whole_text(error))
+
+
+def _state_behind(text: str) -> WriteError:
+    return WriteError(
+        "STATE_BEHIND",
+        f"The batch is in the table, but Spark's state did not follow it: {job_error(text).what}",
+        data="This batch is in the table, once.",
+        action="Correct what the message says and start the query again: the batch is read again, and not written.",
+    )

@@ -1,0 +1,160 @@
+"""What the writer must know of a DataFrame and its session."""
+
+import inspect
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    VarcharType,
+)
+
+from lakesink.sinks.iceberg.planning import SessionFacts
+from lakesink_catalog.spark_types import sql_name
+from lakesink_protocol.errors import WriteError
+
+_CASTS = {
+    "variant": "to_json({column})",
+    "interval": "CAST({column} AS STRING)",
+    "geometry": "ST_AsBinary({column})",
+    "geography": "ST_AsBinary({column})",
+    "void": "CAST({column} AS STRING)",
+}
+"""What makes a value of such a type into one that a table holds, by how the type's name begins."""
+_SHOWN = 60
+Path = tuple[str, ...]
+
+
+def schema_json(rows: DataFrame) -> dict[str, Any]:
+    """Schema of a DataFrame as Spark's JSON, parsed."""
+    parsed: dict[str, Any] = json.loads(rows.schema.json())
+    return parsed
+
+
+def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
+    """Schema of a DataFrame as its rows arrive in Arrow; zoned timestamps in UTC.
+
+    Args:
+        schema: Schema of the DataFrame.
+        large: True for texts and bytes by offsets of 64 bits.
+
+    Raises:
+        WriteError: A column has, at any depth, a type that Spark does not hand to Arrow, or only as its parts.
+    """
+    zoned: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    )  # 4.3 wants it
+    for path, kind in _unwritable(schema, ()):
+        if not isinstance(kind, DayTimeIntervalType):  # a sink of the user's own may take it: Arrow's duration is exact
+            raise _unsupported(path, kind)
+    try:
+        return to_arrow_schema(_as_text(schema), prefers_large_types=large, **zoned)
+    except (PySparkException, pa.ArrowException) as error:
+        raise WriteError(
+            "TYPE_UNSUPPORTED",
+            f"A column has a type that Spark cannot hand to Arrow: {_reason(error)}",
+            data="Nothing was written.",
+            action="Cast the column to a type that Iceberg has, or leave it out.",
+        ) from None
+
+
+def stored_schema(schema: StructType) -> pa.Schema:
+    """The same for rows that go to a table or to files.
+
+    Raises:
+        WriteError: A column has, at any depth, a type that these do not store exactly.
+    """
+    for path, kind in _unwritable(schema, ()):
+        raise _unsupported(path, kind)
+    return arrow_schema(schema)
+
+
+def session_facts(session: SparkSession) -> SessionFacts:
+    """What tasks must know of the session."""
+    return SessionFacts(case_sensitive=str(session.conf.get("spark.sql.caseSensitive")).lower() == "true")
+
+
+def _unwritable(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
+    """Types without an exact place in a table; of VARIANT, GEOMETRY and others Arrow would make a struct."""
+    match kind:
+        case StructType(fields=fields) if fields or not path:
+            for field in fields:
+                yield from _unwritable(field.dataType, (*path, field.name))
+        case ArrayType(elementType=element):
+            yield from _unwritable_part(element, (*path, "element"))
+        case MapType(keyType=key, valueType=value):
+            yield from _unwritable_part(key, (*path, "key"))
+            yield from _unwritable_part(value, (*path, "value"))
+        case StructType() | UserDefinedType():
+            yield path, kind
+        case _ if kind.typeName() != "void" and any(kind.simpleString().startswith(word) for word in _CASTS):
+            yield path, kind
+
+
+def _unwritable_part(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
+    """A column of nothing but NULLs may find its type in the table; elements of nothing have none."""
+    if isinstance(kind, NullType):
+        yield path, kind
+    yield from _unwritable(kind, path)
+
+
+def _as_text(kind: Any) -> Any:
+    """CHAR and VARCHAR as STRING: the same characters; Arrow has one type for all of them."""
+    match kind:
+        case CharType() | VarcharType():
+            return StringType()
+        case StructType(fields=fields):
+            return StructType(
+                [StructField(part.name, _as_text(part.dataType), part.nullable, part.metadata) for part in fields]
+            )
+        case ArrayType(elementType=element, containsNull=nullable):
+            return ArrayType(_as_text(element), nullable)
+        case MapType(keyType=key, valueType=value, valueContainsNull=nullable):
+            return MapType(_as_text(key), _as_text(value), nullable)
+    return kind
+
+
+def _unsupported(path: Path, kind: DataType) -> WriteError:
+    column, name = ".".join(path), _name(kind)
+    cast = next((text for word, text in _CASTS.items() if name.lower().startswith(word)), "")
+    if isinstance(kind, StructType):
+        action = f"Leave {column!r} out, or give it a field: a table has no place for it."
+    elif cast and len(path) == 1:
+        written = cast.format(column=sql_name(column))
+        action = f"Convert it in the query, for example {written} AS {sql_name(column)}, or leave it out."
+    else:
+        action = f"Convert {column!r} in the query to a type that a table has, or leave it out."
+    return WriteError(
+        "TYPE_UNSUPPORTED",
+        f"Column {_short(column)!r} is of type {_short(name)}, which has no exact place in a table or a file.",
+        data="Nothing was written.",
+        action=action,
+    )
+
+
+def _name(kind: DataType) -> str:
+    if isinstance(kind, UserDefinedType):
+        return f"{type(kind).__name__} (user-defined)"
+    return "STRUCT without fields" if isinstance(kind, StructType) else kind.simpleString().upper()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _reason(error: Exception) -> str:
+    return error.getMessage() if isinstance(error, PySparkException) else str(error)

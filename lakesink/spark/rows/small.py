@@ -1,0 +1,88 @@
+"""When the driver may write a batch itself: a tiny batch costs most in the Python job, and none is needed for it.
+
+That is so only where the batch is *known* to be small before it is read: its sources count rows in their offsets, the
+query can only drop rows, and the width of the rows has been seen. Files tell too little: a few kilobytes of Parquet can
+hold any number of rows. Should rows turn out far wider than any before, Spark's own limit on results fails the batch;
+the restart has seen no rows and leaves it to the executors. Pure, but for reading a plan.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from lakesink.spark.rows.hop import HEADROOM
+
+MOST_ROWS = 10_000
+MOST_BYTES = 16 * 1024 * 1024
+
+_COUNTING_SOURCES = frozenset({"kafka", "rate-micro-batch"})
+_KEEP_OR_DROP_ROWS = frozenset({"EventTimeWatermark", "Filter", "Project", "StreamingRelationV2", "SubqueryAlias"})
+
+
+def only_drops_rows(rows: DataFrame) -> bool:
+    """True if no row of the sources can become more than one row, by the nodes of the DataFrame's plan."""
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no view of a plan
+    while True:
+        if str(plan.getClass().getSimpleName()) not in _KEEP_OR_DROP_ROWS:
+            return False
+        children = plan.children()
+        if children.size() == 0:
+            return True
+        if children.size() > 1:
+            return False
+        plan = children.apply(0)
+
+
+def most_rows(sources: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
+    """Most rows that the sources can give for a batch; None if their offsets do not say.
+
+    Args:
+        sources: Names of the sources.
+        start: Where the batch starts, by source; None if it is not known.
+        end: Where it ends.
+    """
+    if start is None or len(sources) != len(end) or not _COUNTING_SOURCES.issuperset(sources):
+        return None
+    counts = [_rows_between(start.get(source), after) for source, after in end.items()]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def driver_may_write(rows: int | None, widest_row_bytes: int) -> bool:
+    """True if a batch is known to be so small that it may be gathered in the driver.
+
+    Args:
+        rows: See `most_rows`.
+        widest_row_bytes: Largest mean row of an Arrow batch that this run has seen; 0 if it has seen none.
+    """
+    return (
+        rows is not None
+        and rows <= MOST_ROWS
+        and widest_row_bytes > 0
+        and rows * widest_row_bytes * HEADROOM <= MOST_BYTES
+    )
+
+
+def _rows_between(before: Any, after: Any) -> int | None:
+    """Difference of Kafka's offsets by topic and partition, or of a counter; a new partition counts from zero."""
+    if isinstance(after, Mapping) and isinstance(after.get("offset"), int):
+        known = before.get("offset") if isinstance(before, Mapping) else None
+        return after["offset"] - known if isinstance(known, int) else None
+    if not isinstance(after, Mapping) or not isinstance(before, Mapping):
+        return None
+    ends, starts = _partitions(after), _partitions(before)
+    if ends is None or starts is None:
+        return None
+    return sum(_between(starts.get(partition, 0), offset) for partition, offset in ends.items())
+
+
+def _between(before: int, after: int) -> int:
+    """Offsets that ran backwards belong to a topic that was made anew: it has no more rows than its end says."""
+    return after - before if after >= before else after
+
+
+def _partitions(offsets: Mapping[str, Any]) -> dict[tuple[str, str], int] | None:
+    if not all(isinstance(partitions, Mapping) for partitions in offsets.values()):
+        return None
+    found = {(topic, name): offset for topic, partitions in offsets.items() for name, offset in partitions.items()}
+    return found if all(isinstance(offset, int) for offset in found.values()) else None

@@ -1,0 +1,201 @@
+"""What runs in an executor's Python for one task: the handshake, the writer, and the vote as one row.
+
+This module is pickled by reference and must import in a bare executor: PyArrow, PySpark's task context and lakesink.
+"""
+
+import gc
+import pickle
+import struct
+import zipimport
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.serializers import FramedSerializer
+
+from lakesink import __version__
+from lakesink.spark.rows.shape import Shape
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.two_phase import TaskWriter
+
+_VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
+_VOTE_HEAD = struct.Struct(">iq")
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one task sends back.
+
+    Attributes:
+        task: Index of its partition.
+        widest_row_bytes: Largest mean row of its Arrow batches.
+        receipt: The writer's receipt, encoded.
+    """
+
+    task: int
+    widest_row_bytes: int
+    receipt: bytes
+
+    def encoded(self) -> bytes:
+        """The vote as bytes, to be read by `decoded`."""
+        return _VOTE_HEAD.pack(self.task, self.widest_row_bytes) + self.receipt
+
+    @classmethod
+    def decoded(cls, encoded: bytes) -> "Vote":
+        """The vote that `encoded` made bytes of."""
+        task, widest_row_bytes = _VOTE_HEAD.unpack_from(encoded)
+        return cls(task, widest_row_bytes, encoded[_VOTE_HEAD.size :])
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """The function of `mapInArrow`. Its version is compared before the writer is unpickled, so that it can differ.
+
+    Attributes:
+        version: The driver's lakesink.
+        shape: What was changed about the rows for their way.
+        writer: The pickled `TaskWriter`.
+    """
+
+    version: str
+    shape: Shape
+    writer: bytes = field(repr=False)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the task's rows and yield its vote as one row."""
+        vote = self.vote(batches)
+        values = [[vote.task], [vote.widest_row_bytes], [vote.receipt]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(value, type_) for value, type_ in zip(values, _VOTE.types, strict=True)], schema=_VOTE
+        )
+
+    def vote(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+        """Write the task's rows."""
+        read_archives_once()
+        collect_what_is_new()
+        check_version(self.version)
+        writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the driver
+        context = TaskContext.get()
+        assert context is not None
+        rows = Measured(self.shape.restored(batches))
+        receipt = writer.write(context.partitionId(), iter(rows))
+        return Vote(context.partitionId(), rows.widest_row_bytes, receipt)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMessages:
+    """The function of an RDD of Arrow messages: the same task, by another way.
+
+    Attributes:
+        task: What to do.
+        schema: Of the rows in the messages.
+    """
+
+    task: WriteTask
+    schema: pa.Schema
+
+    def __call__(self, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+        """Write the task's rows and yield its vote, encoded."""
+        yield self.task.vote(read_messages(messages, self.schema)).encoded()
+
+
+def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Record batches from Arrow messages, one each; shares their memory."""
+    for message in messages:
+        yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+
+
+class Messages(FramedSerializer):
+    """Bytes between the JVM and Python, as they are: nothing is pickled, and nothing unpickled."""
+
+    def dumps(self, obj: bytes) -> bytes:
+        """The same bytes."""
+        return obj
+
+    def loads(self, obj: bytes) -> bytes:
+        """The same bytes."""
+        return obj
+
+
+@dataclass(slots=True)
+class Measured:
+    """A task's Arrow batches on their way to the writer, measured.
+
+    Attributes:
+        batches: As they arrive.
+        widest_row_bytes: Largest mean row of the batches seen so far.
+    """
+
+    batches: Iterable[pa.RecordBatch]
+    widest_row_bytes: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            if batch.num_rows:
+                self.widest_row_bytes = max(self.widest_row_bytes, -(-batch.get_total_buffer_size() // batch.num_rows))
+            yield batch
+
+
+def check_version(driver: str) -> None:
+    """Refuse to run another lakesink than the driver's: what they pickle to each other may differ.
+
+    Raises:
+        WriteError: The versions differ.
+    """
+    if driver != __version__:
+        raise WriteError(
+            "EXECUTOR_PYTHON",
+            f"The driver runs lakesink {driver}, the Python of an executor has lakesink {__version__}.",
+            data="Nothing of this batch is in the table.",
+            action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the "
+            "driver's lakesink.",
+        )
+
+
+def read_archives_once() -> None:
+    """Let this worker process re-read a zip archive's directory only when the archive has changed.
+
+    Before every task PySpark has Python forget its import caches, and Python 3.11 and 3.12 answer by reading the
+    directory of every archive on their path again at once: most of the time that a tiny task takes. Python 3.13 waits
+    until something is imported (gh-103200), so there this does nothing.
+    """
+    importer: Any = zipimport.zipimporter
+    if hasattr(importer, "_get_files") or hasattr(importer, "_lakesink_reads_once"):
+        return
+    read_again = importer.invalidate_caches
+    known: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def invalidate_caches(self: zipimport.zipimporter) -> None:
+        state = _state_of(self.archive)
+        if state is None or known.get((self.archive, self.prefix)) != state:
+            read_again(self)
+        if state is not None:
+            known[self.archive, self.prefix] = state
+
+    importer.invalidate_caches = invalidate_caches
+    importer._lakesink_reads_once = True  # noqa: SLF001 - the mark that this process is done
+
+
+def collect_what_is_new() -> None:
+    """From this process's second task on, spare garbage collections what was imported before it.
+
+    PySpark's workers run a full collection after every task, 60 ms where PySpark, PyArrow and a decoder are imported.
+    By a second task all of that is there, and a collection has just removed what was left of the first.
+    """
+    if next(_TASKS_BEFORE) == 1:
+        gc.freeze()
+
+
+_TASKS_BEFORE = count()
+
+
+def _state_of(archive: str) -> tuple[int, int] | None:
+    try:
+        status = Path(archive).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

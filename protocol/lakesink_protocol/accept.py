@@ -1,0 +1,84 @@
+"""An operator's word on one refusal of one batch, in one state of the ledger. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import digest
+from lakesink_protocol.situation import Situation
+
+NEVER_OVERRULED = frozenset({Reason.UNSUPPORTED, Reason.BRANCH_MISSING, Reason.TABLE_REPLACED, Reason.LEDGER_DAMAGED})
+NO_ENTRY = "none"
+_TOO = f"+{Reason.INPUT_MISSING.value}"
+_WORD = re.compile(
+    r"\w*(?P<too>\+InputMissing)?:(?P<batch>[0-9]+)(?:@(?P<against>[0-9a-z-]{1,40}))?:(?P<action>commit|skip)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """An operator's word on one refusal of one batch.
+
+    Attributes:
+        reason: The refusal that is overruled; any other still holds.
+        batch_id: The only batch that this speaks of.
+        adds_rows: True to commit the batch, False to skip it.
+        against: The state of the ledger that is overruled, see `ledger_state`. The accepted commit changes that state,
+            so the word works once. Empty in a word of an older lakesink: such a word overrules nothing.
+        without_inputs: True to overrule the missing input files of the same batch as well.
+    """
+
+    reason: Reason
+    batch_id: int
+    adds_rows: bool
+    against: str = ""
+    without_inputs: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Accept":
+        """From ``<Verdict>:<batch id>@<ledger>:commit`` or ``:skip``, as a refusal prints it.
+
+        Raises:
+            ValueError: Not of this form, or a refusal that nobody may overrule.
+        """
+        word = text.partition(":")[0].removesuffix(_TOO)
+        overrulable = {reason.value: reason for reason in Reason if reason not in NEVER_OVERRULED}
+        if word not in overrulable:
+            raise ValueError(f"{word!r} is not one of {', '.join(overrulable)}")
+        found = _WORD.fullmatch(text)
+        too = found is not None and found["too"] is not None
+        if found is None or not text.isascii() or (too and (found["action"] == "skip" or word == _TOO[1:])):
+            raise ValueError(
+                "expected <Verdict>:<batch id>@<ledger>:commit or <Verdict>:<batch id>@<ledger>:skip, as the refusal"
+                " prints it"
+            )
+        return cls(
+            overrulable[word],
+            int(found["batch"]),
+            adds_rows=found["action"] == "commit",
+            against=found["against"] or "",
+            without_inputs=too,
+        )
+
+    def __str__(self) -> str:
+        against = f"@{self.against}" if self.against else ""
+        too = _TOO if self.without_inputs else ""
+        return f"{self.reason.value}{too}:{self.batch_id}{against}:{'commit' if self.adds_rows else 'skip'}"
+
+
+def accept_of(reason: Reason, situation: Situation, *, adds_rows: bool) -> Accept:
+    """The word that overrules this refusal, in this state of the ledger alone."""
+    return Accept(reason, situation.batch.batch_id, adds_rows, ledger_state(situation))
+
+
+def ledger_state(situation: Situation) -> str:
+    """Last batch of the ledger and six digits that no other state of it shares; without an entry, of its newest mark.
+
+    Commits of others do not change it, and every commit of the sink does.
+    """
+    entry = situation.entry
+    if entry is not None:
+        facts = [entry.query_id, entry.fingerprint, entry.snapshot_id, entry.table_uuid]
+        return f"{entry.batch_id}-{digest(facts)[:6]}"
+    newest = situation.newest_own_snapshot
+    return NO_ENTRY if newest is None else f"{NO_ENTRY}-{digest(newest)[:6]}"

@@ -1,0 +1,273 @@
+"""The choices that a refusal offers, and what each would do to the rows. Pure.
+
+A choice that cannot be right is not offered and has no effect: rows that are there are never added again by it, and no
+later batch is committed twice because of it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import Mark
+from lakesink_protocol.situation import Situation
+
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to overrule a refusal.
+
+    Attributes:
+        adds_rows: True for ``commit``, False for ``skip``.
+        does: What it does to the rows, as a clause.
+    """
+
+    adds_rows: bool
+    does: str
+
+
+Choices = tuple[Choice, ...]
+
+
+def choices(reason: Reason, s: Situation) -> Choices:
+    """What an operator may choose; empty if nothing can be right.
+
+    Args:
+        reason: Why the batch is refused.
+        s: The facts.
+    """
+    of_reason = _CHOICES.get(reason)
+    if of_reason is None:
+        return ()
+    if reason is Reason.UNKNOWN_HISTORY and s.others_epochs:
+        return (_skip("begins the ledger after it"),)  # what `lakesink adopt` does
+    if reason is not Reason.REWOUND and s.later_landed is not None:
+        return ()
+    if s.landed is not None:
+        return (_skip(f"adds no row and counts batch {_n(s)} as committed: {what_landed(s)}"),)
+    return of_reason(s)
+
+
+def what_landed(s: Situation) -> str:
+    """Where this very batch is, in words."""
+    assert s.landed is not None
+    mark, snapshot_id = s.landed
+    by = "" if mark.key == s.key else f", written by sink {mark.key.name!r} into {mark.key.branch[:LONGEST_NAME]!r}"
+    if not mark.adds_rows:
+        return f"an operator skipped it before, in snapshot {snapshot_id}{by}"
+    return f"its rows are there, in snapshot {snapshot_id}{by}"
+
+
+def reads_files(s: Situation) -> bool:
+    """The batch reads nothing but file sources, which start at no place but the beginning."""
+    try:
+        ends = json.loads(s.batch.offsets or "[]")
+    except ValueError:
+        return False
+    values = ends.values() if isinstance(ends, dict) else ends
+    return bool(values) and all(isinstance(end, dict) and end.keys() == {"logOffset"} for end in values)
+
+
+def _commit(does: str) -> Choice:
+    return Choice(adds_rows=True, does=does)
+
+
+def _skip(does: str) -> Choice:
+    return Choice(adds_rows=False, does=does)
+
+
+def _n(s: Situation) -> int:
+    return s.batch.batch_id
+
+
+def _leaves_out(s: Situation) -> Choice:
+    return _skip(f"leaves the rows of batch {_n(s)} out for good")
+
+
+def _leaves_out_and_repeats(s: Situation) -> Choice:
+    """For a batch that does not follow what is there: those after it go on from its end, wherever that is."""
+    return _skip(
+        f"leaves the rows of batch {_n(s)} out; later batches go on from its end: what is there beyond it comes twice"
+    )
+
+
+def _misaligned(s: Situation, before: int) -> Choices:
+    n = _n(s)
+    return (
+        _commit(f"adds batch {n}: rows between the end of batch {before} and its start come twice or are lost"),
+        _leaves_out_and_repeats(s),
+    )
+
+
+def _follows(s: Situation, mark: Mark | None) -> bool:
+    if mark is None:
+        return False
+    if s.key.kind is SinkKind.TXN:
+        return _n(s) > mark.batch_id
+    return mark.query_id == s.batch.query_id and _n(s) == mark.batch_id + 1 and s.starts_at(mark.end)
+
+
+def _span(first: int, last: int) -> str:
+    return f"batch {first}" if first == last else f"batches {first} to {last}"
+
+
+def _other_data(s: Situation, *, moves_ledger: bool = True) -> Choices:
+    n = _n(s)
+    then = " and the next batch goes on from the end of the new one, so that rows between both ends come twice or"
+    return (
+        _commit(f"adds the whole new batch {n}: rows that the committed batch {n} has too come twice"),
+        _skip(
+            f"keeps the committed batch {n},{then} are lost"
+            if moves_ledger
+            else f"keeps the committed batch {n}: rows that only the new one has are lost"
+        ),
+    )
+
+
+def _after_lost_ledger(s: Situation) -> Choices:
+    newest = s.newest_mark
+    if newest is None or not _follows(s, newest):
+        return ()
+    return (_commit(f"adds batch {_n(s)} right after batch {newest.batch_id}, the newest there is"), _leaves_out(s))
+
+
+def _after_unknown_history(s: Situation) -> Choices:
+    before, n = s.newest_of_stream, _n(s)
+    if s.key.kind is SinkKind.TXN:
+        return _while_expiry_hides_the_version(s)
+    if before is None:
+        doubled = f"adds batch {n} {_beside_what(s)}; rows that are there already come twice"
+        return (_commit(doubled), _leaves_out_and_repeats(s))
+    if _follows(s, before):
+        return (_commit(f"adds batch {n} right after batch {before.batch_id} of the same query"), _leaves_out(s))
+    if before.batch_id == n:
+        return _other_data(s)
+    if n == before.batch_id + 1:
+        return _misaligned(s, before.batch_id)
+    missing = _span(before.batch_id + 1, n - 1)
+    return (_commit(f"adds batch {n} and leaves {missing} out for good"), _leaves_out(s))
+
+
+def _beside_what(s: Situation) -> str:
+    if not _n(s):
+        return "beside what the sink wrote elsewhere"
+    before = _span(0, _n(s) - 1)
+    return (
+        f"without {before}, which are not there"
+        if s.shows_the_batch_before
+        else (f"after {before}, there or not: expiry hides it")
+    )
+
+
+def _while_expiry_hides_the_version(s: Situation) -> Choices:
+    n = _n(s)
+    then = "and higher versions are then appended without this question"
+    return (
+        _commit(f"adds version {n}: its rows come twice if they are there, {then}"),
+        _skip(f"adds no row and counts version {n} as committed: right if its rows are there, {then}"),
+    )
+
+
+def _after_rollback(s: Situation) -> Choices:
+    newest, n = s.newest_mark or s.newest_of_stream, _n(s)
+    if s.key.kind is SinkKind.TXN:
+        lower = "every lower version that was rolled back and not appended again"
+        return (
+            _commit(f"adds version {n} and leaves {lower} out for good"),
+            _skip(f"leaves the rows of version {n} and of {lower} out for good"),
+        )
+    if newest is None:
+        return (
+            _commit(f"adds batch {n}: right if its rows are not there and those of every batch before it are"),
+            _skip(f"adds no row and counts batch {n} as committed: right if its rows are there"),
+        )
+    if _follows(s, newest):
+        return (_commit(f"adds batch {n} right after batch {newest.batch_id}, the newest there is"), _leaves_out(s))
+    return _beside(s, newest)
+
+
+def _beside(s: Situation, newest: Mark) -> Choices:
+    """A batch that does not follow the newest one that a rollback has left."""
+    n = _n(s)
+    if newest.query_id != s.batch.query_id:
+        doubled = f"adds batch {n} of another checkpoint: what both read comes twice, and what lies between is lost"
+        return (_commit(doubled), _leaves_out_and_repeats(s))
+    if n <= newest.batch_id:
+        return _other_data(s)
+    if n == newest.batch_id + 1:
+        return _misaligned(s, newest.batch_id)
+    lost = _span(newest.batch_id + 1, n - 1)
+    return (_commit(f"adds batch {n} and leaves {lost} out, as far as the rollback removed them"), _leaves_out(s))
+
+
+def _after_new_checkpoint(s: Situation) -> Choices:
+    n = _n(s)
+    if reads_files(s):
+        return (
+            _commit(f"adds every row of the files of batch {n}: of files that the sink has read before, a second time"),
+            _skip(f"leaves out every file of batch {n}, also those never read; later batches bring old files twice"),
+        )
+    return (
+        _commit(
+            f"adds batch {n}: what earlier batches read from the same offsets comes twice, what lies between is lost"
+        ),
+        _leaves_out_and_repeats(s),
+    )
+
+
+def _after_changed_batch(s: Situation) -> Choices:
+    assert s.entry is not None
+    n, last = _n(s), s.entry.batch_id
+    if n == last:
+        return _other_data(s)
+    return _misaligned(s, last)
+
+
+def _after_rewind(s: Situation) -> Choices:
+    n = _n(s)
+    if s.marked_with_other_data:
+        return _other_data(s, moves_ledger=False)
+    if s.shows_the_batch_before:
+        return (_commit(f"adds batch {n}, which was never committed here"), _leaves_out(s))
+    return (
+        _commit(
+            f"adds batch {n}: its rows come twice unless somebody deleted them, for expiry hides what was committed"
+        ),
+        _skip(f"adds no row: right if the rows of batch {n} are there"),
+    )
+
+
+def _without_inputs(s: Situation) -> Choices:
+    n, files = _n(s), len(s.batch.missing_inputs)
+    if not files:
+        return ()
+    gone = "1 missing file" if files == 1 else f"{files} missing files"
+    return (
+        _commit(f"adds batch {n} without the rows of {gone}, which is final: Spark does not read a file again"),
+        _leaves_out(s),
+    )
+
+
+def _after_gap(s: Situation) -> Choices:
+    assert s.entry is not None
+    n = _n(s)
+    missing = _span(s.entry.batch_id + 1, n - 1)
+    return (
+        _commit(f"adds batch {n} and leaves {missing} out for good"),
+        _skip(f"leaves {missing} and batch {n} out for good"),
+    )
+
+
+_CHOICES: Mapping[Reason, Callable[[Situation], Choices]] = {
+    Reason.LEDGER_LOST: _after_lost_ledger,
+    Reason.UNKNOWN_HISTORY: _after_unknown_history,
+    Reason.ROLLED_BACK: _after_rollback,
+    Reason.NEW_CHECKPOINT: _after_new_checkpoint,
+    Reason.BATCH_CHANGED: _after_changed_batch,
+    Reason.REWOUND: _after_rewind,
+    Reason.GAP: _after_gap,
+    Reason.INPUT_MISSING: _without_inputs,
+}

@@ -1,0 +1,34 @@
+"""What Iceberg's own sink for Spark leaves of a stream: its query and epoch in the summary of each snapshot. Pure.
+
+An epoch is Spark's batch id, and the query id is that of the checkpoint; offsets are not kept. The sink finds its last
+epoch by walking from the head, and so does lakesink, to take a stream over.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lakesink_protocol.ledger import LARGEST_NUMBER, SnapshotLike
+
+QUERY_ID = "spark.sql.streaming.queryId"
+EPOCH_ID = "spark.sql.streaming.epochId"
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+def epochs(snapshots: Iterable[SnapshotLike], query_id: str) -> Iterator[int]:
+    """What Iceberg's own sink committed for a query, snapshot by snapshot.
+
+    Args:
+        snapshots: In any order; it is kept.
+        query_id: Id in the checkpoint's ``metadata``.
+    """
+    found = (_epoch_of(snapshot.summary, query_id) for snapshot in snapshots)
+    return (epoch for epoch in found if epoch is not None)
+
+
+def _epoch_of(summary: Mapping[str, Any] | None, query_id: str) -> int | None:
+    if summary is None or not query_id or summary.get(QUERY_ID) != query_id:
+        return None
+    text = str(summary.get(EPOCH_ID) or "")
+    epoch = int(text) if _NUMBER.fullmatch(text) else LARGEST_NUMBER + 1
+    return epoch if epoch <= LARGEST_NUMBER else None

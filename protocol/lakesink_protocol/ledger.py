@@ -1,0 +1,320 @@
+"""What a table says about a sink: the ledger entry, the marks, and the branch that carries them. Pure.
+
+Three places record every batch, written in one atomic commit: the *entry*, a table property that survives expiry and
+rollback; the *mark* in the summary of the batch's own snapshot, for audits; and the *tag* at the newest own snapshot,
+which proves a rollback. `TableView` is one look at all of it.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+
+LEDGER_VERSION = 1
+MAX_ENTRY_BYTES = 1024
+LONGEST_READ = 16 * MAX_ENTRY_BYTES
+"""With room for what a later lakesink may write, whose version is to be told."""
+MAX_MARK_OFFSETS_BYTES = 4096
+LARGEST_NUMBER = 2**63 - 1
+FORGOTTEN = "lakesink.forgotten"
+"""Summary property of the snapshot that retired a sink: the name of its ledger property."""
+RESTORED = "lakesink.restored"
+"""Summary property of the snapshot that set a lost ledger entry again: the name of its ledger property."""
+_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+class EntryUnreadable(ValueError):
+    """A ledger property is there but is not an entry of a version this code knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The newest batch of one sink, as the table property says.
+
+    Attributes:
+        batch_id: Highest batch of the query below that is in the table.
+        query_id: Query that wrote it.
+        fingerprint: What it read.
+        end: Digest of the offsets where it ended.
+        snapshot_id: The sink's newest snapshot.
+        sequence_number: That snapshot's sequence number.
+        table_uuid: The table this was written for: a clone carries the property but not the UUID.
+        offsets: End offsets for people; empty if they do not fit.
+    """
+
+    batch_id: int
+    query_id: str
+    fingerprint: str
+    end: str
+    snapshot_id: int
+    sequence_number: int
+    table_uuid: str
+    offsets: str = ""
+
+    def to_json(self) -> str:
+        """At most `MAX_ENTRY_BYTES`: offsets that do not fit are left out, their digest stays."""
+        text = _dump({"version": LEDGER_VERSION, **asdict(self)})
+        if len(text.encode()) > MAX_ENTRY_BYTES:
+            text = _dump({"version": LEDGER_VERSION, **asdict(replace(self, offsets=""))})
+        return text
+
+
+def parse_entry(text: str) -> LedgerEntry:
+    """The entry in a table property.
+
+    Raises:
+        EntryUnreadable: Malformed, longer than an entry is, or written by a newer version.
+    """
+    if len(text) > LONGEST_READ:
+        raise EntryUnreadable(f"{len(text)} characters, an entry has at most {MAX_ENTRY_BYTES}")
+    try:
+        document = json.loads(text, object_pairs_hook=_each_once)
+        version = document.pop("version")
+        if type(version) is not int or version != LEDGER_VERSION:
+            raise EntryUnreadable(f"ledger version {str(version)[:20]!r}, this lakesink reads {LEDGER_VERSION}")
+        return typed_entry(document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if isinstance(error, EntryUnreadable):
+            raise
+        raise EntryUnreadable("not a ledger entry") from error
+
+
+def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
+    """The entry with these fields, each of its own type.
+
+    Raises:
+        EntryUnreadable: A field has another type.
+        TypeError: A field is missing or unknown.
+    """
+    entry = LedgerEntry(**document)
+    numbers = (entry.batch_id, entry.snapshot_id, entry.sequence_number)
+    texts = (entry.query_id, entry.fingerprint, entry.end, entry.table_uuid, entry.offsets)
+    if not all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers) or not all(
+        isinstance(value, str) for value in texts
+    ):
+        raise EntryUnreadable("a field has the wrong type")
+    return entry
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; which of two equal keys counts is told by no one, so that readers disagree."""
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise EntryUnreadable("a field is there twice")
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The same facts in the summary of a batch's own snapshot.
+
+    Attributes:
+        key: Sink, branch and kind.
+        batch_id: The batch in this snapshot.
+        query_id: Query that asked for it.
+        fingerprint: What it read.
+        end: Digest of the offsets where it ended.
+        outcome: ``committed``, ``recovered`` or ``accepted``.
+        accepted: The overruled refusal as the user spelled it; empty if none.
+        ledger_batch_id: Batch that the ledger shows after this commit; below it only if a human replayed an old one.
+        offsets: End offsets for people; empty if they do not fit.
+        missing_inputs: Number of input files whose rows the batch lacks, accepted by an operator.
+    """
+
+    key: SinkKey
+    batch_id: int
+    query_id: str
+    fingerprint: str
+    end: str
+    outcome: str
+    accepted: str
+    ledger_batch_id: int
+    offsets: str = ""
+    missing_inputs: int = 0
+
+    @property
+    def adds_rows(self) -> bool:
+        """False if an operator had the batch skipped: it has a place in the ledger and no rows."""
+        return not self.accepted.endswith(":skip")
+
+    def to_summary(self) -> dict[str, str]:
+        """Summary properties, strings under ``lakesink.``; what is usual is left out, for a table keeps them all."""
+        fields = {
+            "kind": "" if self.key.kind is SinkKind.STREAM else self.key.kind.value,
+            "sink-id": self.key.name,
+            "branch": self.key.branch,
+            "batch-id": str(self.batch_id),
+            "query-id": self.query_id,
+            "fingerprint": self.fingerprint,
+            "end": self.end,
+            "outcome": self.outcome,
+            "accepted": self.accepted,
+            "ledger-batch-id": "" if self.ledger_batch_id == self.batch_id else str(self.ledger_batch_id),
+            "offsets": self.offsets if len(self.offsets) <= MAX_MARK_OFFSETS_BYTES else "",
+            "missing-inputs": str(self.missing_inputs or ""),
+        }
+        # A driver keeps the summaries of all snapshots: they share their keys.
+        return {"lakesink.version": str(LEDGER_VERSION)} | {
+            sys.intern(f"lakesink.{name}"): value for name, value in fields.items() if value
+        }
+
+
+def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
+    """The mark in a snapshot summary; None if it bears none, or none that this version can read."""
+    if summary is None or summary.get("lakesink.version") != str(LEDGER_VERSION):
+        return None
+    fields = {name: str(summary.get(f"lakesink.{name}") or "") for name in _MARK_FIELDS}
+    batch_id = _number(fields["batch-id"])
+    ledger_batch_id = _number(fields["ledger-batch-id"] or fields["batch-id"])
+    kind = next((kind for kind in SinkKind if kind.value == (fields["kind"] or SinkKind.STREAM.value)), None)
+    if kind is None or batch_id is None or ledger_batch_id is None:
+        return None
+    key = SinkKey(fields["sink-id"], fields["branch"], kind)
+    return Mark(
+        key=key,
+        batch_id=batch_id,
+        query_id=fields["query-id"],
+        fingerprint=fields["fingerprint"],
+        end=fields["end"],
+        outcome=fields["outcome"],
+        accepted=fields["accepted"],
+        ledger_batch_id=ledger_batch_id,
+        offsets=fields["offsets"],
+        missing_inputs=_number(fields["missing-inputs"] or "0") or 0,
+    )
+
+
+def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | None:
+    """Version of a mark of this very sink that this code cannot read, as a newer one writes it; None for any other."""
+    version = None if summary is None else summary.get("lakesink.version")
+    if summary is None or version in (None, str(LEDGER_VERSION)):
+        return None
+    kind = summary.get("lakesink.kind") or SinkKind.STREAM.value
+    named = (summary.get("lakesink.sink-id"), summary.get("lakesink.branch"), kind)
+    return str(version) if named == (key.name, key.branch, key.kind.value) else None
+
+
+def _number(text: str) -> int | None:
+    """What `Mark.to_summary` writes of a number; other spellings of one are not its own."""
+    number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1
+    return number if number <= LARGEST_NUMBER else None
+
+
+_MARK_FIELDS = (
+    "kind",
+    "sink-id",
+    "branch",
+    "batch-id",
+    "query-id",
+    "fingerprint",
+    "end",
+    "outcome",
+    "accepted",
+    "ledger-batch-id",
+    "offsets",
+    "missing-inputs",
+)
+
+
+class SnapshotLike(Protocol):
+    """What the ledger needs of a snapshot; PyIceberg's own class fits."""
+
+    @property
+    def snapshot_id(self) -> int:
+        """Id."""
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        """Id of the parent, None for a first snapshot, or where expiry removed the parent."""
+
+    @property
+    def sequence_number(self) -> int | None:
+        """Sequence number."""
+
+    @property
+    def summary(self) -> Any:
+        """A mapping of strings, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One look at a table on behalf of one sink.
+
+    Attributes:
+        table_uuid: UUID of the table as loaded.
+        format_version: Iceberg format version.
+        branch_exists: False if the target branch is not there; ``main`` always is.
+        head: The branch's snapshot; None on an empty branch.
+        entry: The sink's ledger entry, None if there is none.
+        entry_damage: Why the property cannot be read; empty if it can, or if there is none.
+        snapshots: Every snapshot in the metadata, by id.
+        tag_snapshot_id: Where the sink's ledger tag points, None if it is not there.
+        last_sequence_number: The table's.
+        branch_contains: Looks for proof that a snapshot, whose path from the head was cut by expiry, is under the
+            head nevertheless. Asked only then; may read files.
+        elsewhere: Ledger entries of the same sink for other branches, by branch; None where one cannot be read.
+    """
+
+    table_uuid: str
+    format_version: int
+    branch_exists: bool
+    head: int | None
+    entry: LedgerEntry | None
+    entry_damage: str
+    snapshots: Mapping[int, SnapshotLike]
+    tag_snapshot_id: int | None
+    last_sequence_number: int
+    branch_contains: Callable[[int], bool]
+    elsewhere: Mapping[str, LedgerEntry | None] = field(default_factory=dict)
+
+    def walk(self) -> Iterator[SnapshotLike]:
+        """The branch's snapshots from the head to the first missing parent, or to one that was passed before."""
+        passed: set[int] = set()
+        snapshot_id = self.head
+        while snapshot_id is not None and snapshot_id not in passed:
+            snapshot = self.snapshots.get(snapshot_id)
+            if snapshot is None:
+                return
+            yield snapshot
+            passed.add(snapshot_id)
+            snapshot_id = snapshot.parent_snapshot_id
+
+
+def next_mark(
+    key: SinkKey, batch: Batch, *, outcome: str, accepted: str, ledger_batch_id: int, missing_inputs: int = 0
+) -> Mark:
+    """The mark of a commit of `batch`."""
+    return Mark(
+        key=key,
+        batch_id=batch.batch_id,
+        query_id=batch.query_id,
+        fingerprint=batch.fingerprint,
+        end=batch.end,
+        outcome=outcome,
+        accepted=accepted,
+        ledger_batch_id=ledger_batch_id,
+        offsets=batch.offsets,
+        missing_inputs=missing_inputs,
+    )
+
+
+def next_entry(batch: Batch, *, snapshot_id: int, sequence_number: int, table_uuid: str) -> LedgerEntry:
+    """The ledger entry after a commit of `batch`."""
+    return LedgerEntry(
+        batch_id=batch.batch_id,
+        query_id=batch.query_id,
+        fingerprint=batch.fingerprint,
+        end=batch.end,
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        table_uuid=table_uuid,
+        offsets=batch.offsets,
+    )
+
+
+def _dump(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))

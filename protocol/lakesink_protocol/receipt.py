@@ -1,0 +1,258 @@
+"""The vote of one task: what it wrote, as bounded, versioned data. Standard library only; executors import this.
+
+A receipt comes from a less trusted process than the driver: `decode` accepts exactly this shape and nothing else, and
+the caller still checks every path against the table's own locations.
+"""
+
+import json
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakesink_protocol.decoded import Decoded, decoded_from
+from lakesink_protocol.redact import shown
+
+RECEIPT_VERSION = 2
+MAX_RECEIPT_BYTES = 256 * 1024 * 1024
+MOST_IN_A_BATCH = 2**53
+"""Rows, and bytes: totals that readers hold in 64 bits take a thousand such batches."""
+MOST_MISFITS = 20
+LONGEST_PLACE, LONGEST_WORDS = 300, 120
+LARGEST_FIELD_ID = 2**31 - 1
+_FIELD_ID = re.compile(r"[1-9][0-9]{0,9}")
+
+
+class ReceiptInvalid(ValueError):
+    """The bytes are not a receipt of this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileReceipt:
+    """One closed Parquet file.
+
+    Attributes:
+        path: Full location, scheme included.
+        spec_id: Partition spec that the file was written under.
+        partition: One value a partition field, in Iceberg's single-value binary form; None is NULL.
+        record_count: Rows, as counted and as the footer says.
+        file_size_bytes: Size as closed.
+        column_sizes: Compressed bytes by field id.
+        value_counts: Values, NULLs included, by field id.
+        null_value_counts: NULLs by field id.
+        nan_value_counts: NaNs by field id, floating point only.
+        lower_bounds: Lower bound by field id, single-value binary form.
+        upper_bounds: Upper bound by field id, single-value binary form.
+        split_offsets: Offsets in bytes of the row groups, ascending.
+    """
+
+    path: str
+    spec_id: int
+    partition: tuple[bytes | None, ...]
+    record_count: int
+    file_size_bytes: int
+    column_sizes: Mapping[int, int]
+    value_counts: Mapping[int, int]
+    null_value_counts: Mapping[int, int]
+    nan_value_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    split_offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One malformed value, in words.
+
+    Attributes:
+        place: Where the document is: its file or Kafka's partition and offset, else its row in the task.
+        column: Names from the top, with dots; empty for the document itself.
+        expected: The column's type as Spark names it.
+        found: The kind of value; the value itself only if the user asked for values.
+    """
+
+    place: str
+    column: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one task returns, exactly once, after every file it wrote is closed.
+
+    Attributes:
+        task: Index of the task's partition in the job, from 0.
+        lakesink_version: Version of lakesink in the executor's Python.
+        skipped: True if the task wrote nothing because the batch was already in the ledger.
+        rows: Rows that the task received.
+        largest_arrow_batch_bytes: Size of the largest Arrow batch received, to bound the next ones.
+        files: Closed files; empty if the task had no rows.
+        schema_id: Schema that the files were written under; None if the batch was skipped.
+        decoded: Counts of the documents that the rows came from.
+        misfits: The first malformed values, at most `MOST_MISFITS`.
+        documents: Rows that had a document at all; 0 where none was decoded.
+        refused: True if the task votes no: it found malformed values, which are to fail the batch, and wrote nothing.
+        premises: Digest of that schema and of the files' spec, whose ids can be given again; empty if skipped.
+    """
+
+    task: int
+    lakesink_version: str
+    skipped: bool
+    rows: int
+    largest_arrow_batch_bytes: int
+    files: tuple[DataFileReceipt, ...]
+    schema_id: int | None = None
+    decoded: Decoded = field(default_factory=Decoded)
+    misfits: tuple[Misfit, ...] = ()
+    documents: int = 0
+    refused: bool = False
+    premises: str = ""
+
+
+def encode(receipt: Receipt) -> bytes:
+    """Compressed JSON."""
+    document = {
+        "v": RECEIPT_VERSION,
+        "task": receipt.task,
+        "lakesink": receipt.lakesink_version,
+        "skipped": receipt.skipped,
+        "rows": receipt.rows,
+        "largest": receipt.largest_arrow_batch_bytes,
+        "schema": receipt.schema_id,
+        "decoded": receipt.decoded.to_json(),
+        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
+        "documents": receipt.documents,
+        "refused": receipt.refused,
+        "premises": receipt.premises,
+        "files": [_file_to_json(file) for file in receipt.files],
+    }
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
+
+
+def decode(data: bytes) -> Receipt:
+    """The receipt in `data`.
+
+    Raises:
+        ReceiptInvalid: Not a receipt, of an unknown version, or larger than `MAX_RECEIPT_BYTES`.
+    """
+    try:
+        document = json.loads(_inflate(data))
+        _check_version(document["v"])
+        return Receipt(
+            task=whole_count(document["task"]),
+            lakesink_version=plain_text(document["lakesink"]),
+            skipped=flag(document["skipped"]),
+            rows=whole_count(document["rows"]),
+            largest_arrow_batch_bytes=whole_count(document["largest"]),
+            files=tuple(_file_from_json(file) for file in document["files"]),
+            schema_id=None if document["schema"] is None else whole_count(document["schema"]),
+            decoded=decoded_from(document["decoded"]),
+            misfits=_misfits(document["misfits"]),
+            documents=whole_count(document["documents"]),
+            refused=flag(document["refused"]),
+            premises=plain_text(document["premises"]),
+        )
+    except ReceiptInvalid:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
+        raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
+
+
+def _check_version(version: Any) -> None:
+    if type(version) is not int or version != RECEIPT_VERSION:
+        raise ReceiptInvalid(f"receipt version {shown(repr(version), 20)}, this driver reads {RECEIPT_VERSION}")
+
+
+def _inflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(data, MAX_RECEIPT_BYTES)
+    if not inflater.eof or inflater.unused_data:
+        raise ReceiptInvalid(f"receipt is cut, padded, or larger than {MAX_RECEIPT_BYTES} bytes")
+    return text
+
+
+def _file_to_json(file: DataFileReceipt) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "spec": file.spec_id,
+        "partition": [None if value is None else b64encode(value).decode() for value in file.partition],
+        "rows": file.record_count,
+        "bytes": file.file_size_bytes,
+        "sizes": file.column_sizes,
+        "values": file.value_counts,
+        "nulls": file.null_value_counts,
+        "nans": file.nan_value_counts,
+        "lower": {key: b64encode(value).decode() for key, value in file.lower_bounds.items()},
+        "upper": {key: b64encode(value).decode() for key, value in file.upper_bounds.items()},
+        "splits": file.split_offsets,
+    }
+
+
+def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
+    return DataFileReceipt(
+        path=plain_text(document["path"]),
+        spec_id=whole_count(document["spec"]),
+        partition=tuple(None if value is None else binary(value) for value in document["partition"]),
+        record_count=whole_count(document["rows"]),
+        file_size_bytes=whole_count(document["bytes"]),
+        column_sizes=_counts(document["sizes"]),
+        value_counts=_counts(document["values"]),
+        null_value_counts=_counts(document["nulls"]),
+        nan_value_counts=_counts(document["nans"]),
+        lower_bounds={_field_id(key): binary(value) for key, value in document["lower"].items()},
+        upper_bounds={_field_id(key): binary(value) for key, value in document["upper"].items()},
+        split_offsets=tuple(whole_count(offset) for offset in document["splits"]),
+    )
+
+
+def whole_count(value: Any) -> int:
+    """The value, if it is a count that readers can hold; raises `ReceiptInvalid`."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ReceiptInvalid("a count is not a whole number from 0 to 2^63-1")
+    return value
+
+
+def plain_text(value: Any) -> str:
+    """The value, if it is text; raises `ReceiptInvalid`."""
+    if not isinstance(value, str):
+        raise ReceiptInvalid("a text is not a string")
+    return value
+
+
+def flag(value: Any) -> bool:
+    """The value, if it is true or false; raises `ReceiptInvalid`."""
+    if not isinstance(value, bool):
+        raise ReceiptInvalid("a flag is not true or false")
+    return value
+
+
+def binary(value: Any) -> bytes:
+    """The bytes in Base64 text; raises ValueError."""
+    return b64decode(plain_text(value), validate=True)
+
+
+def _misfits(document: Any) -> tuple[Misfit, ...]:
+    if not isinstance(document, list) or len(document) > MOST_MISFITS:
+        raise ReceiptInvalid(f"malformed values are not a list of at most {MOST_MISFITS}")
+    return tuple(
+        Misfit(
+            place=shown(plain_text(place), LONGEST_PLACE),
+            column=shown(plain_text(column), LONGEST_WORDS),
+            expected=shown(plain_text(expected), LONGEST_WORDS),
+            found=shown(plain_text(found), LONGEST_WORDS),
+        )
+        for place, column, expected, found in document
+    )
+
+
+def _counts(document: Mapping[str, Any]) -> dict[int, int]:
+    return {_field_id(key): whole_count(value) for key, value in document.items()}
+
+
+def _field_id(text: str) -> int:
+    if not _FIELD_ID.fullmatch(text) or int(text) > LARGEST_FIELD_ID:
+        raise ReceiptInvalid(f"a field id is not a whole number from 1 to {LARGEST_FIELD_ID}")
+    return int(text)

@@ -1,0 +1,339 @@
+"""One batch before one view of the table: every fact that the verdict's rules ask for. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+from lakesink_protocol.iceberg_spark_sink import epochs
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.ledger import (
+    FORGOTTEN,
+    LARGEST_NUMBER,
+    LedgerEntry,
+    Mark,
+    SnapshotLike,
+    TableView,
+    mark_of,
+    unread_version,
+)
+
+PICKED_FROM = "source-snapshot-id"
+"""In the summary of Iceberg's `cherrypick_snapshot`: where the files come from."""
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+class Situation:
+    """One batch before one view of the table: the facts that the rules ask for, each found once."""
+
+    def __init__(self, view: TableView, key: SinkKey, batch: Batch, start_uuid: str) -> None:
+        self.view = view
+        self.key = key
+        self.batch = batch
+        self.start_uuid = start_uuid
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """E, the sink's ledger entry."""
+        return self.view.entry
+
+    @cached_property
+    def entry_on_walk(self) -> bool:
+        """The ledger's snapshot is the head or under it, link by link."""
+        entry = self._entry
+        return any(snapshot.snapshot_id == entry.snapshot_id for snapshot in self._walk_down_to(entry.sequence_number))
+
+    @cached_property
+    def gone(self) -> bool:
+        """The ledger's snapshot was rolled back: its rows are not under the head, although the entry says so."""
+        if self.entry is None or self.entry_on_walk:
+            return False
+        if self.view.head is None or self._walk_passes(self.entry.sequence_number):
+            return True
+        return self.entry.snapshot_id in self.view.snapshots and not self.view.branch_contains(self.entry.snapshot_id)
+
+    @cached_property
+    def unproven(self) -> bool:
+        """Neither on the walk nor gone: expiry took the evidence, and the entry is trusted."""
+        return self.entry is not None and not self.entry_on_walk and not self.gone
+
+    @cached_property
+    def undone(self) -> tuple[int, ...]:
+        """Batches above M that a rollback removed, as far as their snapshots are retained."""
+        above = -1 if self.newest_mark is None else self.newest_mark.batch_id
+        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
+        off = (mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in walk)
+        own = {mark.batch_id for mark in off if mark is not None and mark.key == self.key}
+        return tuple(sorted(batch_id for batch_id in own if batch_id > above))
+
+    @cached_property
+    def shows_all_undone(self) -> bool:
+        """What was rolled back is retained link by link, from the ledger's snapshot to the walk."""
+        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
+        beside: list[int] = []
+        found = self._entry.snapshot_id
+        while found not in walk and found not in beside:
+            snapshot = self.view.snapshots.get(found)
+            if snapshot is None or snapshot.parent_snapshot_id is None:
+                return False
+            beside.append(found)
+            found = snapshot.parent_snapshot_id
+        return found in walk
+
+    @cached_property
+    def passes_over_nothing(self) -> bool:
+        """No batch that was rolled back lies between the newest one left and this one."""
+        follows = self.newest_mark is not None and self.batch.batch_id == self.newest_mark.batch_id + 1
+        return follows or (self.shows_all_undone and not any(undone < self.batch.batch_id for undone in self.undone))
+
+    @cached_property
+    def rollback_is_proven(self) -> bool:
+        """The walk shows that the ledger's snapshot is not under the head; else expiry hides what became of it."""
+        return self.gone and (
+            self.view.head is None or self._walk_passes(self._entry.sequence_number) or self.walk_complete
+        )
+
+    @cached_property
+    def marked(self) -> bool:
+        """Some own mark is present, also of an old batch that an operator accepted."""
+        return any(True for _ in self._own_marks()) or bool(self._kept)
+
+    @cached_property
+    def newest_mark(self) -> Mark | None:
+        """M: the newest own mark on the walk that moved the ledger."""
+        return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
+    def newest_known(self) -> Mark | None:
+        """As M, also where only the ledger's tag keeps it."""
+        return next((mark for mark, _ in self.own_marks if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
+    def marked_snapshot(self) -> int | None:
+        """Snapshot that has this very batch: same id, query and fingerprint.
+
+        On the walk, or kept by the ledger entry or its tag where expiry cut the path to it.
+        """
+        on_walk = (snapshot.snapshot_id for mark, snapshot in self._own_marks() if self._is_this_batch(mark))
+        found = next(on_walk, None)
+        if found is not None:
+            return found
+        return next((snapshot.snapshot_id for mark, snapshot in self._kept if self._is_this_batch(mark)), None)
+
+    @cached_property
+    def newest_own_snapshot(self) -> int | None:
+        """The newest snapshot with an own mark, see `marked`."""
+        return next((snapshot.snapshot_id for _, snapshot in self.own_marks), None)
+
+    @cached_property
+    def own_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Every own mark that is present, newest first, see `marked`."""
+        kept = sorted(self._kept, key=lambda found: found[1].sequence_number or 0, reverse=True)
+        return (*self._own_marks(), *kept)
+
+    @cached_property
+    def forgotten(self) -> bool:
+        """`lakesink forget` retired the sink after its newest batch."""
+        newer = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        return any((snapshot.summary or {}).get(FORGOTTEN) == self.key.ledger_property for snapshot in newer)
+
+    @cached_property
+    def landed(self) -> tuple[Mark, int] | None:
+        """Mark and snapshot of this very batch, under whatever sink id or branch it was committed."""
+        same = ((mark, snapshot.snapshot_id) for mark, snapshot in self._marks_of_stream if self._is_this_batch(mark))
+        return next(same, None)
+
+    @cached_property
+    def newest_of_stream(self) -> Mark | None:
+        """The newest batch of the same query (or application) that moved a ledger, under whatever sink id or branch."""
+        return next((mark for mark, _ in self._marks_of_stream if mark.ledger_batch_id == mark.batch_id), None)
+
+    @cached_property
+    def later_landed(self) -> int | None:
+        """A later batch of the same query (or application): it would be committed again after this one."""
+        later = (mark.batch_id for mark, _ in self._marks_of_stream if mark.batch_id > self.batch.batch_id)
+        return max(later, default=None)
+
+    @cached_property
+    def marked_with_other_data(self) -> bool:
+        """The same query committed a batch of this id with other offsets."""
+        return any(
+            mark.batch_id == self.batch.batch_id and not self._is_this_batch(mark) for mark, _ in self._marks_of_stream
+        )
+
+    @cached_property
+    def shows_the_batch_before(self) -> bool:
+        """The walk goes back beyond this batch's place: if it is not shown, it was never committed there."""
+        blind = any(
+            picked_from(snapshot.summary) is not None
+            and mark_of(snapshot.summary) is None
+            and not self._picked(snapshot)
+            for snapshot in self.view.walk()
+        )
+        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
+        older = any(
+            mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in walk
+            for mark, snapshot in self._marks_of_stream
+        )
+        return not blind and (self.walk_complete or older)
+
+    @cached_property
+    def walk_complete(self) -> bool:
+        """The walk reached the table's first snapshot: what is not on it never was on this branch, or was undone."""
+        oldest = min((snapshot.sequence_number or 0 for snapshot in self.view.walk()), default=None)
+        return self.view.last_sequence_number == 0 if oldest is None else oldest <= 1
+
+    @cached_property
+    def marked_elsewhere(self) -> bool:
+        """The branch was forked off while the sink wrote to another: the walk bears its marks, or expiry hides it."""
+        on_walk = (mark_of(snapshot.summary) for snapshot in self.view.walk())
+        return any(mark is not None and self._is_elsewhere(mark) for mark in on_walk) or self.hidden
+
+    @cached_property
+    def hidden(self) -> bool:
+        """Expiry hides whether batches that this sink wrote to another branch are in this one."""
+        return self.newest_elsewhere is not None and not self.shows_the_batch_before
+
+    @cached_property
+    def newest_elsewhere(self) -> int | None:
+        """The newest batch that the table knows of this sink under other branches; the largest if it is unreadable."""
+        marks = (mark_of(snapshot.summary) for snapshot in self.view.snapshots.values())
+        marked = (mark.batch_id for mark in marks if mark is not None and self._is_elsewhere(mark))
+        entries = (LARGEST_NUMBER if entry is None else entry.batch_id for entry in self.view.elsewhere.values())
+        return max((*marked, *entries), default=None)
+
+    @cached_property
+    def others_epochs(self) -> tuple[int, ...]:
+        """Batches of the same query that Iceberg's own sink wrote since the newest own mark, newest first."""
+        since = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        return tuple(epochs(since, self.batch.query_id))
+
+    @cached_property
+    def unread_version(self) -> str | None:
+        """Version of an own mark on the walk, above the entry if it is there, that this code cannot read."""
+        above = -1 if self.entry is None else self.entry.sequence_number
+        found = (unread_version(snapshot.summary, self.key) for snapshot in self._walk_down_to(above + 1))
+        return next((version for version in found if version is not None), None)
+
+    @cached_property
+    def entry_contradicted(self) -> bool:
+        """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
+        entry = self._entry
+        if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)) or self._tag_is_newer:
+            return True
+        snapshot = self.view.snapshots.get(entry.snapshot_id)
+        if snapshot is None:
+            return False
+        mark = mark_of(snapshot.summary)
+        if mark is None or mark.key != self.key or mark.ledger_batch_id != entry.batch_id:
+            return True
+        if snapshot.sequence_number != entry.sequence_number:
+            return True
+        same = (mark.query_id, mark.fingerprint, mark.end) == (entry.query_id, entry.fingerprint, entry.end)
+        return mark.batch_id == entry.batch_id and not same
+
+    def starts_at(self, end: str) -> bool:
+        """The batch begins exactly where another one ended."""
+        return self.batch.start is not None and self.batch.start == end
+
+    @property
+    def _entry(self) -> LedgerEntry:
+        assert self.entry is not None
+        return self.entry
+
+    @property
+    def _tag_is_newer(self) -> bool:
+        """The ledger tag moves with the entry, or stays behind where it is switched off: it never runs ahead of it."""
+        tag = self.view.tag_snapshot_id
+        tagged = None if tag is None else self.view.snapshots.get(tag)
+        if tagged is None or not self._is_own(tagged):
+            return False
+        return (tagged.sequence_number or 0) > self._entry.sequence_number
+
+    def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
+        """The walk's snapshots from the head as far as they are not older."""
+        found = []
+        for snapshot in self.view.walk():
+            if (snapshot.sequence_number or 0) < sequence_number:
+                break
+            found.append(snapshot)
+        return found
+
+    def _walk_passes(self, sequence_number: int) -> bool:
+        return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
+
+    def _is_own(self, snapshot: SnapshotLike) -> bool:
+        mark = mark_of(snapshot.summary)
+        return mark is not None and mark.key == self.key
+
+    def _is_elsewhere(self, mark: Mark) -> bool:
+        """A mark of this sink under another branch."""
+        return mark.key != self.key and replace(mark.key, branch=self.key.branch) == self.key
+
+    def _is_this_batch(self, mark: Mark) -> bool:
+        wanted = (self.batch.batch_id, self.batch.query_id, self.batch.fingerprint)
+        return (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
+
+    def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        return ((mark, snapshot) for mark, snapshot in self._marks() if mark.key == self.key)
+
+    @cached_property
+    def _marks_of_stream(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Marks of the same query, under any key; an application has no query, so its name stands for it."""
+        if self.key.kind is SinkKind.TXN:
+            return tuple(
+                found for found in self._all_marks if replace(found[0].key, branch=self.key.branch) == self.key
+            )
+        return tuple(
+            (mark, snapshot)
+            for mark, snapshot in self._all_marks
+            if mark.key.kind is SinkKind.STREAM and mark.query_id == self.batch.query_id
+        )
+
+    @cached_property
+    def _all_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        return (*self._marks(), *self._kept)
+
+    def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        """Marks on the walk, newest first, of whatever sink."""
+        for snapshot in self.view.walk():
+            mark = mark_of(snapshot.summary) or mark_of(self._picked(snapshot))
+            if mark is not None:
+                yield mark, snapshot
+
+    @cached_property
+    def _kept(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Own marks that the ledger entry or its tag keeps, off a walk that expiry cut, and that were not rolled back.
+
+        Without them a batch that was accepted late would be committed again, as soon as expiry cuts the walk above it.
+        """
+        ids = {self.view.tag_snapshot_id} | ({self.entry.snapshot_id} if self.entry is not None else set())
+        found = []
+        for snapshot_id in ids - {snapshot.snapshot_id for snapshot in self.view.walk()} - {None}:
+            snapshot = self.view.snapshots.get(snapshot_id or 0)
+            mark = None if snapshot is None else mark_of(snapshot.summary)
+            if snapshot is not None and mark is not None and mark.key == self.key and not self._left(snapshot):
+                found.append((mark, snapshot))
+        return tuple(found)
+
+    def _left(self, snapshot: SnapshotLike) -> bool:
+        """A retained snapshot that is not on the walk was rolled back."""
+        if self.entry is not None and snapshot.snapshot_id == self.entry.snapshot_id:
+            return self.gone
+        if self.view.head is None or self._walk_passes(snapshot.sequence_number or 0):
+            return True
+        return not self.view.branch_contains(snapshot.snapshot_id)
+
+    def _picked(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
+        """Summary of the snapshot whose files a cherry-pick brought back: they are in the table again."""
+        source_id = picked_from(snapshot.summary)
+        source = None if source_id is None else self.view.snapshots.get(source_id)
+        return None if source is None else source.summary
+
+
+def picked_from(summary: Mapping[str, Any] | None) -> int | None:
+    """The snapshot whose files a cherry-pick brought back; None if the summary is of no cherry-pick."""
+    text = str((summary or {}).get(PICKED_FROM) or "")
+    return int(text) if _NUMBER.fullmatch(text) else None

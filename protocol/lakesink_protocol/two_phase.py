@@ -1,0 +1,351 @@
+"""Two-phase commit in a stream processor: the seam that sinks implement, and the coordinator that runs one batch.
+
+The idea is Flink's `TwoPhaseCommitSinkFunction` (Nowojski and Winters, 2018), told in Spark's terms: the batch id is
+the checkpoint barrier, the tasks' receipts are the votes, and the prepared record is the state from which a restarted
+process commits what an earlier one had pre-committed. Everything here is pure: it decides the order of calls and
+leaves files, catalogs and Spark to those it calls.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBatch
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.redact import describe, safe_cause
+from lakesink_protocol.refusal import input_missing
+
+Payload = Mapping[str, Any]
+
+
+class Durability(Enum):
+    """What a crash between pre-commit and commit leaves behind."""
+
+    PREPARED_SURVIVES = "prepared survives a crash"
+    MUST_BE_REDONE = "must be redone"
+
+
+class TaskWriter(Protocol):
+    """Turns the rows of one task into closed, unreferenced files. Pickled to executors: plain data, no clients.
+
+    One that has an attribute ``clustered_by`` gets the rows of a partition in one task, see
+    `lakesink.spark.rows.distribution`.
+    """
+
+    def write(self, task: int, batches: Iterator[Any]) -> bytes:
+        """Write one task's rows and return its encoded receipt.
+
+        Called in an executor, once per attempt of a task: a retried or speculative attempt calls it again with the
+        same `task`, so every name it creates must be new. Returns only after all it wrote is closed and durable.
+
+        Args:
+            task: Index of the task's partition in the job, from 0.
+            batches: The task's rows as Arrow record batches.
+        """
+        ...
+
+
+class Transaction(Protocol):
+    """One participant's open batch: what `begin` decided, and the writer it ships to the executors."""
+
+    @property
+    def writer(self) -> TaskWriter | None:
+        """What the executors run; None if the batch adds no rows here (a human skipped it)."""
+
+
+class Prepared(Protocol):
+    """One participant's pre-committed batch: everything `commit` needs, and nothing that dies with the process."""
+
+    @property
+    def payload(self) -> Payload:
+        """JSON-able form that goes into the prepared record."""
+
+
+class PreparedLog(Protocol):
+    """Where the pre-commit of a batch survives a crash: one record for all participants."""
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """Payloads by participant that an earlier run put for exactly this batch; None if there is none to trust."""
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """Make the record durable in one step: a reader sees all of it or none."""
+
+    def landed(self, batch: Batch) -> None:
+        """The batch is committed: records of batches before it have served their purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPreparedLog:
+    """For sinks whose pre-commit dies with the process: every replay writes again."""
+
+    def find(self, batch: Batch) -> None:
+        """Nothing is ever found."""
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """Nothing is kept."""
+
+    def landed(self, batch: Batch) -> None:
+        """Nothing is there to tidy."""
+
+
+T = TypeVar("T", bound=Transaction)
+P = TypeVar("P", bound=Prepared)
+
+
+class TwoPhaseCommitSink(ABC, Generic[T, P]):
+    """One participant of a batch. All methods run on the driver, on the thread that runs the batch.
+
+    A sink may be called again for the same batch any number of times, by this process or by another one, also while an
+    older driver still runs: `begin` and `commit` must find out from the target itself what is already there.
+    """
+
+    name: str
+    durability: Durability
+
+    @property
+    def prepared_log(self) -> PreparedLog:
+        """Where the pre-commit of a batch survives a crash, if this sink is the batch's first or only participant.
+
+        Asked for once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs none; for the others
+        `lakesink.sinks.records.PreparedDirectory` keeps them in any folder.
+        """
+        return NoPreparedLog()
+
+    @abstractmethod
+    def begin(self, batch: Batch) -> T | AlreadyCommitted:
+        """Decide whether the batch may be written; called first, once a run of the batch, before any row is read.
+
+        Must not change what readers see. Idempotent.
+
+        Raises:
+            BatchRefused: The target's history does not allow this batch.
+        """
+
+    def check_inputs(self, batch: Batch, transaction: T) -> None:  # noqa: ARG002 - for those that have more to ask
+        """Refuse a batch whose input files are gone; called before rows are written, and not if none are.
+
+        A sink that lets an operator overrule this asks its transaction.
+
+        Raises:
+            BatchRefused: The batch would be written without rows that belong to it.
+        """
+        if batch.missing_inputs:
+            raise input_missing(batch)
+
+    @abstractmethod
+    def recover(self, transaction: T, payload: Payload) -> P | None:
+        """Turn the payload of an earlier run's pre-commit into something to commit, or None to write again.
+
+        Called after `begin`, at most once a run, only if a prepared record was found, and only if `durability` is
+        `PREPARED_SURVIVES`. The payload is data from storage: validate it. Must not change anything.
+        """
+
+    @abstractmethod
+    def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P:
+        """Complete the vote: check every task's receipt and make the batch ready to commit in one step.
+
+        Called once a run, after the job succeeded; `receipts` holds one receipt a task in any order. What it creates
+        stays invisible to readers.
+
+        Raises:
+            WriteError: A vote is missing, doubled, malformed, or was cast on other premises.
+        """
+
+    @abstractmethod
+    def commit(self, transaction: T, prepared: P) -> Outcome | None:
+        """Make the batch visible atomically, or find that it is. Idempotent: replays and rival drivers call it too.
+
+        Called once a run, after every participant has pre-committed and the record is durable. Returns None if what
+        was prepared may no longer be used (the target's history moved): the batch is then written again.
+
+        Raises:
+            BatchRefused: The target's history does not allow this batch any more.
+            CommitUnresolved: The outcome is not known; nothing was deleted.
+        """
+
+    @abstractmethod
+    def abort(self, transaction: T) -> None:
+        """Forget an open batch after a failure between `begin` and `commit`; must delete nothing that could be used.
+
+        Called at most once a run, and not at all when the process dies.
+        """
+
+
+Write = Callable[[Mapping[str, TaskWriter]], Mapping[str, Sequence[bytes]]]
+"""Runs one job over the batch's rows: task writers by participant in, receipts by participant out."""
+
+MAX_WRITES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    sink: TwoPhaseCommitSink[Any, Any]
+    transaction: Any
+
+
+def run_batch(
+    batch: Batch,
+    sinks: Sequence[TwoPhaseCommitSink[Any, Any]],
+    log: PreparedLog,
+    write: Write,
+) -> dict[str, Outcome]:
+    """Run one batch through every participant: decide for all, prepare all, then commit all in the given order.
+
+    Args:
+        batch: What Spark asked for.
+        sinks: Participants with distinct names; the order is the order of commits.
+        log: Where the prepared record goes.
+        write: Runs the job; called at most once unless the target's history moves under a prepared batch.
+
+    Returns:
+        The outcome of every participant, by name.
+
+    Raises:
+        BatchRefused: Some participant refused before anything was written.
+        PartialBatch: A participant failed after an earlier one had landed in this run.
+        LakesinkError: What a single participant raised; nothing landed in this run.
+    """
+    outcomes: dict[str, Outcome] = {}
+    landed: list[str] = []
+    try:
+        for _ in range(MAX_WRITES):
+            pending = _prepare_all(batch, sinks, log, write, outcomes)
+            if _commit(pending, outcomes, landed):
+                break
+        else:
+            raise _never_settled(batch)
+    except LakesinkError as error:
+        if not landed:
+            raise
+        raise _partial(landed, [sink.name for sink in sinks if sink.name not in outcomes], error) from error
+    if landed:
+        log.landed(batch)
+    return outcomes
+
+
+def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log: PreparedLog) -> dict[str, TaskWriter]:
+    """What the tasks of a batch would have to run, where another process counts their votes by `run_batch`.
+
+    Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
+
+    Raises:
+        BatchRefused: Some participant refuses the batch.
+    """
+    begun = [(sink, sink.begin(batch)) for sink in sinks]
+    pending = [_Open(sink, found) for sink, found in begun if not isinstance(found, AlreadyCommitted)]
+    return {} if _recover(batch, pending, log) is not None else _writers(batch, pending)
+
+
+def _prepare_all(
+    batch: Batch,
+    sinks: Sequence[TwoPhaseCommitSink[Any, Any]],
+    log: PreparedLog,
+    write: Write,
+    outcomes: dict[str, Outcome],
+) -> list[tuple[_Open, Any]]:
+    """Every participant that lacks the batch, with what it pre-committed; who has it gets its outcome."""
+    pending: list[_Open] = []
+    try:
+        for sink in sinks:
+            begun = sink.begin(batch)
+            if isinstance(begun, AlreadyCommitted):
+                outcomes.setdefault(sink.name, begun)
+            else:
+                pending.append(_Open(sink, begun))
+        prepared = _prepare(batch, pending, log, write) if pending else {}
+    except BaseException:
+        for entry in pending:
+            entry.sink.abort(entry.transaction)
+        raise
+    return [(entry, prepared[entry.sink.name]) for entry in pending]
+
+
+def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Write) -> dict[str, Any]:
+    recovered = _recover(batch, pending, log)
+    if recovered is not None:
+        return recovered
+    writers = _writers(batch, pending)
+    receipts = write(writers) if writers else {}
+    prepared = {
+        entry.sink.name: entry.sink.pre_commit(entry.transaction, receipts.get(entry.sink.name, ()))
+        for entry in pending
+    }
+    log.put(batch, {name: ready.payload for name, ready in prepared.items()})
+    return prepared
+
+
+def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
+    found: dict[str, TaskWriter] = {}
+    for entry in pending:
+        writer = entry.transaction.writer
+        if writer is not None:
+            entry.sink.check_inputs(batch, entry.transaction)
+            found[entry.sink.name] = writer
+    return found
+
+
+def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[str, Any] | None:
+    """What an earlier run prepared, if every pending participant can still use its part: half a record is none."""
+    if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
+        return None
+    payloads = log.find(batch)
+    if payloads is None:
+        return None
+    recovered: dict[str, Any] = {}
+    for entry in pending:
+        payload = payloads.get(entry.sink.name)
+        ready = None if payload is None else entry.sink.recover(entry.transaction, payload)
+        if ready is None:
+            return None
+        recovered[entry.sink.name] = ready
+    return recovered
+
+
+def _commit(pending: Sequence[tuple[_Open, Any]], outcomes: dict[str, Outcome], landed: list[str]) -> bool:
+    """Commit in order; False if some participant must be written again."""
+    for entry, prepared in pending:
+        outcome = _commit_one(entry, prepared, after_others=bool(landed))
+        if outcome is None:
+            return False
+        outcomes[entry.sink.name] = outcome
+        landed.append(entry.sink.name)
+    return True
+
+
+def _commit_one(entry: _Open, prepared: Any, *, after_others: bool) -> Outcome | None:
+    """Once others have landed, whatever goes wrong has to name them: no error may leave as it is."""
+    try:
+        return entry.sink.commit(entry.transaction, prepared)
+    except LakesinkError:
+        raise
+    except Exception as error:
+        if not after_others:
+            raise
+        raise CommitUnresolved(
+            "COMMIT_UNRESOLVED",
+            f"The commit of {entry.sink.name} failed: {describe(error)}",
+            data="It may or may not have been carried out; nothing was deleted.",
+            action="Correct what the message says, then start the query again.",
+        ) from safe_cause(error)
+
+
+def _partial(landed: Sequence[str], missing: Sequence[str], error: LakesinkError) -> PartialBatch:
+    there, lacking = ", ".join(landed), ", ".join(missing)
+    return PartialBatch(
+        tuple(landed),
+        f"{there} committed the batch, {lacking} did not ({error.code}).",
+        data=f"The batch is in {there} and not known to be in {lacking}: {error.what}",
+        action=f"{error.action} The restart replays the batch and skips those that committed.",
+    )
+
+
+def _never_settled(batch: Batch) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times and each time the table's ledger had moved on.",
+        data="Nothing of this batch was committed by this run; no file was deleted.",
+        action="Look for a second query with the same sink id, stop it, and start this one again.",
+    )

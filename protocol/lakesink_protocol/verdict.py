@@ -1,0 +1,324 @@
+"""The verdict on a batch: a table of rules over what the ledger shows; the first that applies decides. Pure.
+
+Batch ids grow by one and each batch starts where the one before ended. Anything else is reported to an operator, who
+may overrule it for one batch with `Accept`, by one of the choices that the refusal offers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakesink_protocol.accept import Accept, ledger_state
+from lakesink_protocol.choices import choices
+from lakesink_protocol.errors import Reason
+from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import Mark
+from lakesink_protocol.situation import Situation
+
+SUPPORTED_FORMAT_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit the batch.
+
+    Attributes:
+        rule: Number of the rule that decided.
+        adds_rows: False if an operator had the batch skipped: its place in the ledger is taken, no row is written.
+        moves_ledger: False if an operator replays a batch below the ledger's: the ledger keeps its batch.
+        accepted: The overruled refusal as the user spelled it; empty if none.
+        unproven: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
+        without_inputs: Number of input files that an operator accepted to do without.
+    """
+
+    rule: int
+    adds_rows: bool = True
+    moves_ledger: bool = True
+    accepted: str = ""
+    unproven: bool = False
+    without_inputs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The batch is in the table.
+
+    Attributes:
+        rule: Number of the rule that decided.
+        snapshot_id: The batch's snapshot, None if the history no longer shows which it was.
+        unproven: As in `Commit`.
+    """
+
+    rule: int
+    snapshot_id: int | None
+    unproven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The batch must not be committed without an operator.
+
+    Attributes:
+        rule: Number of the rule that decided.
+        reason: Why.
+    """
+
+    rule: int
+    reason: Reason
+
+
+Verdict = Commit | Skip | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the verdict table.
+
+    Attributes:
+        number: Its place; the first rule that applies decides.
+        when: The condition in words.
+        then: ``commit``, ``skip``, or the reason of the refusal.
+        applies: The condition.
+    """
+
+    number: int
+    when: str
+    then: str | Reason
+    applies: Callable[[Situation], bool]
+
+
+def _other_query(s: Situation) -> bool:
+    return s.entry is not None and s.batch.query_id != s.entry.query_id
+
+
+def _query_of(s: Situation, mark: Mark | None) -> bool:
+    return mark is not None and mark.query_id == s.batch.query_id
+
+
+def _follows(s: Situation, mark: Mark | None) -> bool:
+    return mark is not None and s.batch.batch_id == mark.batch_id + 1 and s.starts_at(mark.end)
+
+
+def _is_elsewhere(s: Situation) -> bool:
+    """The batch, or others of its query, came under another sink id or branch."""
+    return s.landed is not None or s.newest_of_stream is not None
+
+
+def _from_the_beginning(s: Situation) -> bool:
+    return s.newest_mark is None and s.walk_complete and s.batch.batch_id == 0
+
+
+def _ahead(s: Situation) -> int:
+    """How far the batch is ahead of the ledger's; 1 is the next one."""
+    return s.batch.batch_id - (s.entry.batch_id if s.entry else -1)
+
+
+def _taken_over(s: Situation, end: str | None) -> bool:
+    return s.batch.batch_id == 0 and end is not None and s.starts_at(end)
+
+
+_TABLE_RULES = (
+    Rule(
+        1,
+        "format version is not 2",
+        Reason.UNSUPPORTED,
+        lambda s: s.view.format_version != SUPPORTED_FORMAT_VERSION,
+    ),
+    Rule(1, "the branch is missing", Reason.BRANCH_MISSING, lambda s: not s.view.branch_exists),
+    Rule(
+        2,
+        "the table's UUID is not the one of the start, of the entry or of the prepared record",
+        Reason.TABLE_REPLACED,
+        lambda s: (
+            s.view.table_uuid != s.start_uuid or (s.entry is not None and s.entry.table_uuid != s.view.table_uuid)
+        ),
+    ),
+    Rule(
+        3,
+        "the entry is unreadable, of a newer version, or contradicts an own mark, or such a mark is of a newer version",
+        Reason.LEDGER_DAMAGED,
+        lambda s: (
+            bool(s.view.entry_damage) or s.unread_version is not None or (s.entry is not None and s.entry_contradicted)
+        ),
+    ),
+    Rule(
+        4,
+        "no entry, but an own mark on the walk, or at the ledger tag's snapshot",
+        Reason.LEDGER_LOST,
+        lambda s: s.entry is None and s.marked,
+    ),
+)
+
+STREAM_RULES = (
+    *_TABLE_RULES,
+    Rule(
+        5,
+        "Iceberg's own sink has written for the same query, since the newest own mark on the walk if there is one",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: bool(s.others_epochs),
+    ),
+    Rule(
+        5,
+        "no entry, and N > 0, or the walk has N's query under another sink, or this sink under another branch, or"
+        " expiry hides whether it has what the table knows of this sink there",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or _is_elsewhere(s)),
+    ),
+    Rule(6, "no entry, N = 0", "commit", lambda s: s.entry is None),
+    Rule(
+        7,
+        "gone; N's own mark is present, same query and fingerprint",
+        "skip",
+        lambda s: s.gone and s.marked_snapshot is not None,
+    ),
+    Rule(
+        8,
+        "gone; same query, N = M+1, starts where M ends",
+        "commit",
+        lambda s: s.gone and _query_of(s, s.newest_mark) and _follows(s, s.newest_mark),
+    ),
+    Rule(
+        9,
+        "gone; same query, no M nor batch of it under another sink, walk complete, N = 0",
+        "commit",
+        lambda s: s.gone and not _other_query(s) and s.newest_of_stream is None and _from_the_beginning(s),
+    ),
+    Rule(
+        10,
+        "gone; other query, N = 0, start known and = M's end",
+        "commit",
+        lambda s: (
+            s.gone
+            and s.newest_mark is not None
+            and not _query_of(s, s.newest_mark)
+            and _taken_over(s, s.newest_mark.end)
+        ),
+    ),
+    Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
+    Rule(
+        12,
+        "other query; N = 0, start known and = the entry's end",
+        "commit",
+        lambda s: _other_query(s) and s.entry is not None and _taken_over(s, s.entry.end),
+    ),
+    Rule(13, "other query; anything else", Reason.NEW_CHECKPOINT, _other_query),
+    Rule(
+        14,
+        "N = L, same fingerprint",
+        "skip",
+        lambda s: _ahead(s) == 0 and s.entry is not None and s.batch.fingerprint == s.entry.fingerprint,
+    ),
+    Rule(15, "N = L, other fingerprint", Reason.BATCH_CHANGED, lambda s: _ahead(s) == 0),
+    Rule(
+        16,
+        "N = L+1, starting where the entry ends",
+        "commit",
+        lambda s: _ahead(s) == 1 and s.entry is not None and s.starts_at(s.entry.end),
+    ),
+    Rule(17, "N = L+1, starting elsewhere", Reason.BATCH_CHANGED, lambda s: _ahead(s) == 1),
+    Rule(
+        18,
+        "N < L; N's own mark is present, same query and fingerprint",
+        "skip",
+        lambda s: _ahead(s) < 0 and s.marked_snapshot is not None,
+    ),
+    Rule(19, "N < L", Reason.REWOUND, lambda s: _ahead(s) < 0),
+    Rule(20, "N > L+1", Reason.GAP, lambda s: _ahead(s) > 1),
+)
+
+TRANSACTION_RULES = (
+    *_TABLE_RULES,
+    Rule(
+        5,
+        "no entry, or version above the entry's, but the version is on the walk under another branch",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: s.landed is not None and (s.entry is None or _ahead(s) > 0),
+    ),
+    Rule(
+        5,
+        "no entry, and expiry hides whether the version is there, which is not above the newest that the table knows"
+        " under another branch",
+        Reason.UNKNOWN_HISTORY,
+        lambda s: (
+            s.entry is None and s.newest_elsewhere is not None and s.batch.batch_id <= s.newest_elsewhere and s.hidden
+        ),
+    ),
+    Rule(6, "no entry", "commit", lambda s: s.entry is None),
+    Rule(7, "gone; the version's own mark is present", "skip", lambda s: s.gone and s.marked_snapshot is not None),
+    Rule(
+        8,
+        "gone; version above M and not above the entry's: the replay after a rollback; none that it undid is between",
+        "commit",
+        lambda s: (
+            s.gone
+            and s.newest_mark is not None
+            and s.newest_mark.batch_id < s.batch.batch_id
+            and _ahead(s) <= 0
+            and s.passes_over_nothing
+        ),
+    ),
+    Rule(
+        9,
+        "gone; no M nor the version under another branch, walk complete, version not above the entry's; none that the"
+        " rollback undid is below",
+        "commit",
+        lambda s: (
+            s.gone
+            and s.newest_mark is None
+            and s.landed is None
+            and s.walk_complete
+            and _ahead(s) <= 0
+            and s.passes_over_nothing
+        ),
+    ),
+    Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
+    Rule(14, "version equal to the entry's", "skip", lambda s: _ahead(s) == 0),
+    Rule(16, "version above the entry's", "commit", lambda s: _ahead(s) > 0),
+    Rule(18, "lower version, its own mark is present", "skip", lambda s: s.marked_snapshot is not None),
+    Rule(19, "lower version", Reason.REWOUND, lambda s: _ahead(s) < 0),
+)
+
+
+def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
+    """What to do with a batch, given one view of the table.
+
+    Args:
+        situation: The batch and the view.
+        accept: An operator's word; it counts only for the batch, the refusal and the state of the ledger that it
+            names, and only if the refusal offers it.
+    """
+    rules = STREAM_RULES if situation.key.kind is SinkKind.STREAM else TRANSACTION_RULES
+    rule = next(rule for rule in rules if rule.applies(situation))
+    if rule.then == "skip":
+        return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
+    # Missing input is refused where rows are about to be written: what was prepared earlier does not need it.
+    reason = rule.then if isinstance(rule.then, Reason) else Reason.INPUT_MISSING
+    if accept and _is_offered(accept, reason, situation):
+        return Commit(
+            rule.number,
+            adds_rows=accept.adds_rows,
+            moves_ledger=reason is not Reason.REWOUND,
+            accepted=str(accept),
+            unproven=situation.unproven,
+            without_inputs=len(situation.batch.missing_inputs) if _without_inputs(accept) else 0,
+        )
+    if isinstance(rule.then, Reason):
+        return Refuse(rule.number, rule.then)
+    return Commit(rule.number, unproven=situation.unproven)
+
+
+def _without_inputs(accept: Accept) -> bool:
+    return accept.without_inputs or accept.reason is Reason.INPUT_MISSING
+
+
+def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:
+    if (accept.reason, accept.batch_id) != (reason, situation.batch.batch_id):
+        return False
+    offered = any(choice.adds_rows == accept.adds_rows for choice in choices(reason, situation))
+    return offered and accept.against == ledger_state(situation)
+
+
+def _snapshot_of_batch(situation: Situation) -> int | None:
+    if situation.marked_snapshot is not None:
+        return situation.marked_snapshot
+    entry = situation.entry
+    return entry.snapshot_id if entry and entry.batch_id == situation.batch.batch_id else None
