@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from servers.jars import ROOT
-from tests.processes.harness import kill_all
+from testkit.harness import kill_all
 
 PATIENCE_SECONDS = 300.0
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"

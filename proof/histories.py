@@ -29,9 +29,9 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.outcome import AlreadyCommitted
 from proof.oracle import batches_contiguous, facts_of, files_whole, rows_once
-from tests.builders import Fault, Lake, Stream, counted, expected, offered, parquet_files
-from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with, says_yes_and_shows_what_was, sent_twice
-from tests.faults.maintenance import append_foreign, expire, expire_like_java, roll_back, unreachable
+from testkit.answers import ERRORS, first, lands_but_says, refuses_with, says_yes_and_shows_what_was, sent_twice
+from testkit.builders import Fault, Lake, Stream, counted, expected, offered, parquet_files
+from testkit.maintenance import append_foreign, expire, expire_like_java, roll_back, unreachable
 
 TALLY: Counter[str] = Counter()
 """Histories begun and steps taken in this process."""

@@ -19,7 +19,7 @@ from urllib.error import URLError
 import pyspark
 
 from servers.ports import free_port
-from tests.processes.harness import descendants
+from testkit.harness import descendants
 
 HOME = Path(pyspark.__file__).parent
 PATIENCE_SECONDS = 120.0

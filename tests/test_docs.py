@@ -39,6 +39,7 @@ NO_CODES = {
     *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),  # LAKESINK_...
     "TIMESTAMP_NTZ",  # Spark's type
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words
+    *("EMBEDDED_NAME", "HOME_VARIABLE", "MAIN_BRANCH"),  # constants that a module passes on
 }
 """What the product spells like a code and is none."""
 ERRORS = {"LakesinkError", "SettingsError", "CatalogError", "QueryError", "WriteError", "CommitUnresolved"}

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from proof.contrast.driver import Orders, run_stream
 from proof.drivers import Driver, driver
-from tests.processes.harness import signal_all
+from testkit.harness import signal_all
 
 
 @dataclass(frozen=True, slots=True)

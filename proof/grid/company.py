@@ -13,8 +13,8 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from proof.grid.cells import Company
 from proof.oracle import Rows
 from proof.processes.checkpoint import ROWS
-from tests.builders import FaultyCatalog, Lake
-from tests.faults import maintenance
+from testkit import maintenance
+from testkit.builders import FaultyCatalog, Lake
 
 FOREIGN_PARTITION = -1
 FEW_RETRIES = {

@@ -20,9 +20,9 @@ from proof.model.checker import check
 from proof.oracle import batches_contiguous, facts_of, files_whole, rows_once
 from proof.processes.evidence import Reader, judge, orphans, stored, unreferenced
 from proof.processes.harness import Driver, Stream
-from tests.builders import FaultyCatalog
-from tests.processes import harness
-from tests.processes.at_work import committed, kill_at_work
+from testkit import harness
+from testkit.at_work import committed, kill_at_work
+from testkit.builders import FaultyCatalog
 
 BATCHES = 12
 LIVES = 40

@@ -24,7 +24,7 @@ from proof.grid.trace_log import TraceLog
 from proof.oracle import Rows, batches_contiguous, facts_of, files_whole, rows_once
 from proof.processes.evidence import stored, unreferenced
 from servers.spark_cluster import SparkCluster
-from tests.processes.harness import (
+from testkit.harness import (
     PATIENCE_SECONDS,
     Stream,
     ended_by_name,

@@ -17,8 +17,8 @@ from proof.processes.harness import Stream
 from servers.fault_proxy import FaultProxy, fault_proxy
 from servers.jars import JarsMissing
 from servers.rest_reference import rest_reference
-from tests.builders import FaultyCatalog
-from tests.catalog.rest_catalog import rest_catalog
+from testkit.builders import FaultyCatalog
+from testkit.rest_catalog import rest_catalog
 
 SHORT_SECONDS, LONG_SECONDS = "5", "20"
 

@@ -28,8 +28,8 @@ from proof.processes.checkpoint import PARTITIONS, ROWS
 from proof.processes.evidence import Reader, local, read_rows, stored
 from proof.processes.harness import Stream
 from servers.fault_proxy import FaultProxy, fault_proxy
-from tests.builders import FaultyCatalog
-from tests.catalog.rest_catalog import rest_catalog
+from testkit.builders import FaultyCatalog
+from testkit.rest_catalog import rest_catalog
 
 MAIN = "main"
 TIMEOUT_SECONDS = 5.0

@@ -11,7 +11,7 @@ from proof.mutants.stage import Stage
 from proof.processes.evidence import local
 from proof.processes.harness import PATIENCE_SECONDS, Driver
 from servers.fault_proxy import FaultProxy, HttpFault, Kind
-from tests.faults import maintenance
+from testkit import maintenance
 
 Step = Callable[[Stage], None]
 

@@ -22,7 +22,7 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.two_phase import TaskWriter
 from proof.security.places import CATALOG, TABLE, UNREACHABLE
-from tests.builders import ROWS, Lake, Stream
+from testkit.builders import ROWS, Lake, Stream
 
 COMMANDS = (
     ("status", TABLE), ("log", TABLE), ("audit", TABLE), ("as-of", TABLE, "--batch", "0", "--read"),

@@ -21,7 +21,7 @@ from lakesink_catalog.read.history import history, sinks
 from lakesink_catalog.tables.tables import create_table, load_table
 from proof.security.judge import ACCEPTED, LONGEST_FIRST_LINE, Unsafe, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 TABLE = "demo.events"
 LONGEST_LINE = 20_000

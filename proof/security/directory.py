@@ -15,7 +15,7 @@ from lakesink_protocol.identity import Batch, digest
 from lakesink_protocol.outcome import AlreadyCommitted
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
-from tests.files.directory import Stream
+from testkit.directory import Stream
 
 COMMITTED = 3
 SINK = "clicks"

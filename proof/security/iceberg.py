@@ -23,7 +23,7 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.receipt import DataFileReceipt, decode
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, is_of_batch, lies_in, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
-from tests.builders import Lake, Stream
+from testkit.builders import Lake, Stream
 
 BATCH = 1
 BY_BATCH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "batch"))

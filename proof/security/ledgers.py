@@ -15,8 +15,8 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 from proof.security.judge import ACCEPTED, check_message, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import append_foreign, expire
+from testkit.builders import Lake, Stream
+from testkit.maintenance import append_foreign, expire
 
 LAST = 4
 

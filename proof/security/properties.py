@@ -26,7 +26,7 @@ from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
 from proof.security.judge import ACCEPTED, Unsafe, lies_in, refused_by, require
 from proof.security.mutation import TEXTS, UNTOUCHED, Forged, honest_json
-from tests.builders import Lake, Stream
+from testkit.builders import Lake, Stream
 
 BAIT = "proof.security.bait"
 CODE = ("py-io-impl", "write.py-location-provider.impl", "write.location-provider.impl", "io-impl", "py-catalog-impl")

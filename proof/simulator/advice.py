@@ -25,8 +25,8 @@ from lakesink_catalog.commit.restore import Restoring
 from lakesink_protocol.errors import BatchRefused, SettingsError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.two_phase import TaskWriter, Write
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import (
+from testkit.builders import Lake, Stream
+from testkit.maintenance import (
     append_foreign,
     branch_off,
     edit_metadata,

@@ -15,7 +15,7 @@ from proof.simulator.drivers import SCHEMA, Stream
 from proof.simulator.engines import TABLE_PROPERTIES, Engine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.world import World
-from tests.builders import offered
+from testkit.builders import offered
 
 HOUR_MS = 3_600_000
 LONGEST_FREEZE_MS = 100 * HOUR_MS

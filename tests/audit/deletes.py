@@ -21,8 +21,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import Record
 
-from tests.builders import Lake
-from tests.faults.maintenance import change, roll_back
+from testkit.builders import Lake
+from testkit.maintenance import change, roll_back
 
 
 class _DeletesWriter(ManifestWriterV2):

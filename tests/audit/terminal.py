@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakesink.cli.main import main
-from tests.builders import TABLE, Lake
+from testkit.builders import TABLE, Lake
 
 Run = Callable[..., Result]
 

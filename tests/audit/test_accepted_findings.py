@@ -9,8 +9,8 @@ from lakesink.audit.finding import Code
 from lakesink.audit.proof import audit
 from lakesink.cli import proving
 from lakesink_protocol.identity import SinkKind
-from tests.builders import START_MS, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
+from testkit.builders import START_MS, Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
 
 Story = Callable[[Lake, Stream], None]
 

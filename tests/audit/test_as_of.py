@@ -16,9 +16,9 @@ from lakesink.audit.engines import queries
 from lakesink.audit.which import by_batch, ranges
 from lakesink.cli.rows import cells, documents
 from lakesink_protocol.identity import SinkKind
+from testkit.builders import TABLE, Chance, Lake, Stream
+from testkit.maintenance import append_foreign, branch_off, edit_metadata, expire, expire_like_java, roll_back
 from tests.audit.terminal import Run, found, refused, terminal
-from tests.builders import TABLE, Chance, Lake, Stream
-from tests.faults.maintenance import append_foreign, branch_off, edit_metadata, expire, expire_like_java, roll_back
 
 JSON = ("--output", "json")
 Expire = Callable[[Lake], None]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lakesink.audit.finding import Code
+from testkit.builders import TABLE, Chance, Lake, Stream, contents
+from testkit.maintenance import append_foreign, edit_metadata, set_property
 from tests.audit.terminal import Run, found, refused, terminal
 from tests.audit.test_checkpoints import checkpoint
-from tests.builders import TABLE, Chance, Lake, Stream, contents
-from tests.faults.maintenance import append_foreign, edit_metadata, set_property
 
 JSON = ("--output", "json")
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import pytest
 from lakesink.audit.checkpoint import read_done
 from lakesink.audit.proof import Proof, audit
 from lakesink_protocol.errors import QueryError
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import append_foreign, expire, remove_ref, roll_back
+from testkit.builders import Lake, Stream
+from testkit.maintenance import append_foreign, expire, remove_ref, roll_back
 from tests.faults.test_cherry_picks import pick
 
 

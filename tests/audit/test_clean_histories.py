@@ -10,9 +10,8 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from lakesink.audit.proof import Proof, audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind
-from tests.audit.deletes import delete_by_equality, delete_by_position
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import (
+from testkit.builders import Lake, Stream
+from testkit.maintenance import (
     append_foreign,
     branch_off,
     edit_metadata,
@@ -24,6 +23,7 @@ from tests.faults.maintenance import (
     set_property,
     sweep,
 )
+from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.faults.test_cherry_picks import pick
 
 Story = Callable[[Lake, Stream], None]

@@ -20,8 +20,8 @@ from lakesink.audit.data_files import faults
 from lakesink.audit.finding import Code
 from lakesink.audit.inventory import Entry
 from lakesink.audit.proof import Proof, audit
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import branch_off, change, edit_metadata, remove_ref, roll_back, set_property, upgrade
+from testkit.builders import Lake, Stream
+from testkit.maintenance import branch_off, change, edit_metadata, remove_ref, roll_back, set_property, upgrade
 
 Damage = Callable[[Lake, Stream], object]
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from testkit.builders import ROWS, Lake, Stream
+from testkit.maintenance import append_foreign, branch_off, expire, rewrite, roll_back
 from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.audit.terminal import Run, found, refused, terminal
-from tests.builders import ROWS, Lake, Stream
-from tests.faults.maintenance import append_foreign, branch_off, expire, rewrite, roll_back
 
 JSON = ("--output", "json", "--limit", 100)
 

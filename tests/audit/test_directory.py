@@ -15,7 +15,7 @@ from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK
 from lakesink.sinks.directory.marker import parse_marker
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.identity import digest
-from tests.files.directory import Stream
+from testkit.directory import Stream
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from lakesink.audit.leftovers import Leftovers, OwnName, own_name
 from lakesink.audit.proof import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
-from tests.builders import Lake, Stream, contents
-from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
+from testkit.builders import Lake, Stream, contents
+from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
 
 UUID = "0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70"
 

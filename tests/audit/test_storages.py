@@ -8,7 +8,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from lakesink.audit.proof import Proof, audit
-from tests.builders import TABLE, FaultyCatalog, Lake, Stream
+from testkit.builders import TABLE, FaultyCatalog, Lake, Stream
 from tests.writer.object_store import ObjectStore, object_store
 
 LEFT = "data/events-1-00000-0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70.parquet"

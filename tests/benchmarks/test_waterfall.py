@@ -13,7 +13,7 @@ from benchmarks.steps import STEPS
 from benchmarks.stopwatch import Kind, Stopwatch, Timed, timing
 from benchmarks.waterfall import Load, Stream, medians
 from lakesink_catalog.connect.catalog import FoundCatalog
-from tests import builders
+from testkit import builders
 
 SPARK = {
     "walCommit": 20.0, "latestOffset": 1.0, "getBatch": 2.0, "queryPlanning": 7.0, "addBatch": 50.0,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lakesink_catalog.connect.catalog import connect
-from tests.catalog.rest_catalog import rest_catalog
-from tests.catalog.servers import postgres
+from testkit.http import postgres
+from testkit.rest_catalog import rest_catalog
 
 PASSWORD = "p@ss/w:rd"  # noqa: S105 - of a database that lives for one test
 

@@ -19,10 +19,10 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.postgres import Postgres
-from tests.catalog.batches import START_MS, Writer
+from testkit.batches import START_MS, Writer
+from testkit.http import Answer, error_answer, postgres
+from testkit.rest_catalog import RestService, rest_catalog
 from tests.catalog.conftest import PASSWORD
-from tests.catalog.rest_catalog import RestService, rest_catalog
-from tests.catalog.servers import Answer, error_answer, postgres
 
 WRITERS, BATCHES = 3, 6
 

@@ -26,9 +26,9 @@ from lakesink_protocol.ledger import mark_of, parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
-from tests.builders import START_MS, Chance, Lake
-from tests.faults.answers import ERRORS, lands_but_says, refuses_with
-from tests.faults.maintenance import append_foreign, branch_off, change
+from testkit.answers import ERRORS, lands_but_says, refuses_with
+from testkit.builders import START_MS, Chance, Lake
+from testkit.maintenance import append_foreign, branch_off, change
 
 KEY = SinkKey("events")
 T = TypeVar("T")

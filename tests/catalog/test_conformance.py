@@ -14,7 +14,7 @@ from lakesink_catalog.read.history import history, sinks
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 NAME = "lake"
 

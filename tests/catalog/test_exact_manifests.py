@@ -19,7 +19,7 @@ from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import DataFileReceipt
-from tests.builders import Chance, Lake, Stream
+from testkit.builders import Chance, Lake, Stream
 from tests.catalog.partition_cases import CASES, Case, bounds
 from tests.catalog.raw_avro import raw, raw_entries, raw_list
 

@@ -20,7 +20,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import manifests_under, write_list
-from tests.builders import Lake
+from testkit.builders import Lake
 from tests.catalog.raw_avro import raw
 from tests.catalog.test_exact_manifests import Writer
 

@@ -15,7 +15,7 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.accept import accept_of
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKind
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 
 @pytest.fixture

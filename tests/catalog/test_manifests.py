@@ -21,9 +21,9 @@ from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, write_batch_manifests
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import DataFileReceipt, decode
-from tests.builders import Chance, Lake, Stream, counted, expected, lasting_contents
-from tests.faults.answers import ERRORS, first, lands_but_says, refuses_with
-from tests.faults.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property
+from testkit.answers import ERRORS, first, lands_but_says, refuses_with
+from testkit.builders import Chance, Lake, Stream, counted, expected, lasting_contents
+from testkit.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property
 
 Added = tuple[int | None, int | None, int | None]
 BY_BATCH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "batch"))

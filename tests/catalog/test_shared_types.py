@@ -24,7 +24,7 @@ from lakesink_catalog.manifests.avro import SYNC_BYTES, container, read_header, 
 from lakesink_catalog.manifests.avro_names import spelled_out
 from lakesink_catalog.manifests.entries import DATA_FILE, FILE_PATH, PARTITION
 from lakesink_catalog.manifests.write import manifests_under
-from tests.builders import Lake
+from testkit.builders import Lake
 from tests.catalog.partition_cases import unscaled
 from tests.catalog.raw_avro import raw_entries
 from tests.catalog.test_exact_manifests import Writer

@@ -22,8 +22,8 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from tests.catalog.rest_catalog import RestService
-from tests.catalog.servers import Answer, Request, http_server
+from testkit.http import Answer, Request, http_server
+from testkit.rest_catalog import RestService
 from tests.doctor.liars import LastOneWins, Requirements, Updates
 
 

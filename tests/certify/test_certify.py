@@ -11,8 +11,8 @@ from lakesink.checks.certify.examine import Certificate, certify
 from lakesink.checks.certify.race import Size
 from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
-from tests.catalog.rest_catalog import RestService
-from tests.catalog.servers import postgres
+from testkit.http import postgres
+from testkit.rest_catalog import RestService
 from tests.certify import liars
 from tests.doctor import liars as doctors
 from tests.doctor.test_swap import Held, files_under

@@ -26,7 +26,7 @@ from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.identity import SinkKind
 from servers.ports import free_port
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 CANARY = "c4n4ry-Sw0rdfish"
 Run = Callable[..., Result]

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 Run = Callable[..., Result]
 PROPERTY = "lakesink.ledger.stream.events"

@@ -13,7 +13,10 @@ from lakesink import __version__
 from lakesink.cli import packing
 from lakesink.cli.main import main
 
-SEEN = "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.sinks.iceberg.task; print(lakesink.__version__)"
+SEEN = (
+    "import lakesink, pyarrow, pyiceberg_core, pyiceberg, s3fs, lakesink.sinks.iceberg.task; "
+    "print(lakesink.__version__)"
+)
 
 
 def test_a_python_that_has_nothing_imports_what_tasks_need(tmp_path: Path) -> None:

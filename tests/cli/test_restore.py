@@ -10,7 +10,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 PROPERTY = "lakesink.ledger.stream.events"
 

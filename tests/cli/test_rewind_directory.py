@@ -14,8 +14,8 @@ from lakesink.sinks.storage import LocalStorage
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.outcome import Committed
-from tests.builders import expected
-from tests.files.directory import Stream
+from testkit.builders import expected
+from testkit.directory import Stream
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from lakesink.checks.doctor.checkpoint import check_checkpoint
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from servers.ports import free_port
-from tests.catalog.batches import Writer
-from tests.catalog.rest_catalog import rest_catalog
+from testkit.batches import Writer
+from testkit.rest_catalog import rest_catalog
 from tests.doctor.liars import IgnoresAssertions
 from tests.doctor.programs import java_at
 

@@ -15,8 +15,8 @@ from lakesink.checks.offer import Answered
 from lakesink.checks.swap_probe import broken_promise
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from servers.ports import free_port
-from tests.catalog.rest_catalog import rest_catalog
-from tests.catalog.servers import postgres
+from testkit.http import postgres
+from testkit.rest_catalog import rest_catalog
 from tests.doctor import liars
 
 

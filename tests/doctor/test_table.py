@@ -18,7 +18,7 @@ from lakesink.checks.doctor.storage import check_storage
 from lakesink.checks.doctor.table import check_table
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from tests.catalog.batches import Writer
+from testkit.batches import Writer
 
 CANARY = "c4n4ry-Sw0rdfish"
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])

@@ -8,10 +8,10 @@ from click.testing import CliRunner, Result
 
 from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
+from testkit.builders import TABLE, Lake, Stream, parquet_files
+from testkit.maintenance import edit_metadata
 from tests.audit.deletes import delete_by_equality, delete_by_position
 from tests.audit.terminal import Run, found, refused, terminal
-from tests.builders import TABLE, Lake, Stream, parquet_files
-from tests.faults.maintenance import edit_metadata
 
 ENGINES = ("trino", "spark", "duckdb", "flink", "pyiceberg")
 JSON = ("--output", "json")

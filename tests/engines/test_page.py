@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink.cli.main import main
-from tests.builders import Lake, Stream
+from testkit.builders import Lake, Stream
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 COMMANDS = re.findall(r"^lakesink (.+)$", PAGE, re.MULTILINE)

@@ -12,7 +12,7 @@ from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Recipe
 from lakesink.engines.target import Moment, Postgres, Rest, Sqlite, Target, target_of
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
-from tests.builders import Lake
+from testkit.builders import Lake
 
 CANARY = "c4n4ry-Sw0rdfish"
 RECIPES: Mapping[str, Callable[[Target], Recipe]] = {

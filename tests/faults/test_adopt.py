@@ -14,8 +14,8 @@ from lakesink.settings.settings import Settings
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, expire, roll_back
+from testkit.builders import Apply, Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign, expire, roll_back
 
 ALL = "every batch is done"
 

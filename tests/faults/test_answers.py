@@ -13,8 +13,7 @@ from pyiceberg.table import CommitTableResponse
 
 from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import TABLE, Apply, Fault, Lake, Stream, counted, expected, lasting_contents, parquet_files
-from tests.faults.answers import (
+from testkit.answers import (
     ERRORS,
     first,
     lands_but_says,
@@ -25,7 +24,8 @@ from tests.faults.answers import (
     says_yes_and_shows_what_was,
     sent_twice,
 )
-from tests.faults.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite
+from testkit.builders import TABLE, Apply, Fault, Lake, Stream, counted, expected, lasting_contents, parquet_files
+from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite
 
 RETRIES = 4
 

@@ -7,8 +7,8 @@ import pytest
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Lake, Stream, counted, expected, offered
-from tests.faults.maintenance import append_foreign, expire, roll_back
+from testkit.builders import Lake, Stream, counted, expected, offered
+from testkit.maintenance import append_foreign, expire, roll_back
 
 
 @pytest.fixture

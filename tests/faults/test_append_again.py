@@ -9,8 +9,8 @@ from pyiceberg.table import CommitTableResponse
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign
+from testkit.builders import Apply, Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign
 
 CORRECTED = 5
 """Rows of the second call; the first has three."""

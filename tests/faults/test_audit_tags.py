@@ -9,8 +9,8 @@ import pytest
 
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, remove_ref, roll_back
+from testkit.builders import Apply, Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, remove_ref, roll_back
 
 DAY_MS = 24 * 3_600_000
 

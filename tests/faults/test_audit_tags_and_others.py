@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Lake, Stream, counted, expected
-from tests.faults.answers import sent_twice
-from tests.faults.maintenance import expire, expire_like_java, rewrite, roll_back, sweep
+from testkit.answers import sent_twice
+from testkit.builders import Lake, Stream, counted, expected
+from testkit.maintenance import expire, expire_like_java, rewrite, roll_back, sweep
 from tests.faults.test_rivals import Driver, past_the_check
 
 DAY_MS = 24 * 3_600_000

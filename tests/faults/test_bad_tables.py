@@ -9,9 +9,9 @@ import pytest
 
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
+from testkit.builders import Lake, Stream
+from testkit.maintenance import upgrade
 from tests.audit.deletes import delete_by_equality
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import upgrade
 
 
 def becomes_a_view(lake: Lake) -> None:

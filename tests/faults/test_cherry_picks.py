@@ -6,8 +6,8 @@ import pytest
 
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, expire, roll_back
+from testkit.builders import Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign, expire, roll_back
 
 
 def pick(lake: Lake, snapshot_id: int) -> None:

@@ -16,7 +16,7 @@ from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed, Outcome
-from tests.builders import Lake, Stream, counted, expected
+from testkit.builders import Lake, Stream, counted, expected
 
 HOUR_MS = 3_600_000
 

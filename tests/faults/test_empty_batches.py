@@ -6,9 +6,9 @@ import pytest
 
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Lake, Stream, counted, expected, parquet_files
-from tests.faults.answers import ERRORS, first, lands_but_says
-from tests.faults.maintenance import append_foreign, expire, roll_back
+from testkit.answers import ERRORS, first, lands_but_says
+from testkit.builders import Lake, Stream, counted, expected, parquet_files
+from testkit.maintenance import append_foreign, expire, roll_back
 
 PLACES: dict[str, tuple[int, ...]] = {
     "first": (0, 3, 3),

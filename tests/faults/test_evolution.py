@@ -16,9 +16,9 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.outcome import Committed
-from tests.builders import ROWS, SCHEMA, Fault, Lake, Stream, counted, expected, parquet_files
-from tests.faults.answers import first
-from tests.faults.maintenance import append_foreign, branch_off, remove_ref, replace_table
+from testkit.answers import first
+from testkit.builders import ROWS, SCHEMA, Fault, Lake, Stream, counted, expected, parquet_files
+from testkit.maintenance import append_foreign, branch_off, remove_ref, replace_table
 
 Evolve = Callable[[Lake], object]
 

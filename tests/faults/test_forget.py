@@ -16,8 +16,8 @@ from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import FORGOTTEN
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.retry import RetryPolicy
-from tests.builders import Apply, Lake, Stream, counted, expected
-from tests.faults.maintenance import (
+from testkit.builders import Apply, Lake, Stream, counted, expected
+from testkit.maintenance import (
     append_foreign,
     branch_off,
     expire,

@@ -12,9 +12,9 @@ from pyiceberg.types import DoubleType
 from lakesink.sinks.iceberg.sink import IcebergTransaction
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
-from tests.builders import Fault, Lake, Stream, counted, expected
-from tests.faults.answers import first
-from tests.faults.maintenance import edit_metadata
+from testkit.answers import first
+from testkit.builders import Fault, Lake, Stream, counted, expected
+from testkit.maintenance import edit_metadata
 from tests.faults.test_evolution import WHEN, Evolve, evolves_then_conflicts
 from tests.faults.test_prepared_records import Crashed
 

@@ -10,8 +10,8 @@ from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import Committed, Outcome
-from tests.builders import Lake, Stream, counted, expected, parquet_files
-from tests.faults.maintenance import sweep, unreachable
+from testkit.builders import Lake, Stream, counted, expected, parquet_files
+from testkit.maintenance import sweep, unreachable
 
 HOUR_MS = 3_600_000
 

@@ -9,8 +9,8 @@ from lakesink.sinks.iceberg.sink import IcebergTransaction
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.outcome import Committed
-from tests.builders import Lake, Stream, counted, expected
-from tests.faults.maintenance import FOREIGN_BATCH, append_foreign, branch_off, remove_ref, roll_back
+from testkit.builders import Lake, Stream, counted, expected
+from testkit.maintenance import FOREIGN_BATCH, append_foreign, branch_off, remove_ref, roll_back
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 
 from lakesink.sinks.iceberg.preflight import check_partitions
 from lakesink_protocol.errors import SettingsError
-from tests.builders import Lake
+from testkit.builders import Lake
 
 FIELDS = (
     NestedField(1, "id", LongType()),

@@ -14,8 +14,8 @@ from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import DataFileReceipt
-from tests.builders import Lake, Stream, counted, expected, parquet_files
-from tests.faults.maintenance import replace_table, set_property, sweep
+from testkit.builders import Lake, Stream, counted, expected, parquet_files
+from testkit.maintenance import replace_table, set_property, sweep
 
 HOUR_MS = 3_600_000
 

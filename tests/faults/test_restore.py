@@ -12,8 +12,8 @@ from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.retry import RetryPolicy
-from tests.builders import Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, branch_off, expire, expire_like_java, roll_back, set_property
+from testkit.builders import Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, roll_back, set_property
 from tests.faults.test_forget import forgetting
 
 

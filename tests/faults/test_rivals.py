@@ -13,8 +13,8 @@ from pyiceberg.table import CommitTableResponse
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, Write
-from tests.builders import Apply, Lake, Stream, contents, counted, expected, parquet_files
-from tests.faults.maintenance import append_foreign, expire, remove_ref, roll_back, sweep
+from testkit.builders import Apply, Lake, Stream, contents, counted, expected, parquet_files
+from testkit.maintenance import append_foreign, expire, remove_ref, roll_back, sweep
 
 ORDERS = list(itertools.permutations(range(3)))
 

@@ -9,7 +9,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed
-from tests.builders import Lake, Stream, counted, expected
+from testkit.builders import Lake, Stream, counted, expected
 
 FULL = OSError(28, "No space left on device")
 

@@ -6,8 +6,8 @@ import pytest
 
 from lakesink_protocol.errors import BatchRefused, CatalogError, Reason
 from lakesink_protocol.identity import Batch, SinkKind, stream_batch
-from tests.builders import TABLE, Lake, Stream, offered
-from tests.faults.maintenance import append_foreign, edit_metadata, expire
+from testkit.builders import TABLE, Lake, Stream, offered
+from testkit.maintenance import append_foreign, edit_metadata, expire
 
 
 @pytest.fixture

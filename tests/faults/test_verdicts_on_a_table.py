@@ -14,8 +14,8 @@ from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason
 from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.ledger import parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import Lake, Stream, counted, expected, offered
-from tests.faults.maintenance import (
+from testkit.builders import Lake, Stream, counted, expected, offered
+from testkit.maintenance import (
     FOREIGN_BATCH,
     append_foreign,
     branch_off,

@@ -11,8 +11,8 @@ from lakesink_catalog.read.history import sinks
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.ledger import LEDGER_VERSION
 from lakesink_protocol.outcome import Committed
-from tests.builders import Lake, Stream, counted, expected
-from tests.faults.maintenance import append_foreign, edit_metadata, set_property
+from testkit.builders import Lake, Stream, counted, expected
+from testkit.maintenance import append_foreign, edit_metadata, set_property
 
 NEWER = LEDGER_VERSION + 1
 

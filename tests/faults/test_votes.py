@@ -14,7 +14,7 @@ from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import DataFileReceipt, Receipt, decode, encode
-from tests.builders import Lake, Stream, counted, expected
+from testkit.builders import Lake, Stream, counted, expected
 
 Change = Callable[[DataFileReceipt, Lake], DataFileReceipt]
 

@@ -20,8 +20,8 @@ from lakesink_protocol.errors import BatchRefused, CatalogError, Reason, WriteEr
 from lakesink_protocol.identity import digest
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.receipt import ReceiptInvalid
-from tests.builders import expected
-from tests.files.directory import Stream
+from testkit.builders import expected
+from testkit.directory import Stream
 
 Change = Callable[[dict[str, Any]], Any]
 HOUR_MS = 3_600_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakesink_protocol.two_phase import TaskWriter, run_batch
-from tests.files.directory import Stream
+from testkit.directory import Stream
 
 
 @pytest.fixture

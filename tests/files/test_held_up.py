@@ -8,8 +8,8 @@ import pytest
 import lakesink
 from lakesink.sinks.directory.sink import FileSink, FileTransaction
 from lakesink_protocol.outcome import Committed, Outcome
-from tests.builders import expected
-from tests.files.directory import Stream
+from testkit.builders import expected
+from testkit.directory import Stream
 
 HOUR_MS = 3_600_000
 

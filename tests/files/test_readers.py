@@ -15,8 +15,8 @@ from lakesink.sinks.storage import LocalStorage
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import digest
 from lakesink_protocol.outcome import Committed
-from tests.builders import expected
-from tests.files.directory import Stream
+from testkit.builders import expected
+from testkit.directory import Stream
 
 PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
 

@@ -17,8 +17,8 @@ from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, Set
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import run_batch
-from tests.builders import expected
-from tests.files.directory import Fault, Stream, lost_answer, lost_request
+from testkit.builders import expected
+from testkit.directory import Fault, Stream, lost_answer, lost_request
 
 FORMATS = ["parquet", "jsonl"]
 

@@ -9,8 +9,8 @@ import pytest
 import lakesink
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import expected
-from tests.files.directory import Stream
+from testkit.builders import expected
+from testkit.directory import Stream
 
 WRITTEN = sorted(Path(__file__).parent.glob("written-by-*.tar.xz"))
 """By each version: commits 0 to 2, and batch 3 of two tasks prepared by a driver that died."""

@@ -19,7 +19,7 @@ from pyiceberg.avro.encoder import BinaryEncoder
 from lakesink_protocol.ledger import mark_of
 from proof.oracle import Key, Rows
 from servers.jars import KAFKA_SPARK, fetched
-from tests.processes.harness import PATIENCE_SECONDS, Stream, added_files, live_files
+from testkit.harness import PATIENCE_SECONDS, Stream, added_files, live_files
 
 DRIVER = Path(__file__).with_name("kafka_driver.py")
 BEGINNING = datetime(2026, 11, 21)  # noqa: DTZ001 - in UTC, as a reader without zones tells it

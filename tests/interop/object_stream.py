@@ -17,7 +17,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from servers.jars import HADOOP_AWS, fetched
 from servers.s3 import S3
-from tests.processes.harness import CONF, Stream, kill_all, rows_of, wait_for
+from testkit.harness import CONF, Stream, kill_all, rows_of, wait_for
 
 BUCKET = "lake"
 LONGEST_SECONDS = 240

@@ -13,7 +13,7 @@ from typing import IO
 from proof.contrast.driver import Orders, run_stream
 from proof.drivers import session
 from servers.jars import ICEBERG_SPARK, ROOT, fetched
-from tests.processes.harness import PATIENCE_SECONDS
+from testkit.harness import PATIENCE_SECONDS
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from servers.postgres import Postgres, postgres_server
 from servers.rest_reference import RestReference, rest_reference
-from tests.processes.harness import Stream, expected, own_snapshots, rows_of, wait_for
+from testkit.harness import Stream, expected, own_snapshots, rows_of, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 PASSWORD = "s3cret-of-the-catalog"  # noqa: S105 - of a database that lives for one test

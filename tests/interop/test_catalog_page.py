@@ -19,10 +19,10 @@ from servers.hdfs import client_environment, hdfs
 from servers.jars import HADOOP
 from servers.postgres import postgres_server
 from servers.s3 import S3, s3
-from tests.catalog.rest_catalog import RestService
-from tests.catalog.servers import Answer, Request, error_answer, http_server
+from testkit.harness import PATIENCE_SECONDS
+from testkit.http import Answer, Request, error_answer, http_server
+from testkit.rest_catalog import RestService
 from tests.interop.pages import block
-from tests.processes.harness import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 SECRET = "c4n4ry-of-the-catalog"  # noqa: S105 - of servers that live for one test

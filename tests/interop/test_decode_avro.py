@@ -18,8 +18,8 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from servers.jars import KAFKA_SPARK, fetched
 from servers.kafka import KafkaBroker
+from testkit.harness import PATIENCE_SECONDS
 from tests.interop.pages import block
-from tests.processes.harness import PATIENCE_SECONDS
 from tests.writer.avro.messages import MALFORMED, decoded, encoded, logical, message, record
 from tests.writer.avro.schema_registry import registered, schema_registry
 from tests.writer.avro.test_random import CALENDAR, SCALARS, Sort, Sorts, mutated, plain

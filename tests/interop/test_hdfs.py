@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from servers.hdfs import HDFSCluster, client_environment, hdfs
-from tests.processes.harness import Stream, expected, kill_all, own_snapshots, wait_for
+from testkit.harness import Stream, expected, kill_all, own_snapshots, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 FILES = 3

@@ -16,7 +16,7 @@ from lakesink_catalog.tables.tables import create_table, load_table
 from servers.jars import ICEBERG_SPARK, fetched
 from servers.postgres import USER, Postgres, postgres_server
 from servers.spark_sql import SparkFailed, SparkSQL, spark_sql
-from tests.processes.harness import Stream, expected, rows_of
+from testkit.harness import Stream, expected, rows_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 PASSWORD = "s3cret-of-the-catalog"  # noqa: S105 - of a database that lives for these tests

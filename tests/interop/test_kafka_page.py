@@ -14,9 +14,9 @@ from lakesink_catalog.connect.catalog import connect
 from proof.oracle import rows_once
 from servers.jars import KAFKA_SPARK, fetched
 from servers.kafka import KafkaBroker
+from testkit.harness import PATIENCE_SECONDS, live_files
 from tests.interop.kafka_streams import Transactions
 from tests.interop.pages import block
-from tests.processes.harness import PATIENCE_SECONDS, live_files
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

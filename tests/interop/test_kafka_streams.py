@@ -11,8 +11,8 @@ from lakesink.checks.doctor.finding import Standing
 from lakesink.checks.doctor.query import check_query
 from proof.oracle import batches_contiguous, facts_of, rows_once
 from servers.kafka import KafkaBroker
+from testkit.harness import PATIENCE_SECONDS, wait_for
 from tests.interop.kafka_streams import KafkaStream, Transactions, between, content_of
-from tests.processes.harness import PATIENCE_SECONDS, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 KILLED = -9

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import PATIENCE_SECONDS
+from testkit.harness import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]

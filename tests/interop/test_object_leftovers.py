@@ -14,7 +14,7 @@ from botocore.validate import ParamValidator
 from lakesink.audit.proof import audit
 from lakesink_catalog.failpoints import VARIABLE
 from servers.s3 import S3, s3
-from tests.builders import FaultyCatalog, Lake, Stream
+from testkit.builders import FaultyCatalog, Lake, Stream
 from tests.interop.pages import block
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

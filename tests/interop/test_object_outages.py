@@ -20,7 +20,7 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
 from servers.s3 import S3, s3
-from tests.builders import Apply, FaultyCatalog, Lake, Stream, expected
+from testkit.builders import Apply, FaultyCatalog, Lake, Stream, expected
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 LONGEST_SECONDS = 120

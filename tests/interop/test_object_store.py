@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from servers.s3 import S3, s3
+from testkit.harness import added_files, expected, own_snapshots
 from tests.interop.object_stream import BUCKET, object_stream
-from tests.processes.harness import added_files, expected, own_snapshots
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 

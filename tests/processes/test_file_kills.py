@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import lakesink
-from tests.processes.harness import Stream, expected, kill_all, signal_all, wait_for
+from testkit.harness import Stream, expected, kill_all, signal_all, wait_for
 
 
 @dataclass(frozen=True)

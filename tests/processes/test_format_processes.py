@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import Stream, expected
+from testkit.harness import Stream, expected
 
 FILES = 3
 

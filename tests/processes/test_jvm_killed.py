@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-from tests.processes.harness import Stream, live_files
+from testkit.harness import Stream, live_files
 from tests.processes.jvm_killed import BATCHES, ROWS
 
 PROGRAM = Path(__file__).with_name("jvm_killed.py")

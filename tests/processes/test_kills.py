@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes.harness import (
+from testkit.harness import (
     Stream,
     added_files,
     ended_by_name,

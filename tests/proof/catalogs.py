@@ -15,8 +15,8 @@ from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
 from servers.rest_reference import rest_reference
-from tests.catalog.rest_catalog import rest_catalog
-from tests.catalog.servers import postgres, skipped_where_missing
+from testkit.http import postgres, skipped_where_missing
+from testkit.rest_catalog import rest_catalog
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 

@@ -22,7 +22,7 @@ from proof.oracle import (
     rows_once,
     untouched,
 )
-from tests.builders import Lake, Stream, parquet_files
+from testkit.builders import Lake, Stream, parquet_files
 
 SENT: Rows = Counter([(0, 0), (0, 1), (1, 0)])
 FILE = StatedFile("a", 10, 2)

@@ -15,8 +15,8 @@ from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolve
 from lakesink_protocol.two_phase import TaskWriter, Write
 from proof.model.checker import check
 from proof.processes.harness import Stream as Processes
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import append_foreign, expire, roll_back, set_property
+from testkit.builders import Lake, Stream
+from testkit.maintenance import append_foreign, expire, roll_back, set_property
 
 
 class Log:

@@ -13,8 +13,8 @@ from lakesink_catalog.trace import VARIABLE, Event
 from lakesink_protocol.errors import BatchRefused
 from proof.model.checker import check
 from proof.model.steps import AFTER, STEPS, State
-from tests.builders import Lake, Stream
-from tests.faults.maintenance import append_foreign, roll_back
+from testkit.builders import Lake, Stream
+from testkit.maintenance import append_foreign, roll_back
 
 Said = dict[str, Any]
 

@@ -17,7 +17,7 @@ from requests.adapters import HTTPAdapter
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.rest import _BoundedAdapter
 from servers.fault_proxy import FaultProxy, HttpFault, Kind, fault_proxy, is_commit
-from tests.catalog.rest_catalog import RestService, rest_catalog
+from testkit.rest_catalog import RestService, rest_catalog
 
 TABLE = "demo.events"
 PATIENT_SECONDS = 60.0

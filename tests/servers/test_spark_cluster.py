@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from servers.spark_cluster import WORKERS, command_of, spark_cluster
-from tests.processes.harness import CONF, descendants
+from testkit.harness import CONF, descendants
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

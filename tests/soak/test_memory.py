@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import CONF, Stream, kill_all
+from testkit.harness import CONF, Stream, kill_all
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(1800)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.at_work import committed, kill_at_work
-from tests.processes.harness import PATIENCE_SECONDS, Stream, expected, own_snapshots
+from testkit.at_work import committed, kill_at_work
+from testkit.harness import PATIENCE_SECONDS, Stream, expected, own_snapshots
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(3600)]
 

@@ -11,7 +11,7 @@ from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing import ROWS, SinkConformance
 from lakesink_protocol.identity import SinkKey
-from tests.builders import TABLE, Lake, OpenCatalog
+from testkit.builders import TABLE, Lake, OpenCatalog
 from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*set most_steps")

@@ -10,7 +10,7 @@ import pytest
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history, sinks
 from lakesink_protocol.ledger import LEDGER_VERSION
-from tests.processes.harness import live_files
+from testkit.harness import live_files
 from tests.upgrade.driver import ENVIRONMENT, SOURCE, TABLE
 from tests.upgrade.write import DEATHS, HERE, drive
 

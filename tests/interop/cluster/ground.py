@@ -20,7 +20,7 @@ from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
 from servers.s3 import S3
 from servers.spark_cluster import SparkCluster
-from tests.processes.harness import CONF, PATIENCE_SECONDS, Stream, live_files, rows_of
+from testkit.harness import CONF, PATIENCE_SECONDS, Stream, live_files, rows_of
 
 BUCKET = "lake"
 CATALOG = "lake"

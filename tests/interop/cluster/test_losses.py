@@ -13,6 +13,7 @@ import pytest
 
 from lakesink.cli.packing import FOLDER
 from lakesink_catalog.failpoints import VARIABLE
+from testkit.harness import PATIENCE_SECONDS, added_files, expected, own_snapshots, wait_for
 from tests.interop.cluster.ground import (
     CATALOG,
     TASKS,
@@ -25,7 +26,6 @@ from tests.interop.cluster.ground import (
     paused,
 )
 from tests.interop.cluster.pythons import NAMED, Pythons
-from tests.processes.harness import PATIENCE_SECONDS, added_files, expected, own_snapshots, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -13,9 +13,9 @@ import pytest
 
 from lakesink_catalog.connect.catalog import connect
 from servers.spark_cluster import HOME
+from testkit.harness import CONF, PATIENCE_SECONDS, live_files
 from tests.interop.cluster.ground import CATALOG, Ground
 from tests.interop.cluster.pythons import Pythons
-from tests.processes.harness import CONF, PATIENCE_SECONDS, live_files
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 PAGE = Path(__file__).parents[3] / "docs" / "cluster.md"

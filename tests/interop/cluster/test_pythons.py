@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakesink import __version__
+from testkit.harness import expected
 from tests.interop.cluster.ground import ClusterStream, Ground
 from tests.interop.cluster.pythons import ANOTHER, NAMED, Pythons, packages_of
-from tests.processes.harness import expected
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -18,8 +18,8 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from servers.spark_sql import SparkSQL
 from servers.trino import Trino
+from testkit.harness import Stream
 from tests.interop.readers.engines import CATALOG, Engine
-from tests.processes.harness import Stream
 
 SCHEMA = pa.schema([("file", pa.int64()), ("row", pa.int64())])
 SHORT_RETENTION: Mapping[str, str] = {

@@ -10,8 +10,8 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME
-from tests import builders
-from tests.builders import SCHEMA, TABLE, Chance, FaultyCatalog, Stream
+from testkit import builders
+from testkit.builders import SCHEMA, TABLE, Chance, FaultyCatalog, Stream
 from tests.interop.maintenance.lake import Lake
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+from testkit.harness import Stream
 from tests.interop.maintenance.others import Others
-from tests.processes.harness import Stream
 
 FEED_SECONDS = 0.75
 WAITING = 10

@@ -10,11 +10,11 @@ import pytest
 
 from lakesink_catalog.trace import VARIABLE as TRACE
 from proof.model.checker import check
+from testkit.harness import Stream, expected
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import UNFINISHED, Inserts, Others, by_spark, by_trino
 from tests.interop.maintenance.running import Feed, at_work, came_late, done_batches, steps, tried_again
 from tests.interop.readers.engines import CATALOG
-from tests.processes.harness import Stream, expected
 
 SECONDS = float(os.environ.get("LAKESINK_MAINTENANCE_SECONDS", "300"))
 PATIENCE_SECONDS = 3 * SECONDS + 120

@@ -4,8 +4,8 @@ import pytest
 
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.spark_sql import SparkFailed
-from tests.builders import TABLE, counted, expected
-from tests.faults.maintenance import append_foreign, branch_off
+from testkit.builders import TABLE, counted, expected
+from testkit.maintenance import append_foreign, branch_off
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import TABLE, expected
+from testkit.builders import TABLE, expected
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG

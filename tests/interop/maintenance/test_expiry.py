@@ -6,7 +6,7 @@ import pytest
 
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.builders import TABLE, Stream, counted, expected
+from testkit.builders import TABLE, Stream, counted, expected
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG

@@ -9,7 +9,7 @@ from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.outcome import Committed, Outcome
 from servers.spark_sql import SparkFailed
 from servers.trino import TrinoFailed
-from tests.builders import TABLE, Stream, counted, expected, parquet_files
+from testkit.builders import TABLE, Stream, counted, expected, parquet_files
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import SHORTEST_OF_SPARK, ago, make_old
 from tests.interop.maintenance.plain import plain_stream

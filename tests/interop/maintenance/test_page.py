@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakesink_protocol.outcome import Committed
-from tests.builders import TABLE, counted, expected
+from testkit.builders import TABLE, counted, expected
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import plant
 from tests.interop.maintenance.plain import plain_stream

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink.cli.main import main
+from testkit.harness import PATIENCE_SECONDS, Stream, expected, own_snapshots
 from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.running import done_batches
 from tests.interop.readers.engines import CATALOG
-from tests.processes.harness import PATIENCE_SECONDS, Stream, expected, own_snapshots
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

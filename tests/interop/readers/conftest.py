@@ -10,11 +10,11 @@ from servers.flink import flink
 from servers.jars import ICEBERG_AWS_FLINK, ICEBERG_FLINK, fetched
 from servers.spark_sql import spark_sql
 from servers.trino import trino
+from testkit.harness import Stream
 from tests.interop.readers.engines import Engine, OfDuckDB, OfFlink, OfPyIceberg, OfTrino, Spark
 from tests.interop.readers.places import EMBEDDED, TABLE, configured
 from tests.interop.readers.printed import Printed, flink_jars, printed, spark_conf
 from tests.interop.readers.tables import Told, all_tables
-from tests.processes.harness import Stream
 
 ENGINES = ("spark", "trino", "duckdb", "flink", "pyiceberg")
 Recipes = Mapping[str, Mapping[str, Printed]]

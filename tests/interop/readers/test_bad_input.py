@@ -17,7 +17,7 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME, connect
 from lakesink_catalog.tables.tables import load_table
 from servers.jars import ICEBERG_SPARK, fetched
 from servers.spark_sql import SparkFailed, SparkSQL, spark_sql
-from tests.builders import SCHEMA, TABLE, Chance, FaultyCatalog, Lake, Stream, expected
+from testkit.builders import SCHEMA, TABLE, Chance, FaultyCatalog, Lake, Stream, expected
 from tests.interop.readers.conftest import Recipes
 from tests.interop.readers.engines import CATALOG, Engine, OfFlink, Spark
 from tests.interop.readers.places import EMBEDDED

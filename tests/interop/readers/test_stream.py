@@ -10,9 +10,9 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
+from testkit.harness import ROWS_PER_FILE, Stream, expected, own_snapshots
 from tests.interop.readers.engines import At, Engine
 from tests.interop.readers.tables import Told
-from tests.processes.harness import ROWS_PER_FILE, Stream, expected, own_snapshots
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

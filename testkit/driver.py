@@ -1,6 +1,6 @@
 """A real driver in a process of its own: streams JSON-lines files into a table, or a directory, until they are used up.
 
-Run as ``python driver.py CONFIG``, where CONFIG is the JSON of `tests.processes.harness.Stream.config`. The embedded
+Run as ``python driver.py CONFIG``, where CONFIG is the JSON of `testkit.harness.Stream.config`. The embedded
 catalog lies where ``LAKESINK_HOME`` says; ``LAKESINK_FAILPOINTS`` says where this process dies.
 """
 

@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
 from sqlalchemy import text
 
 from lakesink_protocol.identity import MAIN_BRANCH
-from tests.builders import ROWS, TABLE, Lake, parquet_files
+from testkit.builders import ROWS, TABLE, Lake, parquet_files
 
 FOREIGN_BATCH = -1
 

@@ -20,7 +20,7 @@ from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
-from tests.builders import ROWS, Chance, offered
+from testkit.builders import ROWS, Chance, offered
 
 Apply = Callable[[], None]
 Fault = Callable[[Apply], None]

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from lakesink_protocol.errors import CatalogError
-from tests.processes.harness import PATIENCE_SECONDS, Stream, kill_all, own_snapshots
+from testkit.harness import PATIENCE_SECONDS, Stream, kill_all, own_snapshots
 
 AT_WORK = "lakesink.query.started"
 

@@ -16,7 +16,7 @@ from pyiceberg.table import CommitTableResponse
 from requests.exceptions import ChunkedEncodingError, ReadTimeout
 from requests.exceptions import ConnectionError as Disconnected
 
-from tests.builders import Apply, Fault, Lake
+from testkit.builders import Apply, Fault, Lake
 
 
 def _garbled() -> Exception:
