@@ -1,4 +1,4 @@
-"""The options of a stream or an append, in one table: names, types, defaults, docs. Pure.
+"""The options of a stream or an append, in one table: names, types, defaults, docs.
 
 Parsing, the nearest match for an unknown name, and the docs all come from `OPTIONS`.
 """

@@ -1,4 +1,4 @@
-"""Avro container files and their values, bit for bit, as the schema in the file's own header lays them out. Pure.
+"""Avro container files and their values, bit for bit, as the schema in the file's own header lays them out.
 
 PyIceberg projects what it reads onto the fields that it knows, and its compiled decoder reads a double as a float. Here
 a value is skipped, cut out as it is, or decoded without an interpretation: logical types stay what Avro makes of them.

@@ -3,7 +3,7 @@
 That is so only where the batch is *known* to be small before it is read: its sources count rows in their offsets, the
 query can only drop rows, and the width of the rows has been seen. Files tell too little: a few kilobytes of Parquet can
 hold any number of rows. Should rows turn out far wider than any before, Spark's own limit on results fails the batch;
-the restart has seen no rows and leaves it to the executors. Pure, but for reading a plan.
+the restart has seen no rows and leaves it to the executors. Reads nothing but a plan.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,0 +1,43 @@
+"""What the house says of itself holds: modules that call themselves pure are checked to be."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"lakesink": ROOT, "lakesink_catalog": ROOT / "catalog", "lakesink_protocol": ROOT / "protocol"}
+
+
+def contract(name: str) -> dict[str, list[str]]:
+    """An import contract by its name."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    [found] = [one for one in settings["tool"]["importlinter"]["contracts"] if one["name"] == name]
+    return found  # type: ignore[no-any-return] # TOML
+
+
+def modules(package: str) -> dict[str, str]:
+    """Docstrings of a package's modules by their names."""
+    root = PACKAGES[package]
+    return {
+        ".".join(path.relative_to(root).with_suffix("").parts): ast.get_docstring(ast.parse(path.read_text())) or ""
+        for path in (root / package).rglob("*.py")
+    }
+
+
+def test_modules_that_call_themselves_pure_are_in_the_contract_and_no_others() -> None:
+    told = {
+        name for package in ("lakesink", "lakesink_catalog") for name, text in modules(package).items() if _pure(text)
+    }
+    assert told == set(contract("Modules that call themselves pure do no I/O either")["source_modules"])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_says_what_it_is_for(package: str) -> None:
+    assert [name for name, text in modules(package).items() if not text] == []
+
+
+def _pure(text: str) -> bool:
+    return re.search(r"\bPure\b", text) is not None
