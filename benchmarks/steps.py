@@ -62,5 +62,5 @@ STEPS: Sequence[Timed] = (
     Timed(Kind.STEP, "the metadata file", lean_sql, "write_metadata"),
     Timed(Kind.STEP, "the catalog's row", LeanSqlCatalog, "_swap"),
     Timed(Kind.STEP, "the rest of the catalog's call", LeanSqlCatalog, "commit_table"),
-    Timed(Kind.STEP, "the answer", FencedCommit, "_shows"),
+    Timed(Kind.STEP, "the answer", FencedCommit, "shows"),
 )

@@ -82,8 +82,8 @@ def prepared_max_age_ignored(patches: Patches) -> None:
         return real(replace(self, max_age_ms=FOR_EVER_MS), batch)
 
     real = patches.put(record.PreparedRecords, "find", find)
-    patches.put(FencedCommit, "_is_old", lambda _fence, _made_ms: False)
-    patches.put(FencedCommit, "_was_held_up", lambda _fence, _started: False)
+    patches.put(FencedCommit, "is_old", lambda _fence, _made_ms: False)
+    patches.put(FencedCommit, "was_held_up", lambda _fence, _started: False)
 
 
 def _lines(data: bytes) -> bytes:

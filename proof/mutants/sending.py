@@ -66,7 +66,7 @@ def rebase_of_the_library_left_on(patches: Patches) -> None:
         except CommitFailedException:
             return _rebase(self, look, batch, prepared)
 
-    real = patches.put(FencedCommit, "_send", send)
+    real = patches.put(FencedCommit, "send", send)
 
 
 @mutant(
@@ -91,7 +91,7 @@ def conflict_taken_as_rejected(patches: Patches) -> None:
             _delete(rejected.io, [path for path, _ in prepared.files])
             return None
 
-    real_send = patches.put(FencedCommit, "_send", send)
+    real_send = patches.put(FencedCommit, "send", send)
     real_commit = patches.put(FencedCommit, "commit", commit_batch)
 
 
@@ -112,7 +112,7 @@ def unavailable_taken_as_rejected(patches: Patches) -> None:
             manifests = tuple(replace(manifest, snapshot_id=snapshot_id) for manifest in prepared.manifests)
             return _rebase(self, look, batch, replace(prepared, snapshot_id=snapshot_id, manifests=manifests))
 
-    real = patches.put(FencedCommit, "_send", send)
+    real = patches.put(FencedCommit, "send", send)
 
 
 @mutant(
@@ -133,7 +133,7 @@ def unknown_taken_as_landed(patches: Patches) -> None:
             table = look.table
             return update_table_metadata(table.metadata, asked.updates, metadata_location=table.metadata_location)
 
-    real = patches.put(FencedCommit, "_send", send)
+    real = patches.put(FencedCommit, "send", send)
 
 
 @mutant(
@@ -173,7 +173,7 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
         written[id(self)] = self, lists
         return made
 
-    real = patches.put(FencedCommit, "_request", ask)
+    real = patches.put(FencedCommit, "request", ask)
 
 
 @mutant(

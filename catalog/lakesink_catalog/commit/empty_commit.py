@@ -6,7 +6,6 @@ that it meets no commit of the sink unseen.
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
@@ -17,9 +16,10 @@ from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.request import snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
 from lakesink_catalog.manifests.write import manifests_under, write_list
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.fence import Unseen, fenced
 from lakesink_protocol.redact import describe
-from lakesink_protocol.retry import RetryPolicy, attempts
+from lakesink_protocol.retry import RetryPolicy
 
 logger = logging.getLogger("lakesink")
 
@@ -43,8 +43,8 @@ class EmptyCommit:
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
     surroundings: Surroundings = field(default_factory=Surroundings)
 
-    def run(self, first: Table, build: Build, is_done: Callable[[Table], bool]) -> tuple[Table | None, int, str]:
-        """What became of each attempt is seen by the next one's load, and of the last by one more.
+    def run(self, first: Table, build: Build, is_done: Callable[[Table], bool]) -> tuple[Table, int] | Unseen:
+        """Attempt it until the table shows it.
 
         Args:
             first: The table that is meant; another one under its name is refused.
@@ -52,31 +52,13 @@ class EmptyCommit:
             is_done: The table shows what was wanted, once the snapshot is there.
 
         Returns:
-            The table that shows it, or None; the snapshot's id; the last trouble.
+            The table that shows it, and the snapshot's id.
 
         Raises:
             SettingsError: What `build` raises.
         """
-        snapshot_id = self.surroundings.new_snapshot_id()
-        trouble = "the catalog's answer did not show it"
-        uuid = AssertTableUUID(uuid=first.metadata.table_uuid)
-        for attempt in attempts(self.retry, self.surroundings):
-            try:
-                table = self.load()
-                if table.metadata.snapshot_by_id(snapshot_id) is not None and is_done(table):
-                    return table, snapshot_id, ""
-                requirements, updates = build(table, snapshot_id)
-                table.catalog.commit_table(table, (uuid, *requirements), updates)
-            except SettingsError:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
-                trouble = describe(error, first.catalog.properties)
-                logger.warning("lakesink.%s.unknown attempt=%d %s", self.name, attempt, trouble)
-        with suppress(Exception):  # a look that fails proves nothing
-            table = self.load()
-            if table.metadata.snapshot_by_id(snapshot_id) is not None and is_done(table):
-                return table, snapshot_id, ""
-        return None, snapshot_id, trouble
+        attempts = _Attempts(self, first, build, is_done, self.surroundings.new_snapshot_id())
+        return fenced(attempts, self.retry, self.surroundings)
 
     def snapshot(self, table: Table, head: int | None, snapshot_id: int, says: Mapping[str, str]) -> Snapshot:
         """An empty one, with the head's manifests; its summary is where the change is logged."""
@@ -97,3 +79,47 @@ class EmptyCommit:
             summary=Summary(Operation.APPEND, **carried_totals(parent.summary if parent else None), **says),
             schema_id=table.metadata.current_schema_id,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """What became of each attempt is seen by the next one's load, and of the last by one more."""
+
+    commit: EmptyCommit
+    first: Table
+    build: Build
+    is_done: Callable[[Table], bool]
+    snapshot_id: int
+
+    def attempt(self, _number: int) -> tuple[Table, int] | None:
+        table = self.commit.load()
+        if self._shows(table):
+            return table, self.snapshot_id
+        requirements, updates = self.build(table, self.snapshot_id)
+        uuid = AssertTableUUID(uuid=self.first.metadata.table_uuid)
+        table.catalog.commit_table(table, (uuid, *requirements), updates)
+        return None
+
+    def look(self, _number: int) -> tuple[Table, int] | None:
+        table = self.commit.load()
+        return (table, self.snapshot_id) if self._shows(table) else None
+
+    def unsure(self, number: int, error: Exception) -> str:
+        if isinstance(error, SettingsError):
+            raise error
+        trouble = describe(error, self.first.catalog.properties)
+        logger.warning("lakesink.%s.unknown attempt=%d %s", self.commit.name, number, trouble)
+        return trouble
+
+    def _shows(self, table: Table) -> bool:
+        return table.metadata.snapshot_by_id(self.snapshot_id) is not None and self.is_done(table)
+
+
+def unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
+    """The error for such a commit that the table was not seen to have."""
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The table was not seen to have {what}.",
+        data=f"No row was touched and no file deleted. The last trouble: {unseen.trouble}.",
+        action="Make the catalog reachable and run the command again: it looks first.",
+    )

@@ -32,18 +32,17 @@ from lakesink_catalog.tables.locations import delete_old_metadata
 from lakesink_catalog.trace import Event, Trace
 from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
+from lakesink_protocol.fence import Fenced, GivenUp, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
-from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.receipt import DataFileReceipt
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusal import refusal
-from lakesink_protocol.retry import attempts
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
 logger = logging.getLogger("lakesink")
 
-NOT_SHOWN = "the catalog's answer did not show it"
 TOOK_TOO_LONG = "the process was held up so long that its files may have been taken for orphans"
 CHECKS_AT_ONCE = 16
 PASSING = frozenset(
@@ -188,46 +187,14 @@ class FencedCommit:
             BatchRefused: The table's history does not allow the batch any more.
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
-        merger = ManifestMerger(self.options.merge, prepared.snapshot_id, self.layouts)
-        trouble = NOT_SHOWN
-        known: Mapping[str, Any] = {}
-        sent = False
-        started = self._clocks()
-        attempt = 0
-        for attempt in attempts(self.options.retry, self.surroundings):
-            try:
-                look = self.look(batch)
-                known = look.table.catalog.properties
-                if not isinstance(look.verdict, Commit):
-                    return self._found(look, prepared, attempt)
-                if not still_usable(look, prepared):
-                    return None
-                request = self._request(look, batch, prepared, merger)
-                if self._is_old(prepared.begun_ms) and not prepared.is_there(look.table.io, self.surroundings.all_pass):
-                    return None
-                if self._was_held_up(started):
-                    trouble = TOOK_TOO_LONG
-                    break
-                sent = True
-                metadata = self._send(look, batch, prepared, request)
-                landed = self._shows(metadata, look, batch, prepared)
-            except BatchRefused:
-                raise
-            except Exception as error:  # whatever a catalog or a store raises is neither yes nor no
-                if not sent and _is_final(error):
-                    raise
-                trouble = describe(error, known)
-                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, trouble)
-                self.trace.step(Event.ANSWER, batch, shows="unknown")
-                continue
-            self.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
-            if landed:
-                delete_old_metadata(look.table, metadata)
-                return _committed(prepared, attempt)
-            logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, attempt)
-        return self._last_look(batch, prepared, attempt, trouble)
+        attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(self, batch, prepared)
+        found = fenced(attempts, self.options.retry, self.surroundings)
+        if isinstance(found, Unseen):
+            raise _unresolved(self.key, batch, found)
+        return None if isinstance(found, MustBeWrittenAgain) else found
 
-    def _found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Committed | AlreadyCommitted:
+    def found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Outcome:
+        """What a look found that allows no commit."""
         match look.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
                 return _committed(prepared, attempt)
@@ -245,40 +212,31 @@ class FencedCommit:
             case _:
                 assert_never(look.verdict)
 
-    def _last_look(
-        self, batch: Batch, prepared: PreparedBatch, attempt: int, trouble: str
-    ) -> Committed | AlreadyCommitted:
-        try:
-            look = self.look(batch)
-        except Exception as error:  # noqa: BLE001 # as in the loop: it proves nothing
-            trouble = trouble if trouble != NOT_SHOWN else describe(error)
-        else:
-            if not isinstance(look.verdict, Commit):
-                return self._found(look, prepared, attempt)
-        raise _unresolved(self.key, batch, attempt, trouble) from None
-
-    def _request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
+    def request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
+        """Build the request for the table of this look, and check the clock by what the storage says of it."""
         assert isinstance(look.verdict, Commit)
         change = Change(look.situation, look.verdict, batch, prepared, self.options)
-        now_ms, monotonic_ms = self._clocks()
+        now_ms, monotonic_ms = self.clocks()
         request = build_request(look.table, change, merger, now_ms)
         told_ms = partial(self.surroundings.told_by_storage_ms, look.table.io, request.manifest_list)
         self.clock.check(now_ms, monotonic_ms, told_ms)
         return request
 
-    def _is_old(self, made_ms: int) -> bool:
+    def is_old(self, made_ms: int) -> bool:
         """Unreferenced files of that time may have been taken by an orphan cleaner, or the clock says nothing."""
         return not 0 <= self.surroundings.now_ms() - made_ms <= self.options.prepared_max_age_ms
 
-    def _was_held_up(self, started: tuple[int, int]) -> bool:
+    def was_held_up(self, started: tuple[int, int]) -> bool:
         """A process that was stopped for a day must not refer to what it wrote before, be it seen a moment ago."""
-        passed = (now - then for now, then in zip(self._clocks(), started, strict=True))
+        passed = (now - then for now, then in zip(self.clocks(), started, strict=True))
         return max(passed) > self.options.prepared_max_age_ms
 
-    def _clocks(self) -> tuple[int, int]:
+    def clocks(self) -> tuple[int, int]:
+        """Wall clock and monotonic clock, in milliseconds."""
         return self.surroundings.now_ms(), self.surroundings.monotonic_ms()
 
-    def _send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
+    def send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
+        """Send the request; the metadata that the catalog answers with."""
         view = look.situation.view
         self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
         reached("before-call", batch.batch_id)
@@ -286,7 +244,7 @@ class FencedCommit:
         reached("after-call", batch.batch_id)
         return response.metadata
 
-    def _shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
+    def shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
         """The answer's metadata has our snapshot under the head, on the asserted parent, and our entry."""
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
         if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
@@ -296,13 +254,66 @@ class FencedCommit:
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
 
 
-def _unresolved(key: SinkKey, batch: Batch, attempt: int, trouble: str) -> CommitUnresolved:
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts to commit one prepared batch."""
+
+    fence: FencedCommit
+    batch: Batch
+    prepared: PreparedBatch
+    _merger: ManifestMerger = field(init=False)
+    _started: tuple[int, int] = field(init=False)
+    _known: Mapping[str, Any] = field(default_factory=dict)
+    _sent: bool = False
+
+    def __post_init__(self) -> None:
+        fence = self.fence
+        self._merger = ManifestMerger(fence.options.merge, self.prepared.snapshot_id, fence.layouts)
+        self._started = fence.clocks()
+
+    def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
+        fence, batch, prepared = self.fence, self.batch, self.prepared
+        look = fence.look(batch)
+        self._known = look.table.catalog.properties
+        if not isinstance(look.verdict, Commit):
+            return fence.found(look, prepared, number)
+        if not still_usable(look, prepared):
+            return MustBeWrittenAgain()
+        request = fence.request(look, batch, prepared, self._merger)
+        if fence.is_old(prepared.begun_ms) and not prepared.is_there(look.table.io, fence.surroundings.all_pass):
+            return MustBeWrittenAgain()
+        if fence.was_held_up(self._started):
+            raise GivenUp(TOOK_TOO_LONG)
+        self._sent = True
+        metadata = fence.send(look, batch, prepared, request)
+        landed = fence.shows(metadata, look, batch, prepared)
+        fence.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
+        if not landed:
+            logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, number)
+            return None
+        delete_old_metadata(look.table, metadata)
+        return _committed(prepared, number)
+
+    def look(self, number: int) -> Outcome | None:
+        look = self.fence.look(self.batch)
+        return None if isinstance(look.verdict, Commit) else self.fence.found(look, self.prepared, number)
+
+    def unsure(self, number: int, error: Exception) -> str:
+        if isinstance(error, BatchRefused) or (not self._sent and _is_final(error)):
+            raise error
+        trouble = describe(error, self._known)
+        logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", self.batch.batch_id, number, trouble)
+        self.fence.trace.step(Event.ANSWER, self.batch, shows="unknown")
+        return trouble
+
+
+def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
     what, prepared, again = _UNRESOLVED[key.kind]
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {attempt} attempts.",
+        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {unseen.attempts} attempts.",
         data=f"{prepared} not in the table, unless a request of ours is still under way. Nothing was deleted. The last"
-        f" trouble: {trouble}.",
+        f" trouble: {unseen.trouble}.",
         action=f"Make the catalog reachable and {again}.",
     )
 

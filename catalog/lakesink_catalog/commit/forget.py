@@ -18,13 +18,14 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakesink_catalog.commit.empty_commit import EmptyCommit
+from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.request import branch_at
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs
 from lakesink_catalog.tables.locations import metadata_location
-from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import FORGOTTEN
 from lakesink_protocol.retry import RetryPolicy
@@ -98,10 +99,10 @@ class Forgetting:
             tags = self._tags(table)
             return self._request(table, snapshot_id, tags)
 
-        done, snapshot_id, trouble = self._commit.run(self.find(), build, lambda table: not self._is_known(table))
-        if done is None:
-            raise _unresolved(self.key, trouble)
-        return self._forgotten(done, snapshot_id, tags)
+        done = self._commit.run(self.find(), build, lambda table: not self._is_known(table))
+        if isinstance(done, Unseen):
+            raise unresolved(f"forgotten {self.key.name!r}", done)
+        return self._forgotten(*done, tags)
 
     @property
     def _commit(self) -> EmptyCommit:
@@ -170,13 +171,4 @@ def _unsupported(table: Table, key: SinkKey) -> SettingsError:
         data="Nothing was changed.",
         action=f"No stream of lakesink can write this table, so {key.name!r} may stay in it. If its tag keeps a"
         f" snapshot from expiry, drop the tag {key.ledger_tag} with the engine that writes this version.",
-    )
-
-
-def _unresolved(key: SinkKey, trouble: str) -> CommitUnresolved:
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"The table was not seen to have forgotten {key.name!r}.",
-        data=f"No row was touched and no file deleted. The last trouble: {trouble}.",
-        action="Make the catalog reachable and run the command again: it looks first.",
     )

@@ -18,11 +18,12 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakesink_catalog.commit.empty_commit import EmptyCommit
+from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.request import branch_at, tag_at
 from lakesink_catalog.read.view import view_table
-from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import NO_BATCH, SinkKey
 from lakesink_protocol.ledger import RESTORED, LedgerEntry, mark_of
 from lakesink_protocol.retry import RetryPolicy
@@ -80,10 +81,12 @@ class Restoring:
         wanted = self._wanted(first)
         if self._is_there(first):
             return Restored(wanted, None)
-        done, snapshot_id, trouble = self._commit.run(first, self._request, self._is_there)
-        entry = None if done is None else view_table(done, self.key).entry
-        if entry is None:
-            raise _unresolved(self.key, trouble)
+        done = self._commit.run(first, self._request, self._is_there)
+        if isinstance(done, Unseen):
+            raise unresolved(f"the ledger entry of {self.key.name!r} again", done)
+        table, snapshot_id = done
+        entry = view_table(table, self.key).entry
+        assert entry is not None
         return Restored(entry, snapshot_id)
 
     @property
@@ -174,13 +177,4 @@ def _refused(key: SinkKey, why: str, action: str = "") -> SettingsError:
         data=NOTHING_CHANGED,
         action=action
         or "lakesink status and lakesink log show every sink; --branch and --txn name which one is meant.",
-    )
-
-
-def _unresolved(key: SinkKey, trouble: str) -> CommitUnresolved:
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"The table was not seen to have the ledger entry of {key.name!r} again.",
-        data=f"No row was touched and no file deleted. The last trouble: {trouble}.",
-        action="Make the catalog reachable and run the command again: it looks first.",
     )

@@ -18,10 +18,11 @@ from lakesink.sinks.directory.refusals import refused
 from lakesink_catalog.failpoints import reached
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.redact import describe
-from lakesink_protocol.retry import RetryPolicy, Waiting, attempts
+from lakesink_protocol.retry import RetryPolicy, Waiting
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 
 logger = logging.getLogger("lakesink")
@@ -70,27 +71,11 @@ class Publisher:
             BatchRefused: The sink's history does not allow the batch any more.
             CommitUnresolved: Attempts ran out; the marker may still land, and a restart resolves it.
         """
-        trouble: Exception | None = None
-        attempt = 0
-        for attempt in attempts(self.retry, self.surroundings):
-            try:
-                look = self.look(batch)
-                if not isinstance(look.verdict, Commit):
-                    return self._found(look, prepared, attempt)
-                if not still_usable(look, prepared):
-                    return None
-                reached("before-call", batch.batch_id)
-                if self._is_old(prepared) and not self.has_all(prepared):
-                    return None
-                self._create(look, batch, prepared)
-            except LakesinkError:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever a store raises is neither yes nor no
-                trouble = error
-                logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", batch.batch_id, attempt, _short(error))
-            else:
-                return _committed(prepared, look.situation.view.last_sequence_number, attempt)
-        return self._last_look(batch, prepared, attempt, trouble)
+        attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(self, batch, prepared)
+        found = fenced(attempts, self.retry, self.surroundings)
+        if isinstance(found, Unseen):
+            raise _unresolved(self.ledger.layout.sink_id, batch, found)
+        return None if isinstance(found, MustBeWrittenAgain) else found
 
     def has_all(self, prepared: PreparedParts) -> bool:
         """Every part is there, in its size."""
@@ -98,12 +83,13 @@ class Publisher:
         sizes = self.ledger.storage.sizes([f"{parts}/{part.name}" for part in prepared.parts])
         return sizes == [part.size_bytes for part in prepared.parts]
 
-    def _is_old(self, prepared: PreparedParts) -> bool:
+    def is_old(self, prepared: PreparedParts) -> bool:
         """An orphan cleanup may have removed parts of that time, or the clock proves nothing."""
         age = timedelta(milliseconds=self.surroundings.now_ms() - prepared.begun_ms)
         return not timedelta() <= age <= self.prepared_max_age
 
-    def _create(self, look: Look, batch: Batch, prepared: PreparedParts) -> None:
+    def create(self, look: Look, batch: Batch, prepared: PreparedParts) -> None:
+        """Create the marker under the number that this look found free."""
         marker = self._marker(look, batch, prepared)
         ledger, data = self.ledger, marker.to_bytes()
         ledger.storage.create(ledger.layout.marker(marker.number), data)
@@ -130,7 +116,8 @@ class Publisher:
             parts=prepared.parts,
         )
 
-    def _found(self, look: Look, prepared: PreparedParts, attempt: int) -> Committed | AlreadyCommitted:
+    def found(self, look: Look, prepared: PreparedParts, attempt: int) -> Outcome:
+        """What a look found that allows no marker."""
         if isinstance(look.verdict, Refuse):
             raise refused(look.verdict.reason, look.situation)
         assert isinstance(look.verdict, Skip)
@@ -140,25 +127,49 @@ class Publisher:
             return _committed(prepared, number, attempt)
         return AlreadyCommitted(number)
 
-    def _last_look(
-        self, batch: Batch, prepared: PreparedParts, attempt: int, trouble: Exception | None
-    ) -> Committed | AlreadyCommitted:
-        try:
-            look = self.look(batch)
-        except Exception as error:  # noqa: BLE001 - as in the loop: it proves nothing
-            trouble = trouble or error
-        else:
-            if not isinstance(look.verdict, Commit):
-                return self._found(look, prepared, attempt)
-        sink_id = self.ledger.layout.sink_id
-        raise CommitUnresolved(
-            "COMMIT_UNRESOLVED",
-            f"Batch {batch.batch_id} of sink {sink_id!r} was not seen in the directory after {attempt} attempts.",
-            data="The batch is prepared; it is not in the directory, unless a request of ours is still under way."
-            f" Nothing was deleted. The last trouble: {_short(trouble)}.",
-            action="Make the storage reachable and start the query again: the replay finds the prepared batch, looks at"
-            " the directory, and publishes it at most once.",
-        ) from None
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """The attempts to publish one prepared batch."""
+
+    publisher: Publisher
+    batch: Batch
+    prepared: PreparedParts
+
+    def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
+        publisher, prepared = self.publisher, self.prepared
+        look = publisher.look(self.batch)
+        if not isinstance(look.verdict, Commit):
+            return publisher.found(look, prepared, number)
+        if not still_usable(look, prepared):
+            return MustBeWrittenAgain()
+        reached("before-call", self.batch.batch_id)
+        if publisher.is_old(prepared) and not publisher.has_all(prepared):
+            return MustBeWrittenAgain()
+        publisher.create(look, self.batch, prepared)
+        return _committed(prepared, look.situation.view.last_sequence_number, number)
+
+    def look(self, number: int) -> Outcome | None:
+        look = self.publisher.look(self.batch)
+        return None if isinstance(look.verdict, Commit) else self.publisher.found(look, self.prepared, number)
+
+    def unsure(self, number: int, error: Exception) -> str:
+        if isinstance(error, LakesinkError):
+            raise error
+        trouble = describe(error)
+        logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", self.batch.batch_id, number, trouble)
+        return trouble
+
+
+def _unresolved(sink_id: str, batch: Batch, unseen: Unseen) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"Batch {batch.batch_id} of sink {sink_id!r} was not seen in the directory after {unseen.attempts} attempts.",
+        data="The batch is prepared; it is not in the directory, unless a request of ours is still under way."
+        f" Nothing was deleted. The last trouble: {unseen.trouble}.",
+        action="Make the storage reachable and start the query again: the replay finds the prepared batch, looks at"
+        " the directory, and publishes it at most once.",
+    )
 
 
 def _committed(prepared: PreparedParts, number: int, attempt: int) -> Committed:
@@ -171,7 +182,3 @@ def _committed(prepared: PreparedParts, number: int, attempt: int) -> Committed:
         accepted=prepared.accepted or None,
         attempts=attempt,
     )
-
-
-def _short(error: Exception | None) -> str:
-    return "none was told" if error is None else describe(error)
