@@ -12,8 +12,15 @@ ARGS ?=
 SHORT ?=
 UNLESS_SHORT = $(if $(SHORT), and not nightly)
 
+QUICK_STREAMS = tests/spark/test_iceberg_streams.py
+QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/test_commit.py tests/catalog/test_manifests.py \
+	tests/catalog/test_prepared.py tests/catalog/test_tables.py tests/writer/test_columns.py tests/writer/test_task.py \
+	$(QUICK_STREAMS)::test_a_stream_of_files_becomes_a_table_one_snapshot_a_batch \
+	$(QUICK_STREAMS)::test_a_replayed_batch_adds_neither_snapshot_nor_file \
+	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
+
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo test interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo test quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -26,6 +33,9 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 
 test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" -n 2 --dist worksteal $(ARGS)
+
+quick: check ## Style, types, contracts, and the tests that fail first, in about a minute.
+	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1: a slice); needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch

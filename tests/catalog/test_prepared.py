@@ -21,7 +21,7 @@ from lakesink_catalog.manifests.partitions import PartitionSummary
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
-from tests.catalog.views import KEY, UUID, batch, entry
+from tests.protocol.views import KEY, UUID, batch, entry
 
 HOUR_MS = 3_600_000
 MAX_AGE_MS = 20 * HOUR_MS

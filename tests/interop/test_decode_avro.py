@@ -19,10 +19,10 @@ from lakesink_catalog.tables.tables import load_table
 from servers.jars import KAFKA_SPARK, fetched
 from servers.kafka import KafkaBroker
 from testkit.harness import PATIENCE_SECONDS
+from tests.decode.avro.messages import MALFORMED, decoded, encoded, logical, message, record
+from tests.decode.avro.schema_registry import registered, schema_registry
+from tests.decode.avro.test_random import CALENDAR, SCALARS, Sort, Sorts, mutated, plain
 from tests.interop.pages import block
-from tests.writer.avro.messages import MALFORMED, decoded, encoded, logical, message, record
-from tests.writer.avro.schema_registry import registered, schema_registry
-from tests.writer.avro.test_random import CALENDAR, SCALARS, Sort, Sorts, mutated, plain
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 PAYMENT = record(("id", "long"), ("at", logical("long", "timestamp-millis")))

@@ -12,8 +12,8 @@ import pytest
 import lakesink
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from tests.writer.avro.messages import encoded, message, record
-from tests.writer.avro.schema_registry import SchemaRegistry, registered, schema_registry
+from tests.decode.avro.messages import encoded, message, record
+from tests.decode.avro.schema_registry import SchemaRegistry, registered, schema_registry
 
 TABLE = "demo.events"
 FIRST = record(("id", "long"))

@@ -13,8 +13,8 @@ from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, decide
-from tests.catalog.verdict_cases import CASES
-from tests.catalog.views import KEY, Snap
+from tests.protocol.verdict_cases import CASES
+from tests.protocol.views import KEY, Snap
 
 REFUSED = {name: case for name, case in CASES.items() if isinstance(case.verdict, Refuse)}
 

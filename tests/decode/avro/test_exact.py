@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.avro.schema import parse_writer_schema
-from tests.writer.avro.messages import MALFORMED, columns, decoded, encoded, logical, message, record, without_meaning
+from tests.decode.avro.messages import MALFORMED, columns, decoded, encoded, logical, message, record, without_meaning
 from tests.writer.builders import exactly
 
 some, many = (settings(max_examples=count) for count in (50, 150))

@@ -7,7 +7,7 @@ from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import TableView
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
-from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, Epoch, batch, chain, entry, mark, view
+from tests.protocol.views import FOREIGN, KEY, OTHER_UUID, UUID, Epoch, batch, chain, entry, mark, view
 
 AUDIT = SinkKey("events", "audit")
 HISTORY = chain(batch(0), batch(1), batch(2))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakesink.writer.schema import Struct, Type
-from tests.writer.avro.messages import MALFORMED, columns, decoded, encoded, list_of, logical, map_to, message, record
+from tests.decode.avro.messages import MALFORMED, columns, decoded, encoded, list_of, logical, map_to, message, record
 
 Value = Callable[[Random], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch
 from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, Mark, mark_of, next_entry, next_mark, parse_entry
-from tests.catalog.views import FOREIGN, KEY, UUID, batch, chain, view
+from tests.protocol.views import FOREIGN, KEY, UUID, batch, chain, view
 
 NAME = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 NUMBER = st.integers(0, 2**63 - 1)

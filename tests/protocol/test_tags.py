@@ -14,7 +14,7 @@ from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import EveryBatches, EveryPeriod, Refs, TaggedSnapshot, is_due
-from tests.catalog.views import KEY, UUID, batch, mark, view
+from tests.protocol.views import KEY, UUID, batch, mark, view
 
 DAY_MS = 24 * 3_600_000
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2

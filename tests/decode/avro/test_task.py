@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from lakesink.writer.plan import AVRO, OnMalformed, WritePlan
 from lakesink_protocol.errors import WriteError
 from servers.ports import free_port
-from tests.writer.avro.messages import encoded, message, record
+from tests.decode.avro.messages import encoded, message, record
 from tests.writer.builders import plan_for, rows_of, write
 
 EVENTS = Schema(

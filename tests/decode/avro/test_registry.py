@@ -10,8 +10,8 @@ from lakesink.decode.avro.registry import PASSWORD, TOKEN, USER, schemas_in_file
 from lakesink.decode.avro.schema import Record, Reference, Scalar
 from lakesink_protocol.errors import WriteError
 from servers.ports import free_port
-from tests.writer.avro.messages import record
-from tests.writer.avro.schema_registry import SchemaRegistry, registered, schema_registry
+from tests.decode.avro.messages import record
+from tests.decode.avro.schema_registry import SchemaRegistry, registered, schema_registry
 
 EVENT = record(("id", "long"))
 ROOT = Record((("id", Scalar("long")),))

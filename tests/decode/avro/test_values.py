@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakesink.writer.schema import Type
-from tests.writer.avro.messages import (
+from tests.decode.avro.messages import (
     MALFORMED,
     columns,
     decoded,

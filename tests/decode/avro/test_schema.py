@@ -15,7 +15,7 @@ from lakesink.decode.avro.schema import (
     Union,
     parse_writer_schema,
 )
-from tests.writer.avro.messages import columns, decoded, encoded, logical, message, record
+from tests.decode.avro.messages import columns, decoded, encoded, logical, message, record
 
 
 @pytest.mark.parametrize(

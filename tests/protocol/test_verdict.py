@@ -14,8 +14,8 @@ from lakesink_protocol.identity import Batch, SinkKey, SinkKind, transaction_bat
 from lakesink_protocol.ledger import TableView, mark_of
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
-from tests.catalog.verdict_cases import CASES, CUT, L2, UNDER_FOREIGN
-from tests.catalog.views import FOREIGN, KEY, OTHER_UUID, UUID, batch, chain, entry, mark, view
+from tests.protocol.verdict_cases import CASES, CUT, L2, UNDER_FOREIGN
+from tests.protocol.views import FOREIGN, KEY, OTHER_UUID, UUID, batch, chain, entry, mark, view
 
 
 @pytest.mark.parametrize("name", CASES)
