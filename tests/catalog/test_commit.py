@@ -256,8 +256,7 @@ def test_an_unresolved_commit_says_so_shortly_and_keeps_secrets(
     assert len(first_line) < 200
     assert "OSError" in unresolved.value.data
     assert "hunter2" not in str(unresolved.value) + caplog.text
-    assert unresolved.value.__cause__ is None
-    assert unresolved.value.__suppress_context__
+    assert unresolved.value.__context__ is None
 
 
 @pytest.mark.parametrize("key", [KEY, SinkKey("events", "audit")], ids=["main", "branch"])
