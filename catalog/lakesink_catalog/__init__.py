@@ -1,4 +1,5 @@
-"""The table side of lakesink: what a table says about a stream, and the fenced commit. Knows PyIceberg, never Spark.
+"""The catalog side of lakesink: reads the state of a sink from a table, and makes the fenced commit.
 
-Importing this package imports nothing else: executors use its pure modules without loading PyIceberg.
+Uses PyIceberg, never Spark. Importing this package imports nothing else, so executors can use its pure modules
+without loading PyIceberg.
 """

@@ -1,4 +1,4 @@
-"""What lakesink raises. See `lakesink_protocol.errors`."""
+"""The exceptions of lakesink, see `lakesink_protocol.errors`."""
 
 from lakesink_protocol.errors import (
     BatchRefused,

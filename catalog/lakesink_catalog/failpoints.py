@@ -1,8 +1,8 @@
-"""Named places where a process can be made to die, stop or fail, for tests, demos and drills.
+"""Named places in the code where a process can be killed, stopped or made to fail, for tests, demos and drills.
 
-``LAKESINK_FAILPOINTS`` holds a comma-separated list of ``name[@batch]=action``: the places are in `FAILPOINTS`, the
-actions in `ACTIONS`. The variable is read at each place, so a run without it costs one dictionary look-up; what it says
-is checked whole at the first place that is reached, and nothing is done by halves.
+``LAKESINK_FAILPOINTS`` holds a comma-separated list of ``name[@batch]=action``, see `FAILPOINTS` and `ACTIONS`. Each
+place reads the variable. Without it, a place costs one dictionary look-up. The first place that is reached checks the
+whole variable, before any action runs.
 """
 
 import logging
@@ -27,13 +27,7 @@ class FailpointReached(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Failpoint:
-    """One place.
-
-    Attributes:
-        process: Where the code runs.
-        meaning: How far the batch has come when the place is reached.
-        replay: What becomes of the batch when its process dies here and the query is started again.
-    """
+    """One place. `replay` is the outcome of the batch if its process dies here and the query is started again."""
 
     process: str
     meaning: str
@@ -49,9 +43,9 @@ FAILPOINTS = {
     "after-call": Failpoint("driver", "the commit has landed; its answer is not yet looked at", "already committed"),
     "after-commit": Failpoint("driver", "the sink is done; Spark has not logged that", "already committed"),
 }
-"""Every place in lakesink, in the order in which a batch comes to them.
+"""Every place in lakesink, in the order in which a batch reaches them.
 
-A name with a dot is of a sink of one's own: it is not in this table, and not checked against it.
+A name with a dot belongs to a custom sink: it is not in this table, and is not checked.
 """
 
 ACTIONS = {
@@ -71,15 +65,10 @@ class _Armed:
 
 
 def reached(name: str, batch_id: int) -> None:
-    """Carry out the action armed for this place and batch, if there is one.
-
-    Args:
-        name: A name of `FAILPOINTS`, or one with a dot: ``mysink.after-insert``.
-        batch_id: The batch that has come to it.
+    """Carry out the action that the variable sets for this place and batch, if there is one.
 
     Raises:
-        FailpointReached: The action is ``raise``.
-        SettingsError: What the variable says is malformed.
+        SettingsError: The variable is malformed.
     """
     text = os.environ.get(VARIABLE)
     if not text:
@@ -91,14 +80,14 @@ def reached(name: str, batch_id: int) -> None:
 
 
 def failpoints_table_markdown() -> str:
-    """The table of places as the documents show it."""
+    """The table of places, for the documentation."""
     lines = ["| name | process | when it is reached | after a death here the batch is |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {at.process} | {at.meaning} | {at.replay} |" for name, at in FAILPOINTS.items()]
     return "\n".join(lines) + "\n"
 
 
 def actions_table_markdown() -> str:
-    """The table of actions as the documents show it."""
+    """The table of actions, for the documentation."""
     lines = ["| action | what happens |", "|---|---|"]
     lines += [f"| `{action}` | {does} |" for action, does in ACTIONS.items()]
     return "\n".join(lines) + "\n"

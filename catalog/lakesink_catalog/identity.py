@@ -1,4 +1,4 @@
-"""Who writes what: sinks and batches. See `lakesink_protocol.identity`."""
+"""Sink keys and batches, see `lakesink_protocol.identity`."""
 
 from lakesink_protocol.identity import (
     MAIN_BRANCH,

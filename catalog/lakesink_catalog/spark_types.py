@@ -1,4 +1,4 @@
-"""Types as Spark's SQL spells them, for messages: whoever writes a query reads and casts in Spark's words. Pure."""
+"""Types in the spelling of Spark SQL, for messages: users write queries and casts with these names. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """An Arrow type as Spark spells the type that it comes from, or goes to; what Spark has not, as Arrow does."""
+    """The Spark SQL type of an Arrow type; Arrow's own name where Spark has no such type."""
     types = pa.types
     if types.is_struct(kind):
         fields = (kind.field(index) for index in range(kind.num_fields))
@@ -36,7 +36,7 @@ def sql_type(kind: pa.DataType) -> str:
 
 
 def sql_name(*path: str) -> str:
-    """A column's name as it can stand in a SQL expression."""
+    """A column name, quoted where a SQL expression needs it."""
     return ".".join(part if _PLAIN_NAME.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in path)
 
 

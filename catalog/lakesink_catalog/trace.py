@@ -1,13 +1,12 @@
-"""What a driver does, step by step, for those who check it against the model.
+"""Records the steps of a driver, for checks against the model.
 
-``LAKESINK_TRACE`` names a file. Each step of each driver of an Iceberg sink appends one line of JSON to it, in one
-write, so that any number of processes may share the file. The variable is read at each step: a run without it costs one
-dictionary look-up a step. `Event` says what the steps are. A line bears ids and digests that the table shows anyway: no
-row, no path, no option, no text of an error.
+``LAKESINK_TRACE`` names a file. Each step of an Iceberg sink appends one line of JSON in one write, so processes can
+share the file. Each step reads the variable; without it, a step costs one dictionary look-up. A line contains ids and
+digests that the table shows anyway: no row, path, option or error text.
 
-A line is written when its step is done, but for `Event.ATTEMPT`, which is written before the request is sent. So
-whoever sees a commit in a table finds its attempt further up in the file. A driver that dies leaves the steps that it
-did. Lines of one driver are numbered: one that is missing is noticed.
+A line is written after its step, except `Event.ATTEMPT`, which is written before the request is sent. A commit that
+is visible in a table therefore has its attempt further up in the file. The lines of one driver are numbered: a missing
+line is noticed.
 """
 
 import json
@@ -28,26 +27,26 @@ logger = logging.getLogger("lakesink")
 
 VARIABLE = "LAKESINK_TRACE"
 FIRST_RULE_OF_HISTORY = 7
-"""Rules before it speak of a table, an entry, or its absence; from here on it is known whether the entry is gone."""
+"""Earlier rules decide on the table and on whether an entry exists; from here on rollback of the entry is known."""
 
 
 class Event(Enum):
     """The steps of a driver."""
 
-    BEGIN = "begin"  # looked at the table before anything is written: the facts, the rule and its verdict
-    RECOVERED = "recovered"  # what an earlier driver prepared is used
-    PREPARED = "prepared"  # the votes are in and the manifests written
+    BEGIN = "begin"  # decision before anything is written: the facts, the rule and its verdict
+    RECOVERED = "recovered"  # uses the prepared batch of an earlier driver
+    PREPARED = "prepared"  # all receipts have arrived, and the manifests are written
     RECORDED = "recorded"  # the prepared record is durable
     ABORTED = "aborted"  # the batch failed before it could be committed
-    LOOK = "look"  # looked at the table for an attempt, or for the last time: as `begin`
-    ATTEMPT = "attempt"  # is about to send a request: what it asserts
-    ANSWER = "answer"  # what the catalog's answer shows: landed, not-shown, unknown
-    COMMITTED = "committed"  # the batch is in the table by what this driver prepared
-    KNOWN = "known"  # the batch is in the table by what another one prepared
-    AGAIN = "again"  # the ledger or the schema moved on: the batch must be written again
-    REFUSED = "refused"  # the table's history does not allow the batch any more
+    LOOK = "look"  # decision for an attempt, or after the last one: the same facts as `begin`
+    ATTEMPT = "attempt"  # is about to send a request: its assertions
+    ANSWER = "answer"  # result of the catalog's answer: landed, not-shown, unknown
+    COMMITTED = "committed"  # the batch is in the table, as this driver prepared it
+    KNOWN = "known"  # the batch is in the table, as another driver prepared it
+    AGAIN = "again"  # the ledger or the schema changed: the batch must be written again
+    REFUSED = "refused"  # the table's history no longer allows the batch
     UNRESOLVED = "unresolved"  # attempts ran out
-    FAILED = "failed"  # the commit ended otherwise: by a final error, or because the driver was asked to stop
+    FAILED = "failed"  # the commit ended in a final error, or the driver was asked to stop
 
 
 _ENDS = {BatchRefused: Event.REFUSED, CommitUnresolved: Event.UNRESOLVED}
@@ -55,47 +54,25 @@ _ENDS = {BatchRefused: Event.REFUSED, CommitUnresolved: Event.UNRESOLVED}
 
 @dataclass(slots=True)
 class Trace:
-    """The steps of one driver.
-
-    Attributes:
-        driver: A name that no other driver has; empty for what is not to be traced.
-    """
+    """The steps of one driver. `driver` is a unique name; an empty name switches the trace off."""
 
     driver: str = ""
     _steps: int = 0
 
     def looked(self, event: Event, situation: Situation, verdict: Verdict, *, tagged: bool) -> None:
-        """A look at the table.
-
-        Args:
-            event: `Event.BEGIN` or `Event.LOOK`.
-            situation: The facts.
-            verdict: What was decided.
-            tagged: True if the sink sets its ledger tag.
-        """
+        """Record a decision: `Event.BEGIN` or `Event.LOOK`. `tagged` is true if the sink sets its ledger tag."""
         path = self._path()
         if path:
             self._write(path, event, situation.batch.batch_id, _facts(situation, verdict) | {"tagged": tagged})
 
     def step(self, event: Event, batch: Batch, **facts: Any) -> None:
-        """Any other step.
-
-        Args:
-            event: Which one.
-            batch: Of the driver.
-            facts: What is to be known of it, as JSON has it.
-        """
+        """Record any other step, with facts that JSON can hold."""
         path = self._path()
         if path:
             self._write(path, event, batch.batch_id, facts)
 
     def ended(self, batch: Batch, ended: Outcome | BaseException | None) -> None:
-        """The end of a commit.
-
-        Args:
-            batch: Of the driver.
-            ended: What the commit returned, or raised.
-        """
+        """Record the end of a commit, by its result or its exception."""
         match ended:
             case Committed(snapshot_id=snapshot_id):
                 self.step(Event.COMMITTED, batch, snapshot=snapshot_id)
@@ -118,12 +95,12 @@ class Trace:
                 os.write(file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
             finally:
                 os.close(file)
-        except OSError as error:  # what is only watched must not fail because of it
+        except OSError as error:  # a trace must not make the batch fail
             logger.warning("lakesink.trace.lost driver=%s step=%d errno=%s", self.driver, self._steps, error.errno)
 
 
 def _facts(s: Situation, verdict: Verdict) -> dict[str, Any]:
-    """All that the verdict may rest on."""
+    """All facts that a verdict can depend on."""
     return {
         "sink": s.key.ledger_property,
         "kind": s.key.kind.value,
@@ -165,6 +142,6 @@ def _mark(mark: Mark | None) -> dict[str, Any] | None:
 
 
 def _mark_like(written: LedgerEntry | Mark) -> dict[str, Any]:
-    """Only what a verdict rests on: texts that a table gives are cut where a digest or an id of ours would end."""
+    """The facts that a verdict depends on. Their texts come from the table and are cut to the length of a digest."""
     texts = {"query_id": written.query_id, "fingerprint": written.fingerprint, "end": written.end}
     return {"batch_id": written.batch_id, **{name: text[:64] for name, text in texts.items()}}

@@ -1,8 +1,9 @@
-"""The driver's clock beside the storage's: one that is ahead stamps a snapshot with a time that others cannot follow.
+"""Compares the driver's clock with the clock of the storage.
 
-Iceberg's Java library refuses every change of a table whose last snapshot is more than a minute in its future, so one
-commit by a driver two hours ahead locks Spark, Trino and Flink out for two hours. The storage tells its time with every
-file that it takes: of a manifest list just written it is asked once a run, and again where the clock has jumped.
+Iceberg's Java library refuses every change of a table whose last snapshot is more than one minute in the future. One
+commit by a driver whose clock is two hours ahead therefore locks Spark, Trino and Flink out for two hours. The storage
+reports a time for each file that it stores. The check uses a manifest list that was just written, once per run, and
+again after the clock has jumped.
 """
 
 import logging
@@ -18,34 +19,27 @@ from lakesink_protocol.errors import CatalogError
 logger = logging.getLogger("lakesink")
 
 CLOCK_TOLERANCE_MS = 60_000
-"""What Iceberg's Java library bears between a new snapshot and the last one."""
+"""Iceberg's Java library accepts a new snapshot with a time at most this much before the last snapshot's."""
 GRAIN_MS = 1_000
-"""Object stores tell the time of an object in whole seconds."""
+"""Object stores report the time of an object in whole seconds."""
 _FIRST_TOLD_MS = 946_684_800_000
-"""The year 2000. A storage that keeps no times tells 0."""
+"""The year 2000. A storage that keeps no times reports 0."""
 
 
 @dataclass(slots=True)
 class ClockWatch:
-    """Watches the clock of one driver.
-
-    Attributes:
-        most_ahead_ms: A clock further ahead than this commits nothing.
-    """
+    """Watches the clock of one driver: if it is more than `most_ahead_ms` ahead, nothing is committed."""
 
     most_ahead_ms: int = CLOCK_TOLERANCE_MS
     _seen_ms: int | None = None
 
     def check(self, now_ms: int, monotonic_ms: int, ask_ms: Callable[[], int | None]) -> None:
-        """Compare, if that is due.
+        """Compare the clocks, if a comparison is due.
 
         Args:
-            now_ms: The driver's wall clock, milliseconds since the epoch.
-            monotonic_ms: Its clock that never jumps.
-            ask_ms: Asks the storage for the time of a file that was written after the clocks were read.
-
-        Raises:
-            CatalogError: The clock is too far ahead.
+            now_ms: The driver's wall clock.
+            monotonic_ms: The driver's monotonic clock: a new offset between both means that the wall clock jumped.
+            ask_ms: Returns the storage's time of a file that was written after the clocks were read.
         """
         offset_ms = now_ms - monotonic_ms
         if self._seen_ms is not None and abs(offset_ms - self._seen_ms) <= CLOCK_TOLERANCE_MS:
@@ -60,7 +54,7 @@ class ClockWatch:
 
 
 def modified_ms(io: FileIO, path: str) -> int | None:
-    """When a file was written by the clock of its storage, milliseconds since the epoch; None if it does not tell."""
+    """The storage's time of a file, milliseconds since the epoch; None if the storage does not report one."""
     told_ms = _told_ms(io, path)
     return None if told_ms is None or told_ms < _FIRST_TOLD_MS else told_ms
 

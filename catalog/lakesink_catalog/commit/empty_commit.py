@@ -1,7 +1,7 @@
-"""Commits that change what a table says of a sink, and no row: an empty snapshot moves a head and says so.
+"""Commits that change the state of a sink and no row: an empty snapshot moves the head and records the change.
 
-A commit that only changed properties would be fenced by nothing; this one asserts the branch's head and the tags, so
-that it meets no commit of the sink unseen.
+No assertion could fence a commit that only changes properties. This commit asserts the branch's head and the tags, so a
+concurrent commit of the sink makes it fail.
 """
 
 import logging
@@ -24,19 +24,12 @@ from lakesink_protocol.retry import RetryPolicy
 logger = logging.getLogger("lakesink")
 
 Build = Callable[[Table, int], tuple[list[TableRequirement], tuple[TableUpdate, ...]]]
-"""Requirements and updates of one attempt, for the table as loaded and the id of the snapshot to come."""
+"""Requirements and updates of one attempt, from the loaded table and the id of the new snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyCommit:
-    """One such commit, attempted until the table shows it.
-
-    Attributes:
-        load: Loads the table afresh, past any cache.
-        name: The command, for the log.
-        retry: Bounds of the attempts.
-        surroundings: Clock, sleep and chance.
-    """
+    """One empty commit, attempted until the table shows it. `name` is the command, for the log."""
 
     load: Callable[[], Table]
     name: str
@@ -44,24 +37,18 @@ class EmptyCommit:
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def run(self, first: Table, build: Build, is_done: Callable[[Table], bool]) -> tuple[Table, int] | Unseen:
-        """Attempt it until the table shows it.
+        """Attempt the commit until the table shows it; returns that table and the id of the new snapshot.
 
         Args:
-            first: The table that is meant; another one under its name is refused.
-            build: Builds an attempt.
-            is_done: The table shows what was wanted, once the snapshot is there.
-
-        Returns:
-            The table that shows it, and the snapshot's id.
-
-        Raises:
-            SettingsError: What `build` raises.
+            first: The table to change; another table under the same name is refused.
+            build: Builds an attempt; the `SettingsError` that it raises ends the attempts.
+            is_done: Checks the requested state, once the snapshot is in the table.
         """
         attempts = _Attempts(self, first, build, is_done, self.surroundings.new_snapshot_id())
         return fenced(attempts, self.retry, self.surroundings)
 
     def snapshot(self, table: Table, head: int | None, snapshot_id: int, says: Mapping[str, str]) -> Snapshot:
-        """An empty one, with the head's manifests; its summary is where the change is logged."""
+        """An empty snapshot with the head's manifests; its summary records the change."""
         parent = table.metadata.snapshot_by_id(head) if head is not None else None
         sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
         return Snapshot(
@@ -83,7 +70,7 @@ class EmptyCommit:
 
 @dataclass(frozen=True, slots=True)
 class _Attempts:
-    """What became of each attempt is seen by the next one's load, and of the last by one more."""
+    """Each attempt loads the table and sees the outcome of the one before; a final load sees that of the last one."""
 
     commit: EmptyCommit
     first: Table
@@ -116,7 +103,7 @@ class _Attempts:
 
 
 def unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
-    """The error for such a commit that the table was not seen to have."""
+    """The error for an empty commit that the table does not show."""
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
         f"The table was not seen to have {what}.",

@@ -1,8 +1,8 @@
-"""The fenced commit: one atomic change of a table per batch, decided afresh on the table as it is now.
+"""The fenced commit: one atomic change of a table per batch, decided again on the current table in every attempt.
 
-Every attempt loads the table, reads the ledger of the target branch, decides, builds the snapshot on that head and
-sends one request that asserts table, head and ledger tag. An answer that is not a proven yes proves nothing: the next
-attempt looks. Nothing is ever deleted here.
+Every attempt loads the table, reads the ledger of the target branch, decides, builds the snapshot on that head, and
+sends one request. The request asserts the table, the head and the ledger tag. Only a proven success counts: after any
+other answer, the next attempt looks at the table. This module never deletes a file.
 """
 
 import logging
@@ -59,23 +59,19 @@ PASSING = frozenset(
 
 
 def all_pass(check: Callable[[Any], bool], things: Sequence[Any]) -> bool:
-    """True if a check passes for everything; several are made at once, for each waits for the storage."""
+    """True if every check passes. The checks run in parallel, because each one waits for the storage."""
     with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
         return all(pool.map(check, things))
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Clock, sleep, chance and threads, injected so that tests and simulators own them.
+    """Clock, sleep, randomness and threads, injected so that tests and simulators control them.
 
     Attributes:
-        now_ms: Wall clock, milliseconds since the epoch.
-        monotonic_ms: Clock for time-outs.
-        sleep_ms: Waits.
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
-        all_pass: Makes a check of many things.
-        told_by_storage_ms: When a file was written, by the storage's own clock; None if it does not tell.
+        told_by_storage_ms: The storage's own time of a file; None if the storage does not report one.
     """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -91,13 +87,10 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the table on behalf of one batch.
+    """One decision about a batch on a loaded table.
 
     Attributes:
-        table: As loaded.
-        situation: The batch before it.
-        verdict: What to do.
-        at_ms: Wall clock when it was loaded: what the batch writes is not older.
+        at_ms: Wall clock when the table was loaded: files of the batch are not older.
     """
 
     table: Table
@@ -108,17 +101,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class FencedCommit:
-    """Commits one sink's batches to one table.
+    """Commits the batches of one sink to one table.
 
     Attributes:
-        load: Loads the table afresh, past any cache.
-        key: The sink.
+        load: Loads the current table, without any cache.
         start_uuid: The table's UUID when the stream first saw it.
-        options: What the commits carry.
-        surroundings: Clock, sleep and chance.
-        trace: The driver's steps, for those who check them.
-        layouts: What is known of the table's manifests, kept from batch to batch.
-        clock: Watches the driver's clock, from the first to the last batch of a run.
+        layouts: Known layouts of the table's manifests, kept from batch to batch.
+        clock: Watches the driver's clock during a run.
     """
 
     load: Callable[[], Table]
@@ -137,7 +126,7 @@ class FencedCommit:
         return look
 
     def decide_on(self, table: Table, batch: Batch) -> Look:
-        """Decide on the batch by a table just loaded."""
+        """Decide on the batch with a table that was just loaded."""
         if self.options.ledger_tag:
             check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
@@ -146,16 +135,9 @@ class FencedCommit:
     def prepare(
         self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema, decoded: Decoded | None = None
     ) -> PreparedBatch:
-        """Write the manifests of a batch: after this a commit attempt writes nothing but the manifest list.
+        """Write the manifests of a batch: an attempt then writes only a manifest list, and a merged manifest if due.
 
-        Args:
-            look: The look that allowed the batch; its ledger entry is the one the batch follows.
-            files: The batch's data files, closed.
-            schema: Schema that they were written under.
-            decoded: Counts of the documents that their rows came from; None if there were none.
-
-        Raises:
-            CatalogError: The storage failed.
+        The batch follows the ledger entry that `look` found.
         """
         assert isinstance(look.verdict, Commit)
         snapshot_id = self.surroundings.new_snapshot_id()
@@ -181,10 +163,10 @@ class FencedCommit:
         """Commit a prepared batch, or find that it is in the table.
 
         Returns:
-            None if the ledger or the schema moved on, so that the batch must be written again.
+            None if the ledger or the schema changed, so that the batch must be written again.
 
         Raises:
-            BatchRefused: The table's history does not allow the batch any more.
+            BatchRefused: The table's history no longer allows the batch.
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
         attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(self, batch, prepared)
@@ -194,7 +176,7 @@ class FencedCommit:
         return None if isinstance(found, MustBeWrittenAgain) else found
 
     def found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Outcome:
-        """What a look found that allows no commit."""
+        """The outcome of a decision that allows no commit."""
         match look.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
                 return _committed(prepared, attempt)
@@ -213,7 +195,7 @@ class FencedCommit:
                 assert_never(look.verdict)
 
     def request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
-        """Build the request for the table of this look, and check the clock by what the storage says of it."""
+        """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
         assert isinstance(look.verdict, Commit)
         change = Change(look.situation, look.verdict, batch, prepared, self.options)
         now_ms, monotonic_ms = self.clocks()
@@ -223,11 +205,11 @@ class FencedCommit:
         return request
 
     def is_old(self, made_ms: int) -> bool:
-        """Unreferenced files of that time may have been taken by an orphan cleaner, or the clock says nothing."""
+        """True if an orphan cleanup may have removed unreferenced files of that time, or if that time is ahead."""
         return not 0 <= self.surroundings.now_ms() - made_ms <= self.options.prepared_max_age_ms
 
     def was_held_up(self, started: tuple[int, int]) -> bool:
-        """A process that was stopped for a day must not refer to what it wrote before, be it seen a moment ago."""
+        """True after a stop so long that an orphan cleanup may have removed files that were checked before it."""
         passed = (now - then for now, then in zip(self.clocks(), started, strict=True))
         return max(passed) > self.options.prepared_max_age_ms
 
@@ -236,7 +218,7 @@ class FencedCommit:
         return self.surroundings.now_ms(), self.surroundings.monotonic_ms()
 
     def send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
-        """Send the request; the metadata that the catalog answers with."""
+        """Send the request; returns the metadata in the catalog's answer."""
         view = look.situation.view
         self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
         reached("before-call", batch.batch_id)
@@ -245,7 +227,7 @@ class FencedCommit:
         return response.metadata
 
     def shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
-        """The answer's metadata has our snapshot under the head, on the asserted parent, and our entry."""
+        """True if the answer has our snapshot under the head, on the asserted parent, and our entry."""
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
         if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
             return False
@@ -349,10 +331,10 @@ def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
 
 
 def still_usable(look: Look, prepared: PreparedBatch) -> bool:
-    """Ledger and a human's word are those of the prepare, and the files fit the present schema and specs.
+    """True if ledger and accept are those of the prepare, and the files fit the current schema and specs.
 
-    What was prepared without a human's word is not what the word is about: the files may be in the table already. The
-    same holds if the snapshot is there and yet the batch is to be committed.
+    An accept covers only files that were prepared under it: files prepared without it may already be in the table.
+    Files whose snapshot is in the table are also unusable, because the verdict is to commit the batch nevertheless.
     """
     assert isinstance(look.verdict, Commit)
     metadata = look.table.metadata
@@ -365,5 +347,5 @@ def still_usable(look: Look, prepared: PreparedBatch) -> bool:
 
 
 def _is_final(error: Exception) -> bool:
-    """Our own word on a table or its configuration; what ails a service may pass."""
+    """True for lakesink's own errors about a table or its configuration; errors of a service can be transient."""
     return isinstance(error, CatalogError) and error.code not in PASSING

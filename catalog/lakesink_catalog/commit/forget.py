@@ -1,7 +1,7 @@
-"""Retires a sink: its ledger entry and its ledger tag leave the table, in one commit that moves a head and says so.
+"""Removes a sink from a table: one commit drops its ledger entry and its ledger tag, and its snapshot records that.
 
-The sink's marks stay in its snapshots: whoever streams under its name again
-is refused as `LedgerLost`, as long as one of them is in the branch.
+The batch marks of the sink stay in its snapshots. A new stream with the same sink id is refused as `LedgerLost` as long
+as one of these marks is in the branch.
 """
 
 import logging
@@ -42,13 +42,12 @@ _HOW_TO_NAME = (
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was retired.
+    """The result of a removal.
 
     Attributes:
-        snapshot_id: The snapshot that says so.
-        branch: Branch whose head it is: the sink's, or the main one if that is gone.
+        branch: Branch with the new snapshot as its head: the sink's, or the main branch if the sink's does not exist.
         records: Folder of the sink's prepared records, which stays.
-        audit_tags: Names of the audit tags that went.
+        audit_tags: Names of the removed audit tags.
     """
 
     snapshot_id: int
@@ -59,15 +58,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """Retires one sink of one table.
-
-    Attributes:
-        load: Loads the table afresh, past any cache.
-        key: The sink.
-        with_audit_tags: True to remove its audit tags too, so that expiry may take what they keep.
-        retry: Bounds of the attempts.
-        surroundings: Clock, sleep and chance.
-    """
+    """Removes a sink from a table; `with_audit_tags` also its audit tags, whose snapshots can then expire."""
 
     load: Callable[[], Table]
     key: SinkKey
@@ -76,17 +67,17 @@ class Forgetting:
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def find(self) -> Table:
-        """The table as it is, if it knows the sink.
+        """The current table, if it knows the sink.
 
         Raises:
-            SettingsError: It knows no such sink, has forgotten it, or has a format version that lakesink cannot write.
+            SettingsError: The sink is unknown or was removed, or lakesink cannot write the table's format version.
         """
         table = self.load()
         self._check(table)
         return table
 
     def run(self) -> Forgotten:
-        """Forget the sink; what became of each attempt is seen by the next one's look, and of the last by one more.
+        """Remove the sink.
 
         Raises:
             SettingsError: See `find`.
@@ -118,7 +109,7 @@ class Forgetting:
         return self.key.ledger_property in table.properties or bool(self._tags(table))
 
     def _tags(self, table: Table) -> dict[str, int]:
-        """Tags to remove, with the snapshots that they show; a branch that bears such a name is somebody's data."""
+        """Tags to remove, with their snapshots. A branch with such a name stays: it is another user's data."""
         refs = view_refs(table)
         ledger_tag = refs.get(self.key.ledger_tag)
         own = {self.key.ledger_tag: ledger_tag} if ledger_tag else {}

@@ -1,6 +1,6 @@
-"""What data files assume of their table: the schema and the specs that they were written under, by content. Pure.
+"""The schema and the specs that data files were written under, compared by content. Pure.
 
-An id proves nothing: catalogs give the id of a schema or a spec again once it was removed as unused.
+An id is no proof: after removing an unused schema or spec, catalogs can assign its id again.
 """
 
 import hashlib
@@ -32,32 +32,27 @@ DIGEST_LENGTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Premises:
-    """Schema and specs of a batch's files.
-
-    Attributes:
-        schema: The one schema of all files.
-        specs: Partition specs of the files, each once.
-    """
+    """Schema of all files of a batch, and their partition specs, each once."""
 
     schema: Schema
     specs: tuple[PartitionSpec, ...]
 
     @property
     def ids(self) -> tuple[int, tuple[int, ...]]:
-        """The schema's, and those of the specs."""
+        """Ids of the schema and of the specs."""
         return self.schema.schema_id, tuple(spec.spec_id for spec in self.specs)
 
     @property
     def digest(self) -> str:
-        """Equal for equal content."""
+        """Digest of the content."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
 
     def hold_in(self, metadata: TableMetadata) -> bool:
-        """True if their ids mean in the table what they meant when the files were written."""
+        """True if the ids mean the same in the table as when the files were written."""
         return premises_of(metadata, *self.ids) == self
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-able form for the prepared record."""
+        """JSON form for the prepared record."""
         return {
             "schema": json.loads(self.schema.model_dump_json()),
             "specs": [json.loads(spec.model_dump_json()) for spec in self.specs],
@@ -65,11 +60,7 @@ class Premises:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Premises":
-        """The inverse of `to_json`.
-
-        Raises:
-            ValueError: The document is malformed.
-        """
+        """The inverse of `to_json`; raises ValueError if the document is malformed."""
         try:
             schema = Schema.model_validate_json(json.dumps(document["schema"]))
             specs = tuple(PartitionSpec.model_validate_json(json.dumps(spec)) for spec in document["specs"])
@@ -81,7 +72,7 @@ class Premises:
 
 
 def premises_of(metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int]) -> Premises | None:
-    """What these ids mean in a table; None if it has one of them no more."""
+    """The schema and the specs of these ids in a table; None if the table lacks one of them."""
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     wanted = sorted(set(spec_ids))
@@ -91,10 +82,10 @@ def premises_of(metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int]
 
 
 def still_fits(written: Schema, present: Schema) -> bool:
-    """True if files of one schema show the same values under another one of the table.
+    """True if files of one schema show the same values under another schema of the table.
 
-    A field that is required now must have been so; a field must not have been dropped and added again under its name,
-    for readers go by field id and would find no value; and no written type may be wider than the present one.
+    A field that is required now must have been required then. No field may have been dropped and added again under its
+    name: readers use field ids and would find no value. No written type may be wider than the current one.
     """
     before, now = dict(_columns(written)), dict(_columns(present))
     by_id = {field.field_id: field for field in before.values()}
@@ -140,7 +131,7 @@ def _folded(path: Path) -> Path:
 
 
 def _holds(present: IcebergType, written: IcebergType) -> bool:
-    """Every written value is one of the present type; the fields of a nested type are looked at one by one."""
+    """True if the current type can hold every written value; fields of nested types are compared one by one."""
     if not isinstance(written, PrimitiveType):
         return type(written) is type(present)
     match written, present:

@@ -1,4 +1,4 @@
-"""The prepared batch of one table: its pre-commit, durable between the vote and the commit.
+"""The prepared batch of one table: its pre-commit, durable between the receipts and the commit.
 
 The records are files under the table's metadata location, see `lakesink_catalog.commit.record`.
 """
@@ -24,32 +24,27 @@ from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
 logger = logging.getLogger("lakesink")
 
 AllPass = Callable[[Callable[[Any], bool], Sequence[Any]], bool]
-"""Makes a check of many things; True if all pass."""
+"""Applies a check to many things; True if all pass."""
 
 SNAPSHOT_IDS = range(2**31, 2**63)
-"""Below, Trino needs a cast; beyond, readers take the table for empty."""
+"""Below this range, Trino needs a cast. Above it, readers take the table for empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
-    """One table's part of a prepared batch: all that a commit attempt needs.
+    """One table's part of a prepared batch: everything that a commit attempt needs.
 
     Attributes:
-        table_uuid: Table that the files belong to.
-        branch: Branch that they are meant for.
-        snapshot_id: Id of the snapshot to come, chosen once.
-        schema_id: Schema that the files were written under.
-        premises: That schema and the specs, by content; None in a record of an earlier lakesink until `pinned`.
-        follows: Ledger entry seen when this was prepared; None if there was none.
-        accepted: The overruled refusal as the user spelled it; empty if none.
-        manifests: One a partition spec.
+        snapshot_id: Id of the new snapshot, chosen once for all attempts.
+        premises: Schema and specs of the files; None in a record of an earlier lakesink until `pinned`.
+        follows: Ledger entry at the time of the prepare; None if there was none.
+        accepted: The accept as the user wrote it; empty if none.
+        manifests: One for each partition spec.
         files: Path and size in bytes of every data file.
-        rows: Rows in them.
-        partitions: Distinct partitions in them.
-        begun_ms: Wall clock before the first of these files was made, milliseconds since the epoch.
-        without_inputs: Number of input files that were missing when this was written, accepted by an operator.
-        recovered: True if an earlier run prepared it. Not part of the record.
-        decoded: Counts of the documents that its rows came from.
+        partitions: Number of distinct partitions.
+        begun_ms: Wall clock before the first of these files was created.
+        without_inputs: Number of missing input files that an operator accepted.
+        recovered: True if an earlier run prepared the batch. Not part of the record.
     """
 
     table_uuid: str
@@ -70,7 +65,7 @@ class PreparedBatch:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """JSON-able form for the prepared record."""
+        """JSON form for the prepared record."""
         return {
             "table_uuid": self.table_uuid,
             "branch": self.branch,
@@ -88,26 +83,21 @@ class PreparedBatch:
         } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
 
     def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
-        """With the premises, which records of an earlier lakesink do not have, that its ids mean in a table now.
+        """With the premises, which records of an earlier lakesink lack, taken from the current meaning of the ids.
 
-        What the ids meant then, the manifests say themselves: see `lakesink_catalog.commit.recovery`.
+        The manifests contain the earlier meaning; `lakesink_catalog.commit.recovery` compares both.
         """
         spec_ids = (manifest.spec_id for manifest in self.manifests)
         return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
 
     def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
-        """True if every data file and every manifest exists and has its size.
-
-        Args:
-            io: The table's files.
-            all_pass: Makes the checks.
-        """
+        """True if every data file and every manifest exists and has its size."""
         manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
         return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files]))
 
 
 def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
-    """What an earlier run prepared; None if the payload is malformed."""
+    """The batch that an earlier run prepared; None if the payload is malformed."""
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
         follows, premises = payload["follows"], payload.get("premises")
@@ -139,12 +129,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
 class PreparedFiles(PreparedRecords):
     """Prepared records of one sink beside its table, see `PreparedRecords`.
 
-    Attributes:
-        io: The table's file system.
-        folder: ``<metadata location>/lakesink/<sink id>/<branch>``.
-        key: Sink that the records belong to.
-        max_age_ms: Older records are dropped.
-        now_ms: Wall clock, milliseconds since the epoch.
+    `folder` is ``<metadata location>/lakesink/<sink id>/<branch>``.
     """
 
     io: FileIO
@@ -180,7 +165,7 @@ class PreparedFiles(PreparedRecords):
 
 
 def _check_agreement(prepared: PreparedBatch) -> None:
-    """Each part of a record counts the same files and rows, and nothing twice."""
+    """All parts of a record must count the same files and rows, and nothing twice."""
     manifests, files = prepared.manifests, prepared.files
     alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
     if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:

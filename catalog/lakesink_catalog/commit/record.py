@@ -1,7 +1,7 @@
-"""The prepared record of a batch: how it is found, put and tidied, wherever it lies.
+"""The prepared record of a batch: how to find, write and remove it in any storage.
 
-One small JSON file a batch. It digests itself, so that a torn write reads as absent; absent only means that the batch
-is written again. Where the bytes go is a subclass's matter.
+Each batch has one small JSON file that contains its own digest, so that a torn write counts as absent. If a record is
+absent, the batch is written again. Subclasses store the bytes.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ class PreparedRecords(ABC):
     """Prepared records of one sink in one folder; implements the coordinator's `PreparedLog`.
 
     Attributes:
-        folder: Where the records lie; no other sink's do.
-        max_age_ms: Older records are dropped: another tool's orphan cleaner may have taken their files.
+        folder: Folder of these records, which no other sink uses.
+        max_age_ms: Older records are dropped: an orphan cleanup may have removed their files.
         now_ms: Wall clock, milliseconds since the epoch.
     """
 
@@ -39,7 +39,7 @@ class PreparedRecords(ABC):
     _last_landed: str | None
 
     def find(self, batch: Batch) -> dict[str, dict[str, Any]] | None:
-        """Payloads by participant of the record for exactly this batch, if it is whole and young enough."""
+        """Payloads by participant in the record of exactly this batch, if the record is whole and young enough."""
         body = self._body(self._path(batch))
         if body is None or body.get("batch") != self._identity(batch):
             return None
@@ -54,7 +54,7 @@ class PreparedRecords(ABC):
         return participants
 
     def put(self, batch: Batch, payloads: Payloads) -> None:
-        """Write the record in one file; a torn one fails its own digest and reads as absent."""
+        """Write the record in one file; a torn one fails its own digest and counts as absent."""
         body = json.dumps(
             {
                 "version": RECORD_VERSION,
@@ -70,10 +70,10 @@ class PreparedRecords(ABC):
         reached("after-prepared", batch.batch_id)
 
     def follow(self, batch_id: int, fingerprint: str) -> None:
-        """Name the batch that landed before this log's first: its record is of use until the next batch has landed.
+        """Name the batch that landed before this log was opened: its record is removed when the next batch has landed.
 
-        An earlier run wrote it, so no more than its name is known; without it each start would leave one behind. The
-        name comes from the table, which is others' input: it must lead to no other file.
+        An earlier run wrote that record, so only its name is known. Without this call, each start would leave a record
+        behind. The fingerprint comes from the table and is not trusted: it must not lead to another file.
         """
         if _FINGERPRINT.fullmatch(fingerprint):
             self._last_landed = self._last_landed or self._named(batch_id, fingerprint)
@@ -91,7 +91,7 @@ class PreparedRecords(ABC):
 
     @abstractmethod
     def _identity(self, batch: Batch) -> dict[str, Any]:
-        """What a record says of the batch and the sink that it belongs to."""
+        """Identity of the batch and its sink, as the record contains it."""
 
     @abstractmethod
     def _read(self, path: str) -> bytes | None:

@@ -1,7 +1,7 @@
-"""Whether a prepared record tells the truth: what its manifests hold, read anew, is what it says they hold.
+"""Checks a prepared record against its manifests, which are read again.
 
-A record and its manifests lie where others may write. A manifest of the right size can still list a file from
-elsewhere, one of another batch, or one twice; so before a batch is committed from a record, every entry is looked at.
+Others may have write access where a record and its manifests lie. A manifest of the right size can still list a file
+from elsewhere, a file of another batch, or a file twice. Before a commit from a record, every entry is checked.
 """
 
 import json
@@ -36,15 +36,12 @@ from lakesink_catalog.manifests.write import ManifestRecord
 
 
 def holds_what_it_says(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
-    """True if the manifests add exactly the record's files, with its sizes, rows and partition bounds.
+    """True if the manifests add exactly the record's files, with the same sizes, rows and partition bounds.
 
-    Args:
-        prepared: From a record.
-        premises: The schema and the specs that its ids mean; the manifests must name the same.
-        io: The table's files.
+    The manifests must name the schema and the specs in `premises`, which are the current meaning of the record's ids.
 
     Raises:
-        OSError: The storage failed otherwise than by saying that a file is not there.
+        OSError: The storage failed in another way than by a missing file.
     """
     try:
         found = list(_files(prepared, premises, io))
@@ -80,7 +77,7 @@ def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[
 
 
 def _check_premises(header: Header, manifest: ManifestRecord, premises: Premises) -> None:
-    """The entries lie under the schema and the spec that the record's ids mean now, field by field."""
+    """The manifest must have the schema and the spec that the record's ids mean now, field by field."""
     spec = next(spec for spec in premises.specs if spec.spec_id == manifest.spec_id)
     fields = tuple(PartitionField.model_validate(field) for field in json.loads(header.metadata["partition-spec"]))
     same_spec = int(header.metadata["partition-spec-id"]) == spec.spec_id and fields == spec.fields

@@ -1,4 +1,4 @@
-"""What one commit attempt asks of the catalog: one snapshot with its mark, the ledger entry, the tag, and the fence."""
+"""The request of one commit attempt: a snapshot with its batch mark, the ledger entry, the tags, and the fence."""
 
 import logging
 from dataclasses import dataclass, field, replace
@@ -37,18 +37,16 @@ logger = logging.getLogger("lakesink")
 
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """What a sink's commits carry.
+    """Options of a sink's commits.
 
     Attributes:
-        accept: A human's word on one refusal of one batch.
+        accept: An operator's accept of one refusal of one batch.
         ledger_tag: False where the catalog refuses tags; a rollback after expiry is then not noticed.
-        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the tag.
-        tag_every: Which batches get a tag of their own; None for no batch.
-        tag_max_age_ms: ``max-ref-age-ms`` of these tags.
+        ledger_tag_max_age_ms: ``max-ref-age-ms`` of the ledger tag.
+        tag_every: Which batches get an audit tag; None for no batch.
+        tag_max_age_ms: ``max-ref-age-ms`` of the audit tags.
         snapshot_properties: The user's own summary properties.
-        retry: Bounds of the commit loop.
-        merge: When manifests are merged.
-        prepared_max_age_ms: Unreferenced files older than this are looked at before a commit refers to them.
+        prepared_max_age_ms: Unreferenced files older than this are checked before a commit refers to them.
     """
 
     accept: Accept | None = None
@@ -64,7 +62,7 @@ class CommitOptions:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be committed, as decided by one look at the table."""
+    """The change to commit, as one decision about the table allows it."""
 
     situation: Situation
     verdict: Commit
@@ -75,13 +73,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of `commit_table`: all of it happens, or nothing.
-
-    Attributes:
-        requirements: What it asserts.
-        updates: What it changes.
-        manifest_list: What was written for it.
-    """
+    """One atomic call of `commit_table`, with the manifest list that was written for it."""
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
@@ -89,13 +81,9 @@ class Request:
 
 
 def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: int) -> Request:
-    """Build the change on the head that was looked at; writes a manifest list, and a merged manifest if it is time.
+    """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is due.
 
-    Args:
-        table: The table as loaded for this attempt.
-        change: What to commit.
-        merger: The batch's manifest merger, kept over its attempts.
-        now_ms: Wall clock, milliseconds since the epoch.
+    `merger` belongs to the batch and is kept across its attempts.
     """
     head = change.situation.view.head
     parent = table.metadata.snapshot_by_id(head) if head is not None else None
@@ -176,9 +164,9 @@ def _fence(table: Table, change: Change, tag: TagPlace | None) -> tuple[TableReq
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
     last_partition_id = table.metadata.last_partition_id
-    if last_partition_id is not None:  # the id of a spec can be given again, those of its fields are not
+    if last_partition_id is not None:  # catalogs can assign the id of a spec again, but not the ids of its fields
         fence.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
-    # PyIceberg refuses any assertion on a tag of a table without snapshots; the absent head fences alone there.
+    # PyIceberg refuses assertions on tags of a table without snapshots; there, the missing head is the only fence.
     if change.options.ledger_tag and table.metadata.snapshots:
         fence.append(AssertRefSnapshotId(ref=key.ledger_tag, snapshot_id=view.tag_snapshot_id))
     if tag is not None and table.metadata.snapshots:
@@ -203,7 +191,7 @@ def _updates(
 
 
 def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRefUpdate:
-    """Moves a tag, or makes it."""
+    """Create a tag, or move it."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=SnapshotRefType.TAG,
@@ -215,7 +203,7 @@ def tag_at(name: str, snapshot_id: int, max_age_ms: int | None) -> SetSnapshotRe
 
 
 def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
-    """Moves a branch, or makes it, and leaves its own settings as they are."""
+    """Create a branch, or move it without changing its own settings."""
     there = table.metadata.refs.get(branch)
     return SetSnapshotRefUpdate(
         ref_name=branch,
@@ -228,9 +216,9 @@ def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpda
 
 
 def snapshot_time_ms(table: Table, now_ms: int) -> int:
-    """Time of a new snapshot: always after the table's last change: Java refuses a snapshot log that runs backwards.
+    """Time of a new snapshot, always after the table's last change: Java refuses a snapshot log that runs backwards.
 
-    After and not at it: PyIceberg takes an equal time for none and puts its own clock there, be it behind.
+    An equal time is not enough: PyIceberg treats it as unset and takes its own clock, which can be behind.
     """
     log = table.metadata.snapshot_log
     last = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)

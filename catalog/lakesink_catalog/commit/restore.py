@@ -1,8 +1,6 @@
-"""Sets a ledger entry again that was lost, or that an older one replaced, from the newest batch marks of the sink.
+"""Restores a ledger entry that was lost or replaced by an older one, from the newest batch marks of the sink.
 
-One commit that changes no row.
-
-The batch that comes next is then judged as if the entry had never been away.
+One commit that changes no row. The next batch is then judged as if the entry had always been there.
 """
 
 from collections.abc import Callable
@@ -35,12 +33,7 @@ NOTHING_CHANGED = "Nothing was changed."
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored.
-
-    Attributes:
-        entry: The ledger entry, as the table has it now.
-        snapshot_id: The snapshot that says so; None if the entry was there.
-    """
+    """The restored ledger entry, and the snapshot that records it; None if the entry was already correct."""
 
     entry: LedgerEntry
     snapshot_id: int | None
@@ -48,14 +41,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """Restores the ledger entry of one sink of one table.
-
-    Attributes:
-        load: Loads the table afresh, past any cache.
-        key: The sink.
-        retry: Bounds of the attempts.
-        surroundings: Clock, sleep and chance.
-    """
+    """Restores the ledger entry of one sink of one table."""
 
     load: Callable[[], Table]
     key: SinkKey
@@ -63,15 +49,15 @@ class Restoring:
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def find(self) -> LedgerEntry:
-        """The entry that would be set, or that is there and agrees with the marks; changes nothing.
+        """The entry that `run` would set, or the current one if it agrees with the marks; changes nothing.
 
         Raises:
-            SettingsError: The marks do not tell it, or the sink was retired.
+            SettingsError: The marks do not determine the entry, or the sink was removed.
         """
         return self._wanted(self.load())
 
     def run(self) -> Restored:
-        """Set the entry, if it is not there or contradicts the marks.
+        """Set the entry, if it is missing or contradicts the marks.
 
         Raises:
             SettingsError: See `find`.
@@ -126,13 +112,13 @@ class Restoring:
             branch_at(table, self.key.branch, snapshot_id),
             SetPropertiesUpdate(updates={self.key.ledger_property: entry.to_json()}),
         ]
-        if tag is not None and tag.snapshot_ref_type is SnapshotRefType.TAG:  # it may be at what was rolled back
+        if tag is not None and tag.snapshot_ref_type is SnapshotRefType.TAG:  # its snapshot may be rolled back
             updates.append(tag_at(self.key.ledger_tag, entry.snapshot_id, tag.max_ref_age_ms))
         return requirements, tuple(updates)
 
 
 def _has_unread_marks(situation: Situation) -> bool:
-    """An entry that cannot be trusted does not tell how far down such marks matter: all of the walk is asked."""
+    """True if a newer version wrote a mark: an entry that contradicts the marks does not limit the search for them."""
     if situation.unread_version is not None:
         return True
     without = replace(situation.view, entry=None)
@@ -141,10 +127,10 @@ def _has_unread_marks(situation: Situation) -> bool:
 
 
 def entry_of_marks(situation: Situation) -> LedgerEntry:
-    """The ledger entry that the newest own marks tell.
+    """The ledger entry that follows from the newest own marks.
 
     Raises:
-        SettingsError: They do not tell it all.
+        SettingsError: The marks do not determine it.
     """
     key, marks = situation.key, situation.own_marks
     if not marks:

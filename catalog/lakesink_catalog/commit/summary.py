@@ -1,4 +1,4 @@
-"""Snapshot summary of an append, in Iceberg's own words, and what became of its documents. Pure."""
+"""Snapshot summary of an append with Iceberg's own property names, and the counts of its decoded documents. Pure."""
 
 from typing import Any
 
@@ -15,20 +15,16 @@ _CARRIED = ("total-delete-files", "total-position-deletes", "total-equality-dele
 
 
 def carried_totals(parent: Any) -> dict[str, str]:
-    """The totals of a snapshot that adds nothing: the parent's, as far as it states them."""
+    """The totals of a snapshot that adds nothing: those that the parent states."""
     names = (*(total for total, _ in _TOTALS), *_CARRIED)
     return {name: str(count) for name in names if (count := _count(parent, name)) is not None}
 
 
 def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
-    """Counts of one append, of its documents, and the new totals.
+    """Counts of an append and of its decoded documents, and the new totals; `parent` is the parent's summary or None.
 
-    A total that the parent does not state, or that readers could not hold, is not invented: they take an absent total
+    A total is left out if the parent does not state it, or if readers could not hold it: readers take an absent total
     as unknown.
-
-    Args:
-        parent: The parent's summary, None if there is no parent.
-        prepared: The batch.
     """
     added = {
         "added-data-files": len(prepared.files),
