@@ -1,4 +1,4 @@
-"""Catalogs: how they are found, opened and told apart."""
+"""Catalogs: configuration, opening, and error translation."""
 
 from lakesink_catalog.connect.catalog import (
     EMBEDDED_NAME,

@@ -1,7 +1,7 @@
-"""Finding and opening the catalog: PyIceberg's own configuration, else the embedded one. No secret is ever printed.
+"""Finds and opens the catalog: PyIceberg's own configuration, else the embedded one. No secret is ever printed.
 
-The embedded catalog needs no server: a SQLite file and a warehouse folder under ``LAKESINK_HOME``, or ``./lakehouse``.
-Its name is `EMBEDDED_NAME`; other engines must use that name, for SQL catalogs keep it in their rows.
+The embedded catalog needs no server: it is a SQLite file and a warehouse folder under ``LAKESINK_HOME``, or
+``./lakehouse``. Other engines must use its name, `EMBEDDED_NAME`, because SQL catalogs store the name in their rows.
 """
 
 import os
@@ -27,22 +27,22 @@ HOME_VARIABLE = "LAKESINK_HOME"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogConfig:
-    """A catalog as the user asked for it. Its `repr` shows no secret; its properties may hold some.
+    """A catalog as the user configured it. Its `repr` shows no secret; its properties may hold some.
 
     Attributes:
-        name: A catalog of PyIceberg's configuration, or `EMBEDDED_NAME`; None takes the configured default, else the
+        name: A catalog of PyIceberg's configuration, or `EMBEDDED_NAME`; None means the configured default, else the
             embedded catalog.
-        properties: Added to the configured ones, and above them.
+        properties: Properties that are added to the configured ones and override them.
     """
 
     name: str | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def find(self) -> "FoundCatalog":
-        """Find the catalog without opening it; reads environment and working folder now, once.
+        """Find the catalog without opening it. Environment and working folder are read once, by this call.
 
         Raises:
-            CatalogError: Not configured, or of a kind that lakesink does not open.
+            CatalogError: The catalog is not configured, or lakesink does not support its kind.
         """
         given = dict(self.properties)
         config = translated("PyIceberg's configuration", given, Config)
@@ -61,7 +61,7 @@ class CatalogConfig:
         return FoundCatalog(chosen, translated(f"The catalog {chosen!r}", merged, settle))
 
     def open(self, *, create: bool = True) -> Catalog:
-        """Find and connect, see `FoundCatalog.open`."""
+        """Find the catalog and connect, see `FoundCatalog.open`."""
         return self.find().open(create=create)
 
     def __repr__(self) -> str:
@@ -70,12 +70,12 @@ class CatalogConfig:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundCatalog:
-    """A catalog that has been found, not yet opened: the same one from any folder and thread.
+    """A catalog that was found and is not opened yet: the same catalog from any folder and thread.
 
     Attributes:
-        name: Name of the catalog; SQL catalogs keep it in their rows.
-        properties: PyIceberg's properties, with local paths absolute.
-        home: Folder of the embedded catalog; None for any other.
+        name: Name of the catalog; SQL catalogs store it in their rows.
+        properties: PyIceberg's properties, with absolute local paths.
+        home: Folder of the embedded catalog; None for any other catalog.
     """
 
     name: str
@@ -84,7 +84,7 @@ class FoundCatalog:
 
     @property
     def where(self) -> str:
-        """The catalog in words, for messages."""
+        """The catalog's place, for messages."""
         if self.home is not None:
             return f"The embedded catalog in {self.home}"
         uri = redact(str(self.properties.get("uri") or "")).partition("?")[0]
@@ -94,10 +94,10 @@ class FoundCatalog:
         """Connect.
 
         Args:
-            create: False to open only what is there: the embedded catalog and SQLite files are made otherwise.
+            create: False to open only an existing catalog; otherwise the embedded catalog or a SQLite file is created.
 
         Raises:
-            CatalogError: Unreachable, rejected, not installed, or not there.
+            CatalogError: The catalog is unreachable, rejects the credentials, lacks a package, or does not exist.
         """
         file = sqlite_file(self.properties)
         if not create and file is not None and not Path(file).exists():
@@ -128,10 +128,10 @@ def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
 
 
 def embedded_home() -> Path:
-    """Folder of the embedded catalog as this process sees it, absolute.
+    """The absolute folder of the embedded catalog, for the environment and working folder of this process.
 
     Raises:
-        SettingsError: `HOME_VARIABLE` is no path of a local folder.
+        SettingsError: `HOME_VARIABLE` is not a local folder's path.
     """
     text = os.environ.get(HOME_VARIABLE) or EMBEDDED_NAME
     if "://" in text or any(char in "?#;" or not char.isprintable() for char in text):

@@ -1,4 +1,4 @@
-"""Other libraries' failures at the catalog, told as one `CatalogError` each: what failed, and no secret in it."""
+"""Translates other libraries' catalog failures into `CatalogError`, without secrets."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -31,22 +31,23 @@ NOTHING_CHANGED = "Nothing was written."
 NOT_IN_TABLE = "Nothing of this batch is in the table."
 
 METADATA_UNREADABLE = (MetadataError, UnicodeDecodeError, EOFError, BadGzipFile, zlib.error)
-"""What PyIceberg raises of a metadata file that is torn, or of a version that it does not know."""
+"""PyIceberg's exceptions for a metadata file that is torn, or of an unknown version."""
 
 _FOR_THE_CALLER = (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, NamespaceAlreadyExistsError)
 T = TypeVar("T")
 
 
 def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T:
-    """Make a call, and turn what PyIceberg, SQLAlchemy, requests and the system raise into a `CatalogError`.
+    """Make a call, and translate exceptions of PyIceberg, SQLAlchemy, requests and the system into `CatalogError`.
 
-    PyIceberg's words for "not there" and "already there" pass: the caller knows what they mean. A
-    function and not a context manager: what those raise drags the original along, with the secrets in its text.
+    PyIceberg's exceptions for "not there" and "already there" pass, because the caller handles them. This is a
+    function, not a context manager, because the exception would otherwise keep the original with the secrets in its
+    text.
 
     Args:
-        where: The catalog in words, for the message.
+        where: The catalog's name or place, for the message.
         known: The catalog's properties, whose secrets must not show.
-        call: What to do.
+        call: The call.
     """
     try:
         return call()
@@ -58,12 +59,7 @@ def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T
 
 
 def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
-    """Use the table's storage for a batch, and turn the system's errors into a `CatalogError`.
-
-    Args:
-        known: The storage's properties, whose secrets must not show.
-        call: What to do.
-    """
+    """Use the table's storage for a batch, and translate the system's errors; the secrets of `known` must not show."""
     try:
         return call()
     except OSError as error:
@@ -74,7 +70,7 @@ def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
 def catalog_error(
     error: Exception, where: str, known: Mapping[str, Any], *, data: str = NOTHING_CHANGED
 ) -> CatalogError:
-    """The error to raise for somebody else's exception."""
+    """The error to raise for an exception of another library."""
     code, happened, action = _words(error)
     return CatalogError(code, f"{where} {happened} ({describe(error, known)}).", data=data, action=action)
 

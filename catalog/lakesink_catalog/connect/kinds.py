@@ -1,4 +1,4 @@
-"""Which kinds of catalog lakesink opens, and what it adds to PyIceberg's classes: bounded waits, no foreign code."""
+"""The kinds of catalog that lakesink opens, with bounded waits and without code that a table names."""
 
 import importlib.util
 import logging
@@ -33,8 +33,7 @@ class Kind:
     """One kind of catalog.
 
     Attributes:
-        module: Where its class is; imported when first used, for its dependencies may be missing.
-        class_name: Name of the class.
+        module: Module of its class; imported when first used, because its dependencies may be missing.
         certified: True if lakesink's tests prove the guarantee on it.
     """
 
@@ -56,10 +55,10 @@ _KIND_BY_URI = (("http", "rest"), ("thrift", "hive"), ("sqlite", "sql"), ("postg
 
 
 def kind_of(name: str, properties: Mapping[str, Any]) -> str:
-    """The kind that the properties ask for, by ``type`` or else by ``uri``.
+    """The kind in the properties, by ``type`` or else by ``uri``.
 
     Raises:
-        CatalogError: A kind that lakesink does not open.
+        CatalogError: lakesink does not support this kind.
     """
     uri = str(properties.get("uri") or "")
     kind = str(properties.get("type") or "").lower()
@@ -73,9 +72,9 @@ def kind_of(name: str, properties: Mapping[str, Any]) -> str:
 
 
 def settled(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties with local paths made absolute and the time-outs of databases set: the same from any folder.
+    """The properties with absolute local paths and with time-outs for databases, so that they work from any folder.
 
-    An in-memory catalog is shared by all of a process that open it under its name, as long as one of them holds it.
+    In one process, all in-memory catalogs with the same name share their content, as long as one of them is open.
     """
     settled = dict(properties)
     warehouse = str(settled.get("warehouse") or "")
@@ -89,7 +88,7 @@ def settled(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, An
 
 
 def sqlite_file(properties: Mapping[str, Any]) -> str | None:
-    """Path of the SQLite file behind these properties; None if there is none."""
+    """Path of the SQLite file in these properties; None if there is none."""
     uri = str(properties.get("uri") or "")
     if not uri.startswith("sqlite") or _in_memory(make_url(uri)) or "vfs=memdb" in uri:
         return None
@@ -97,7 +96,7 @@ def sqlite_file(properties: Mapping[str, Any]) -> str | None:
 
 
 def is_of_one_process(properties: Mapping[str, Any]) -> bool:
-    """True if the catalog lives in this process's memory, so that no other one sees it."""
+    """True if the catalog lives in this process's memory, so that no other process sees it."""
     uri = str(properties.get("uri") or "")
     return uri.startswith("sqlite") and ("vfs=memdb" in uri or _in_memory(make_url(uri)))
 
@@ -121,9 +120,9 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
 
 
 class _Guarded(Catalog):
-    """Keeps table properties, which are other people's input, from naming Python classes to import."""
+    """Prevents table properties, which are untrusted input, from naming Python classes to import."""
 
-    # PyIceberg merges table properties into those of the file system; it has no public place to sift them.
+    # PyIceberg merges table properties into those of the file system, and offers no public hook to filter them.
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         sifted = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
         return super()._load_file_io(sifted, location)
@@ -169,7 +168,7 @@ def _settled_database(url: URL) -> dict[str, str]:
 
 
 def _settled_postgresql(url: URL) -> URL:
-    if url.drivername == "postgresql":  # which driver that means differs between versions of SQLAlchemy
+    if url.drivername == "postgresql":  # SQLAlchemy's versions choose different drivers for this name
         driver = next((driver for driver in _LIBPQ_DRIVERS if importlib.util.find_spec(driver)), _LIBPQ_DRIVERS[0])
         url = url.set(drivername=f"postgresql+{driver}")
     if url.get_driver_name() in _LIBPQ_DRIVERS:
@@ -190,7 +189,7 @@ def _in_memory(url: URL) -> bool:
 
 
 def _share_between_threads(catalog: Any) -> None:
-    """One connection, lent to one thread at a time: SQLAlchemy would give each thread an empty database of its own."""
+    """One connection for all threads in turn: SQLAlchemy would give each thread its own empty database."""
     catalog.engine.dispose()
     catalog.engine = create_engine(
         catalog.engine.url,

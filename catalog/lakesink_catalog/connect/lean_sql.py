@@ -1,9 +1,9 @@
-"""PyIceberg's SQL catalog without its copies, so that a commit's cost grows with history as little as it can.
+"""PyIceberg's SQL catalog without its copies, so that the cost of a commit grows little with the table's history.
 
-A metadata file never changes, so what was parsed of one holds for as long as the table's row names it. And PyIceberg
-copies every snapshot deeply to add one: here its own rules are applied to metadata without the snapshots that no update
-speaks of, and those are put back as they were, objects and JSON. What is left of history is one file written. Tables
-of other versions than lakesink writes go PyIceberg's own way.
+A metadata file never changes, so its parsed content stays valid as long as the table's row names it. PyIceberg makes a
+deep copy of every snapshot to add one. Here, PyIceberg's own rules are applied to metadata without the snapshots that
+no update names; these snapshots are then added back unchanged, as objects and as JSON. The remaining cost of history is
+one file to write. Tables of other format versions than lakesink writes use PyIceberg's own code.
 """
 
 import operator
@@ -39,7 +39,7 @@ from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 _LEAN = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
-"""Updates that look at no snapshot but those that they name."""
+"""Updates that read no snapshots except those that they name."""
 
 PIECE_BYTES = 256 * 1024
 
@@ -49,14 +49,14 @@ _WITH_UUID = re.compile(r"/\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\
 
 
 class LeanSqlCatalog(SqlCatalog):
-    """The same tables, rows and files as of PyIceberg's `SqlCatalog`, and the same errors."""
+    """The same tables, rows, files and errors as PyIceberg's `SqlCatalog`."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._known: dict[Identifier, Known] = {}
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The table; its metadata file is read only if it is another than at the last time."""
+        """The table; its metadata file is read only if it is a new one since the last call."""
         name = Catalog.identifier_to_tuple(identifier)
         location, known = self._location(name), self._known.get(name)
         if known is None or known.location != location:
@@ -77,7 +77,7 @@ class LeanSqlCatalog(SqlCatalog):
             return super().commit_table(table, requirements, updates)
         try:
             current = self.load_table(name)
-        except NoSuchTableError:  # what that means for the requirements is PyIceberg's word
+        except NoSuchTableError:  # PyIceberg decides what that means for the requirements
             return super().commit_table(table, requirements, updates)
         if current.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             return super().commit_table(table, requirements, updates)
@@ -95,7 +95,7 @@ class LeanSqlCatalog(SqlCatalog):
         return CommitTableResponse(metadata=metadata, metadata_location=location)
 
     def _load(self, identifier: str | Identifier, location: str | None) -> Table:
-        """PyIceberg does not say which metadata file it cannot read."""
+        """Adds the name of the metadata file to PyIceberg's error, which lacks it."""
         try:
             return super().load_table(identifier)
         except METADATA_UNREADABLE as error:
@@ -123,18 +123,17 @@ class LeanSqlCatalog(SqlCatalog):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Snapshots of one metadata and their JSON, in pieces that are shared from commit to commit.
+    """Snapshots of one metadata file and their JSON, in pieces that are shared from commit to commit.
 
     Attributes:
-        snapshots: In their order.
-        pieces: Each some snapshots with commas between; between two of them one belongs, too.
+        pieces: Each piece is some snapshots joined by commas; the writer puts a comma between two pieces.
     """
 
     snapshots: Sequence[Snapshot] = ()
     pieces: tuple[bytes, ...] = ()
 
     def followed_by(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "Listed":
-        """Those snapshots; where they begin with these very ones, only the others are made into JSON."""
+        """These snapshots; if they begin with the known ones, only the new ones are converted to JSON."""
         count = len(self.snapshots)
         same = count <= len(snapshots) and all(map(operator.is_, self.snapshots, snapshots))
         known, new = (self.pieces, snapshots[count:]) if same else ((), snapshots)
@@ -144,41 +143,34 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A metadata file that was read or written here.
-
-    Attributes:
-        location: Its URI.
-        metadata: What it holds.
-        listed: The JSON of its snapshots, as far as it was made.
-    """
+    """A metadata file that this process read or wrote, with the JSON of its snapshots as far as it was made."""
 
     location: str
     metadata: TableMetadata
     listed: Listed = Listed()
 
     def for_a_caller(self) -> TableMetadata:
-        """The metadata with properties and refs of its own, which others may change; the rest is shared."""
+        """A copy with its own properties and refs, which callers may change; the rest is shared."""
         own = {"properties": dict(self.metadata.properties), "refs": dict(self.metadata.refs)}
         return self.metadata.model_copy(update=own)
 
 
 @dataclass(slots=True)
 class Spliced:
-    """Metadata whose snapshots were mostly made into JSON before.
+    """Metadata, most of whose snapshots were converted to JSON before.
 
     Attributes:
-        metadata: All of it.
-        listed: Snapshots of an earlier one; of this one, once its JSON was asked for.
+        listed: Snapshots of an earlier metadata file; after `json`, those of this one.
     """
 
     metadata: TableMetadata
     listed: Listed = Listed()
 
     def json(self, *, exclude_none: bool) -> Iterator[bytes]:
-        """The same text as the metadata's own `model_dump_json` gives, piece by piece."""
+        """The text of the metadata's own `model_dump_json`, piece by piece."""
         self.listed = self.listed.followed_by(self.metadata.snapshots, exclude_none=exclude_none)
         rest = self.metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
-        before, after = rest.split(_NO_SNAPSHOTS, 1)  # no string has it: there its quotes are escaped
+        before, after = rest.split(_NO_SNAPSHOTS, 1)  # no string contains it: its quotes would be escaped
         yield f'{before}"snapshots":['.encode()
         for number, piece in enumerate(self.listed.pieces):
             if number:
@@ -188,13 +180,10 @@ class Spliced:
 
 
 def write_metadata(spliced: Spliced, output: OutputFile) -> None:
-    """Write a new metadata file, as PyIceberg's `ToOutputFile` does.
+    """Write a new metadata file, as PyIceberg's `ToOutputFile` does; raises FileExistsError if the file exists.
 
-    In pieces: one call of two megabytes or more takes Linux 6.18 six times as long, to a file of ext4, as the same in
-    smaller ones, and no copy of the whole is made in memory.
-
-    Raises:
-        FileExistsError: There is a file.
+    It is written in pieces: one write call of two megabytes or more was several times slower on ext4, and a complete
+    copy in memory is avoided.
     """
     pieces = spliced.json(exclude_none=not Config().get_bool("legacy-current-snapshot-id"))
     compressor = Compressor.get_compressor(output.location)
@@ -206,7 +195,7 @@ def write_metadata(spliced: Spliced, output: OutputFile) -> None:
 
 
 def _in_pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
-    """The known pieces as they are, but for the last, which grows until it is large enough."""
+    """The known pieces unchanged, except the last one, which grows until it is large enough."""
     yield from known[:-1]
     waiting, size = list(known[-1:]), sum(map(len, known[-1:]))
     for text in texts:
@@ -223,7 +212,7 @@ def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str
     """The metadata after updates of the kinds in `_LEAN`; shares all snapshots with `base`.
 
     Raises:
-        ValueError: PyIceberg refuses an update, or a snapshot of that id is there.
+        ValueError: PyIceberg refuses an update, or a snapshot of that id exists.
     """
     named = {one.snapshot_id for one in updates if isinstance(one, SetSnapshotRefUpdate)}
     named |= {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
@@ -241,7 +230,7 @@ def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str
 
 
 def _share_fields_sets(models: Sequence[BaseModel | None]) -> None:
-    """Pydantic keeps a set of the fields that were given with each object: of a long history, a tenth of its memory."""
+    """Pydantic keeps a set of the given fields with each object: for a long history, a tenth of its memory."""
     for model in models:
         if model is not None:
             shared = _FIELDS_SETS.setdefault(frozenset(model.model_fields_set), model.model_fields_set)
@@ -252,9 +241,9 @@ _FIELDS_SETS: dict[frozenset[str], set[str]] = {}
 
 
 def is_never_used_again(location: str) -> bool:
-    """True if a metadata file bears a UUID in its name: another file of that name will never be.
+    """True if the name of a metadata file contains a UUID, so that no other file will ever have this name.
 
-    A Hadoop table's ``v2.metadata.json`` may be dropped, made anew and registered again.
+    A Hadoop table's ``v2.metadata.json``, in contrast, can be dropped, created again and registered again.
     """
     return _WITH_UUID.search(location) is not None
 

@@ -1,7 +1,7 @@
-"""PyIceberg's REST catalog with an end to every wait: its own client has no time-out.
+"""PyIceberg's REST catalog with time-outs, which its own client lacks.
 
-A request that is accepted and never answered would hold the stream for ever. Here it ends as a
-`requests.exceptions.Timeout`, which for a commit means *unknown*: the next attempt looks.
+A request that is accepted and never answered would block the stream for ever. Here, it ends in a
+`requests.exceptions.Timeout`. For a commit, that means *unknown*: the next attempt looks at the table.
 """
 
 import json
@@ -26,7 +26,7 @@ TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
 DEFAULT_TIMEOUT_SECONDS = 60.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 WAITS_AN_ANSWER = 5
-"""How many time-outs a whole answer may take: a large table's metadata over a slow line is no failure."""
+"""Time limit for a whole answer, in time-outs: the metadata of a large table over a slow line takes long."""
 _MULTI_TABLE = Endpoint(http_method=HttpMethod.POST, path="/v1/{prefix}/transactions/commit")
 _COMMIT_ERRORS: dict[int, type[Exception]] = {
     409: CommitFailedException,
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class BoundedRestCatalog(RestCatalog):
-    """`RestCatalog` whose HTTP requests and token refreshes all end."""
+    """`RestCatalog` with time limits for all HTTP requests and token refreshes."""
 
     def __init__(self, name: str, **properties: str) -> None:
         self._timeout_seconds = _timeout_seconds(properties)
@@ -44,19 +44,16 @@ class BoundedRestCatalog(RestCatalog):
 
     @property
     def commits_several_tables(self) -> bool:
-        """True if the service says that it commits several tables in one request; `lakesink certify` sees how."""
+        """True if the service declares that it commits several tables in one request; `lakesink certify` tests it."""
         return _MULTI_TABLE in self._supported_endpoints
 
     def commit_tables(self, changes: Sequence[CommitTableRequest]) -> None:
-        """Commit several tables in one request; PyIceberg has no call for it.
-
-        Args:
-            changes: One for each table, each with its identifier.
+        """Commit several tables in one request, for which PyIceberg has no call; each change contains its identifier.
 
         Raises:
             CommitFailedException: Refused.
             CommitStateUnknownException: The service failed; all, some or none may have landed.
-            RESTError: Anything else that the service answered.
+            RESTError: Any other answer.
         """
         bodies = [json.loads(change.model_dump_json()) for change in changes]
         response = self._session.post(self.url("transactions/commit"), json={"table-changes": bodies})
@@ -66,30 +63,30 @@ class BoundedRestCatalog(RestCatalog):
             _handle_non_200_response(error, _COMMIT_ERRORS)
 
     def idempotency_key_lifetime(self) -> str:
-        """How long the service knows a request again by its key, as an ISO 8601 duration; empty if it does not."""
+        """How long the service recognizes a repeated request by its key, as an ISO 8601 duration; empty if never."""
         warehouse = self.properties.get(WAREHOUSE_LOCATION)
         asked = {WAREHOUSE_LOCATION: warehouse} if warehouse else {}
         response = self._session.get(self.url(Endpoints.get_config, prefixed=False), params=asked)
         response.raise_for_status()
         return str(response.json().get("idempotency-key-lifetime") or "")
 
-    # PyIceberg offers no public place to configure the session, and it uses it within its constructor.
+    # PyIceberg offers no public hook to configure the session, and its constructor already uses the session.
     def _create_session(self) -> Session:
         session = super()._create_session()
         self._bound(session)
         manager = self._auth_manager
         if manager is not None and not isinstance(manager, LegacyOAuth2AuthManager):
-            # These fetch tokens with clients of their own; the legacy one uses the bounded session.
+            # These managers fetch tokens with their own clients; the legacy one uses the bounded session.
             self._auth_manager = _BoundedAuthManager(manager, self._timeout_seconds)
             session.auth = AuthManagerAdapter(self._auth_manager)
         return session
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        self._bound(session)  # a token is fetched with it before `_create_session` gets it back
+        self._bound(session)  # fetches a token with the session before `_create_session` gets it back
         return super()._create_legacy_oauth2_auth_manager(session)
 
     def _warn_oauth_tokens_deprecation(self) -> None:
-        """PyIceberg's warning shows the whole URI of the service, with the password if there is one in it."""
+        """Silent: PyIceberg's warning shows the whole URI of the service, including a password in it."""
 
     def _bound(self, session: Session) -> None:
         for prefix, adapter in list(session.adapters.items()):
@@ -98,7 +95,7 @@ class BoundedRestCatalog(RestCatalog):
 
 
 class _BoundedAdapter(BaseAdapter):
-    """A time-out for each wait, and one for the whole answer: one that comes drop by drop never ends otherwise."""
+    """A time-out for each wait, and one for the whole answer: an answer that comes byte by byte would never end."""
 
     def __init__(self, inner: BaseAdapter, seconds: float) -> None:
         super().__init__()
@@ -117,7 +114,7 @@ class _BoundedAdapter(BaseAdapter):
     def _answer(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         response = self._inner.send(request, *args, **kwargs)
         if not kwargs.get("stream"):
-            _ = response.content  # read here, where it is bounded; it is kept in the response
+            _ = response.content  # read here, within the time limit; the response keeps it
         return response
 
 
@@ -131,7 +128,7 @@ class _BoundedAuthManager(AuthManager):
 
 
 def _within(seconds: float, what: str, call: Callable[[], T]) -> T:
-    """The call's result, if there is one in time; else the call is left to itself."""
+    """The call's result, if it comes in time; otherwise the call goes on in its own thread and is ignored."""
     answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def ask() -> None:

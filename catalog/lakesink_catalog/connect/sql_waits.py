@@ -1,4 +1,4 @@
-"""An end to every wait for a PostgreSQL that holds a catalog: for a lock, and for an answer."""
+"""Time limits for a PostgreSQL server that holds a catalog: for locks, and for answers."""
 
 import os
 import socket
@@ -11,24 +11,21 @@ from sqlalchemy.exc import DisconnectionError
 
 LOCK_SECONDS = 30
 SILENT_SECONDS = 120.0
-"""Longest that one connection is lent out. A transaction has a few statements, each ended by the server after 60 s."""
+"""Longest use of one connection. A transaction has a few statements, and the server ends each of them after 60 s."""
 _WATCH = "lakesink.watch"
 
 
 def bound_waits(engine: Engine) -> None:
-    """Let no wait of this engine last for ever.
-
-    Args:
-        engine: On PostgreSQL, by psycopg or psycopg2.
-    """
+    """Limit every wait of this engine, which must use PostgreSQL by psycopg or psycopg2."""
     _end_locks(engine)
     _end_silence(engine)
 
 
 def _end_locks(engine: Engine) -> None:
-    """A driver that is stopped in its transaction holds a lock, and its connection lives.
+    """A driver that is stopped in its transaction holds a lock, and its connection stays open.
 
-    Set in each transaction, for a pooler between may give the next one to somebody else; what the user set stays.
+    The limits are set in each transaction, because a pooler may use another server connection for the next one. Limits
+    that the user set stay.
     """
     wanted = f"('lock_timeout', '{LOCK_SECONDS}s'), ('statement_timeout', '{2 * LOCK_SECONDS}s')"
     setting = (
@@ -39,14 +36,14 @@ def _end_locks(engine: Engine) -> None:
 
 
 def _end_silence(engine: Engine) -> None:
-    """A server that stops while its machine goes on acknowledges packets, so that no time-out of TCP ends the wait.
+    """A stopped server whose machine still acknowledges packets never triggers a TCP time-out.
 
-    The first thing that is asked of a lent connection is whether it is alive, as the pool's own ``pool_pre_ping`` does,
-    but under the watch.
+    Each use of a connection begins with a check that it is alive, like the pool's own ``pool_pre_ping``, but with a
+    time limit.
     """
 
     def lent(connection: Any, record: Any, _: Any) -> None:
-        returned(connection, record)  # the pool lends once more after a connection that was dead
+        returned(connection, record)  # after a dead connection, the pool calls this once more
         watch = record.record_info[_WATCH] = threading.Timer(SILENT_SECONDS, _cut, [connection])
         watch.daemon = True
         watch.start()
@@ -65,6 +62,6 @@ def _end_silence(engine: Engine) -> None:
 
 
 def _cut(connection: Any) -> None:
-    """End a connection for the thread that waits for its answer; it may be closed by now."""
+    """Close the socket under a thread that waits for an answer; the connection may already be closed."""
     with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as copy:
         copy.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""Avro container files and their values, bit for bit, as the schema in the file's own header lays them out.
+"""Avro container files and their values, bit for bit, as the schema in the file's own header defines them.
 
-PyIceberg projects what it reads onto the fields that it knows, and its compiled decoder reads a double as a float. Here
-a value is skipped, cut out as it is, or decoded without an interpretation: logical types stay what Avro makes of them.
+PyIceberg keeps only the fields that it knows, and its compiled decoder reads a double as a float. This module skips a
+value, cuts out its bytes, or decodes its Avro type: it does not interpret logical types.
 """
 
 import bz2
@@ -20,19 +20,13 @@ from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 MAX_BYTES = 512 * 1024 * 1024
-"""Of all values of a file: sixty manifests of the usual target size come to less."""
+"""Limit for all decompressed values of a file, far above the usual target size of a manifest."""
 CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The beginning of a container file.
-
-    Attributes:
-        metadata: Key and value, in the order of the file.
-        sync: What ends each block.
-        ends_at: Where the first block begins.
-    """
+    """The header of a container file; the first block begins at `ends_at`."""
 
     metadata: Mapping[str, bytes]
     sync: bytes
@@ -40,10 +34,10 @@ class Header:
 
     @property
     def schema(self) -> Any:
-        """The writer's schema, every fixed type spelled out under a name of its own.
+        """The writer's schema, with every fixed type defined in place under its own name.
 
         Raises:
-            Malformed: It is not JSON, or no schema.
+            Malformed: It is not a JSON schema.
         """
         try:
             return spelled_out(json.loads(self.metadata["avro.schema"]))
@@ -52,11 +46,7 @@ class Header:
 
 
 def read_header(data: bytes) -> Header:
-    """The header of a container file.
-
-    Raises:
-        Malformed: It is cut, or none.
-    """
+    """The header of a container file; raises `Malformed` if it is cut or missing."""
     try:
         if data[: len(MAGIC)] != MAGIC:
             raise Malformed("not an Avro file")
@@ -70,10 +60,10 @@ def read_header(data: bytes) -> Header:
 
 
 def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
-    """Count and bytes of the values of every block, decompressed.
+    """Number of values and decompressed bytes of every block.
 
     Raises:
-        Malformed: A block is cut, is larger than all may be, or is in a codec that is not known.
+        Malformed: A block is cut or too large, or has an unknown codec.
     """
     codec = header.metadata.get("avro.codec", b"null").decode(errors="replace")
     at, left = header.ends_at, MAX_BYTES
@@ -94,10 +84,10 @@ def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
 
 
 def values(data: bytes, header: Header) -> Iterator[Any]:
-    """Every value of a container file, decoded; a record is a dictionary by field id, or by name where it has no id.
+    """Every value of a container file, decoded; a record is a dictionary by field id, or by name without an id.
 
     Raises:
-        Malformed: As `blocks`, or a value is none of the schema.
+        Malformed: A block is malformed, see `blocks`, or a value does not match the schema.
     """
     read = reader(header.schema)
     for count, block in blocks(data, header):
@@ -112,23 +102,13 @@ def values(data: bytes, header: Header) -> Iterator[Any]:
 
 
 def check_end(block: bytes, at: int) -> None:
-    """The last value of a block ends where the block does.
-
-    Raises:
-        Malformed: It does not.
-    """
+    """Raise `Malformed` if the last value of a block does not end where the block does."""
     if at != len(block):
         raise Malformed("a block is longer or shorter than its values")
 
 
 def container(metadata: Mapping[str, bytes], codec: str, parts: Iterable[Sequence[bytes]]) -> bytes:
-    """A container file.
-
-    Args:
-        metadata: Of the header; the codec is put in.
-        codec: Name in Avro.
-        parts: Values, encoded, of every block.
-    """
+    """A container file; each of `parts` is the encoded values of one block. The codec is added to the metadata."""
     sync = os.urandom(SYNC_BYTES)
     known = {**metadata, "avro.codec": codec.encode()}
     found = [MAGIC, encode_long(len(known))]
@@ -157,7 +137,7 @@ def _compressed(codec: str, data: bytes) -> bytes:
 
 
 def _decompressed(codec: str, data: bytes, most: int) -> bytes:
-    """What follows the compressed data is passed over: PyIceberg leaves the rest of a checksum there."""
+    """Ignores bytes after the compressed data: PyIceberg leaves the rest of a checksum there."""
     found = _decompressed_up_to(codec, data, most + 1)
     if len(found) > most:
         raise Malformed("a block is larger than can be")
@@ -191,7 +171,7 @@ def _decompressed_up_to(codec: str, data: bytes, most: int) -> bytes:
 
 
 def _unsnapped(data: bytes, most: int) -> bytes:
-    """Snappy says first how much comes out; Avro puts a checksum behind it."""
+    """Snappy data begins with the decompressed size; Avro adds a checksum at the end."""
     packed, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
     size = shift = 0
     for byte in packed[:5]:

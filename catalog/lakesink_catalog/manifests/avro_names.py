@@ -1,8 +1,8 @@
-"""Names of the fixed types of an Avro schema, so that every reader knows what each field is. Pure.
+"""Unique names for the fixed types of an Avro schema, for compatibility with all readers. Pure.
 
-Avro lets a name be defined once, to be referred to from then on. PyIceberg defines it at every use, which fastavro,
-DuckDB and Avro for Java refuse, and reads no reference; Iceberg for Java writes references. A definition at each use
-under a name of its own needs no reference and repeats no name.
+Avro allows one definition of a name, and references to it later. PyIceberg defines the name at every use, which
+fastavro, DuckDB and Avro for Java refuse, and PyIceberg cannot read references. Iceberg for Java writes references. A
+definition at each use under its own name needs no reference and repeats no name.
 """
 
 from itertools import chain, count
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def spelled_out(schema: Any) -> Any:
-    """The same layout, every fixed and enum defined where it is used; the first of a name keeps it.
+    """The same layout, with every fixed and enum defined where it is used; the first use of a name keeps it.
 
     Raises:
-        KeyError, TypeError, RecursionError: It is no schema.
+        KeyError, TypeError, RecursionError: It is not a schema.
     """
     return _spelled_out(schema, {}, set())
 
@@ -45,7 +45,7 @@ def _spelled_out(schema: Any, known: dict[str, Any], taken: set[str]) -> Any:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """The name, or the first of `name_2`, `name_3`, ... that nothing has."""
+    """The name, or the first unused of `name_2`, `name_3`, and so on."""
     found = next(each for each in chain([name], (f"{name}_{number}" for number in count(2))) if each not in taken)
     taken.add(found)
     return found

@@ -1,6 +1,6 @@
-"""Values of Avro, bit for bit, as a writer's schema lays them out. Pure.
+"""Avro values, bit for bit, as a writer's schema defines them. Pure.
 
-A value is passed over, or decoded without an interpretation: a logical type stays what Avro makes of it.
+A value is skipped, or decoded as its Avro type: logical types are not interpreted.
 """
 
 import struct
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 Skip = Callable[[bytes, int], int]
-"""Where the value ends that begins at a place; IndexError where the bytes end before."""
+"""From the start of a value to its end; IndexError if the bytes end before."""
 Read = Callable[[bytes, int], tuple[Any, int]]
-"""The value that begins at a place, and where it ends; IndexError as above."""
+"""From the start of a value to the value and its end; IndexError if the bytes end before."""
 
 LONGEST_VARINT_BITS = 63
 
 
 class Malformed(ValueError):
-    """The bytes are not what they should be, or are laid out in a way that is not known here."""
+    """The bytes are damaged, or have a layout that this code does not know."""
 
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
-    """An int or a long: zigzag, seven bits a byte."""
+    """An int or a long: zigzag, seven bits per byte."""
     byte = data[at]
     at += 1
     number, shift = byte & 0x7F, 7
@@ -47,34 +47,26 @@ def encode_long(value: int) -> bytes:
 
 
 def skipper(schema: Any, names: dict[str, Any] | None = None) -> Skip:
-    """What passes over a value of this schema.
-
-    Raises:
-        Malformed: The schema is none, or refers to a name that is not known.
-    """
+    """A function that skips a value of this schema; raises `Malformed` for an unknown schema or name."""
     compiled: Skip = _compiled(schema, {} if names is None else names, _SKIPS)
     return compiled
 
 
 def reader(schema: Any, names: dict[str, Any] | None = None) -> Read:
-    """What decodes a value of this schema.
-
-    Raises:
-        Malformed: As `skipper`.
-    """
+    """A function that decodes a value of this schema; raises `Malformed` for an unknown schema or name."""
     compiled: Read = _compiled(schema, {} if names is None else names, _READS)
     return compiled
 
 
 def field_key(field: Mapping[str, Any]) -> int | str:
-    """What a field of a record goes by: its id, or its name where it has none."""
+    """The key of a record's field: its id, or its name if it has no id."""
     key: int | str = field.get("field-id", field["name"])
     return key
 
 
 @dataclass(frozen=True, slots=True)
 class _Tools:
-    """How values are handled, type by type: passed over, or decoded."""
+    """The functions that skip, or those that decode, by type."""
 
     plain: Mapping[str, Any]
     fixed: Callable[[int], Any]
@@ -118,7 +110,7 @@ def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _
 
 
 def _counts(data: bytes, at: int) -> tuple[int, int, int]:
-    """Count of the next block of an array or a map, its end if that is stated, and where its items begin."""
+    """Number of items in the next block of an array or a map, the block's end if stated, and the start of its items."""
     count, at = read_long(data, at)
     end = 0
     if count < 0:
@@ -213,7 +205,7 @@ def _read_packed(form: str) -> Read:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    """Bytes, after their count."""
+    """Bytes with their length in front."""
     end = _skip_bytes(data, at)
     _, start = read_long(data, at)
     return data[start:end], end

@@ -1,7 +1,7 @@
-"""Entries of a manifest, cut out of its file: what a merge must know of them is decoded, all else stays bytes. Pure.
+"""Entries of a manifest, cut out of its file: a merge decodes only the fields that it needs. Pure.
 
 The layout comes from the schema in the manifest's own header. Entries of one layout can be put into one file without
-decoding what a data file says of itself, so nothing of that is lost or changed, known here or not.
+decoding their data files, so no metadata is lost or changed, including fields that lakesink does not know.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_
 from lakesink_catalog.manifests.partitions import Kind, single_value
 
 STATUS, SNAPSHOT_ID, DATA_FILE, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER = range(5)
-"""Field ids of an entry, as Iceberg gives them."""
+"""Iceberg's field ids of an entry."""
 HEAD = (STATUS, SNAPSHOT_ID, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER)
 FILE_PATH, PARTITION, RECORD_COUNT, FILE_SIZE, CONTENT = 100, 102, 103, 104, 134
 EXISTING, ADDED, DELETED = range(3)
@@ -24,12 +24,12 @@ FORMAT_VERSION = b"2"
 _WHOLE = ("int", "long")
 
 Head = Mapping[int, int | None]
-"""The fields of an entry beside its data file, by id."""
+"""The fields of an entry except its data file, by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What the manifest list says of a manifest, and its entries take over where they say nothing."""
+    """Values in the manifest list that entries inherit where they have none."""
 
     snapshot_id: int | None
     sequence_number: int
@@ -37,15 +37,12 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The live entries of a manifest, as another one carries them over.
+    """The live entries of a manifest, encoded for another manifest.
 
     Attributes:
-        header: Of the manifest that they come from.
-        kinds: Of its partition fields.
-        entries: Each encoded, under its own sequence numbers.
-        rows: Rows in all of them.
-        partitions: Distinct ones, in single-value form.
-        min_sequence_number: The least data sequence number; None if there is no live entry.
+        entries: The encoded entries, with their sequence numbers written out.
+        partitions: Distinct partitions, in single-value form.
+        min_sequence_number: The lowest data sequence number; None if there is no live entry.
     """
 
     header: Header
@@ -57,10 +54,10 @@ class Carried:
 
 
 def layout_digest(header: Header) -> str:
-    """Equal for manifests whose entries may stand in one file: one schema, but for its documentation, and one spec.
+    """Equal for manifests whose entries fit into one file: the same spec, and the same schema except its documentation.
 
     Raises:
-        Malformed: The manifest is not one of data files in version 2 of the format.
+        Malformed: Not a manifest of data files in format version 2.
     """
     check_version(header)
     try:
@@ -72,21 +69,17 @@ def layout_digest(header: Header) -> str:
 
 
 def check_version(header: Header) -> None:
-    """It is a manifest of data files in version 2 of the format.
-
-    Raises:
-        Malformed: It is another one.
-    """
+    """Raise `Malformed` unless it is a manifest of data files in format version 2."""
     said = header.metadata
     if said.get("format-version") != FORMAT_VERSION or said.get("content", b"data") != b"data":
         raise Malformed("not a manifest of data files of version 2")
 
 
 def partition_kinds(schema: Any) -> tuple[Kind, ...]:
-    """The kinds of the partition fields of a manifest, by its writer's schema.
+    """The kinds of a manifest's partition fields, from its writer's schema.
 
     Raises:
-        Malformed: It is no manifest's schema.
+        Malformed: It is not the schema of a manifest.
     """
     try:
         [file] = [field["type"] for field in schema["fields"] if field["field-id"] == DATA_FILE]
@@ -97,11 +90,7 @@ def partition_kinds(schema: Any) -> tuple[Kind, ...]:
 
 
 def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> tuple[bytes | None, ...]:
-    """The values of a decoded partition in single-value form.
-
-    Raises:
-        Malformed: A value is none of its type.
-    """
+    """The values of a decoded partition in single-value form; raises `Malformed` if a value does not match its type."""
     try:
         return tuple(single_value(kind, value) for kind, value in zip(kinds, partition.values(), strict=True))
     except (ValueError, struct.error) as error:
@@ -109,7 +98,7 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
 
 
 def carry_over(data: bytes, inherited: Inherited) -> Carried:
-    """The live entries of a manifest for another manifest of the same layout.
+    """The live entries of a manifest, for another manifest of the same layout.
 
     Raises:
         Malformed: It is cut, or cannot be read exactly.
@@ -144,7 +133,7 @@ def carry_over(data: bytes, inherited: Inherited) -> Carried:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """Where the data file of an entry lies in its block, and where its partition; and its rows."""
+    """Position of an entry's data file and its partition in a block, and its number of rows."""
 
     start: int
     end: int
@@ -153,7 +142,7 @@ class _File:
 
 
 class _Layout:
-    """How the entries of a manifest lie in its blocks, by the writer's schema."""
+    """How a writer's schema lays out the entries of a manifest."""
 
     def __init__(self, schema: Any) -> None:
         try:
@@ -175,7 +164,7 @@ class _Layout:
         self._partition = reader(kinds[PARTITION])
 
     def cut(self, block: bytes, at: int) -> tuple[Head, _File, int]:
-        """The head of the entry at a place, where its data file lies, and where the entry ends."""
+        """The head of the entry that begins here, the position of its data file, and the end of the entry."""
         head: dict[int, int | None] = {}
         for field in self._order:
             if field == DATA_FILE:
@@ -198,7 +187,7 @@ class _Layout:
         return _File(start, at, partition, rows)
 
     def encoded(self, head: Head, data_file: bytes) -> bytes:
-        """An entry of this layout."""
+        """Encode an entry of this layout."""
         return b"".join(data_file if field == DATA_FILE else self._encode[field](head[field]) for field in self._order)
 
     def partition(self, encoded: bytes) -> tuple[bytes | None, ...]:
@@ -208,7 +197,7 @@ class _Layout:
 
 
 def _as_existing(head: Head, inherited: Inherited) -> Head:
-    """With what it inherited written out: in another manifest it would inherit something else."""
+    """Writes out inherited values, because in another manifest the entry would inherit other values."""
     found = {
         STATUS: EXISTING,
         SNAPSHOT_ID: inherited.snapshot_id if head[SNAPSHOT_ID] is None else head[SNAPSHOT_ID],
@@ -221,13 +210,13 @@ def _as_existing(head: Head, inherited: Inherited) -> Head:
 
 
 def _inherited(number: int, head: Head, inherited: Inherited) -> int | None:
-    """An added entry takes the manifest's number over, and so does any entry of a time before there were numbers."""
+    """Added entries inherit the manifest's number, and so do all entries from before sequence numbers existed."""
     takes = head[STATUS] == ADDED or inherited.sequence_number == 0
     return inherited.sequence_number if head[number] is None and takes else head[number]
 
 
 def _encoder(schema: Any) -> Callable[[int | None], bytes]:
-    """What encodes a whole number, or None, in a field of this type."""
+    """A function that encodes a whole number, or None, for a field of this type."""
     branches: Sequence[Any] = schema if isinstance(schema, list) else ()
     if schema in _WHOLE:
         return _encode_required
@@ -244,7 +233,7 @@ def _encode_required(value: int | None) -> bytes:
 
 
 def _kind(schema: Any) -> Kind:
-    """How values of a partition field of this Avro type become single values."""
+    """How values of this Avro type become single values."""
     if isinstance(schema, list):
         [schema] = [branch for branch in schema if branch != "null"] or ["null"]
     name = schema if isinstance(schema, str) else schema["type"]

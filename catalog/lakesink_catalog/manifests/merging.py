@@ -1,11 +1,11 @@
-"""Manifest merging, so that the manifest list and with it the cost of a commit stay bounded as history grows.
+"""Manifest merging: keeps the manifest list, and so the cost of a commit, bounded as history grows.
 
-Manifests of one spec are merged a tier at a time: many small ones into one, and only when as many of those have come
-together are they merged again, so that every entry is rewritten a logarithmic number of times. At most one merge a
-commit bounds the pause. Iceberg's own merge (`commit.manifest.min-count-to-merge`) is the model.
+Manifests of one spec are merged in tiers: many small ones become one, and only when there are many of those, they are
+merged again. Every entry is therefore rewritten a logarithmic number of times. At most one merge per commit limits the
+pause. Iceberg's own merge (`commit.manifest.min-count-to-merge`) is the model.
 
-Entries are copied as they are, never decoded and encoded again. Manifests of different layouts are not mixed; one that
-cannot be read exactly is carried over as it is.
+Entries are copied as bytes, never decoded and encoded again. Manifests of different layouts are not mixed. A manifest
+that cannot be read exactly is kept unchanged.
 """
 
 import json
@@ -29,21 +29,15 @@ from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, UNASSIGNED_SEQUE
 logger = logging.getLogger("lakesink")
 
 HEADER_BYTES = 256 * 1024
-"""Holds the header of most manifests; one with a longer header is read whole."""
+"""Enough for the header of most manifests; a manifest with a longer header is read completely."""
 
 Layouts = dict[str, str | None]
-"""Digest of the layout by path of a manifest; None for one that cannot be merged."""
+"""Layout digest by manifest path; None for a manifest that cannot be merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
-    """When to merge.
-
-    Attributes:
-        enabled: ``commit.manifest-merge.enabled``.
-        min_count: ``commit.manifest.min-count-to-merge``.
-        target_size_bytes: ``commit.manifest.target-size-bytes``: no merged manifest is made larger.
-    """
+    """Iceberg's table properties for merging; no merged manifest is made larger than the target size."""
 
     enabled: bool = True
     min_count: int = 100
@@ -52,12 +46,9 @@ class MergePolicy:
 
 @dataclass(slots=True)
 class ManifestMerger:
-    """Merges for one prepared batch; remembers its result, so that a retry reads and writes nothing again.
+    """Merges for one prepared batch; keeps its result, so that a retry does not read and write again.
 
-    Attributes:
-        policy: When to merge.
-        snapshot_id: Snapshot that a merged manifest is written for.
-        layouts: What is known of the manifests, kept from batch to batch.
+    `snapshot_id` is the snapshot that adds a merged manifest; `layouts` is kept from batch to batch.
     """
 
     policy: MergePolicy
@@ -66,7 +57,7 @@ class ManifestMerger:
     _merged: tuple[frozenset[str], ManifestFile] | None = field(default=None)
 
     def merge(self, table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """The same files under fewer manifests; unchanged if it is too early or nothing can be merged."""
+        """The same files in fewer manifests; unchanged if no merge is due or possible."""
         present = {manifest.manifest_path for manifest in manifests}
         for path in self.layouts.keys() - present:
             del self.layouts[path]
@@ -131,7 +122,7 @@ class ManifestMerger:
         )
 
     def _carried(self, io: FileIO, manifest: ManifestFile) -> Carried:
-        """The live entries of a manifest: as many as the list says, in a file of the size that it says."""
+        """The live entries of a manifest, whose size and counts must agree with the manifest list."""
         with io.new_input(manifest.manifest_path).open() as stream:
             data = stream.read()
         try:
@@ -146,12 +137,10 @@ class ManifestMerger:
 def choose(
     manifests: Sequence[ManifestFile], policy: MergePolicy, layout_of: Callable[[ManifestFile], str | None]
 ) -> list[ManifestFile]:
-    """The manifests to merge now: of the lowest tier that is full, those of the commonest layout; maybe none.
+    """The manifests to merge now, or none: of the lowest full tier, those with the most common layout.
 
-    Args:
-        manifests: All of the head.
-        policy: When to merge.
-        layout_of: The layout of a manifest; None if it cannot be merged. Asked for those of full tiers only.
+    Several of them must fit into one; otherwise the next layout or tier is tried. `layout_of` returns None for a
+    manifest that cannot be merged; it is called only for full tiers.
     """
     for members in _full_tiers(manifests, policy):
         by_layout: dict[str | None, list[ManifestFile]] = defaultdict(list)
@@ -166,7 +155,7 @@ def choose(
 
 
 def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[list[ManifestFile]]:
-    """Of every spec the tiers that have come together, the lowest first."""
+    """The full tiers of every spec, the lowest first."""
     if not policy.enabled:
         return []
     tiers: dict[tuple[int, int], list[ManifestFile]] = defaultdict(list)
@@ -177,10 +166,10 @@ def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[
 
 
 def _is_mergeable(manifest: ManifestFile, policy: MergePolicy) -> bool:
-    """As far as the list says.
+    """Whether the manifest list allows a merge.
 
-    One that is more than half full stays as it is: two of them need not fit into one, and as the oldest of its tier it
-    would keep all others from being merged. Version 1 of the format has no sequence numbers to write out.
+    A manifest that is more than half full stays as it is: two of them may not fit into one, and as the oldest of its
+    tier it would prevent all merges of the others. Format version 1 has no sequence numbers to write out.
     """
     is_small = 2 * manifest.manifest_length <= policy.target_size_bytes
     is_plain = manifest.content == ManifestContent.DATA and not manifest.key_metadata
@@ -197,7 +186,7 @@ def _tier(manifest: ManifestFile, base: int) -> int:
 
 
 def _fitting(members: Sequence[ManifestFile], target_size_bytes: int) -> Iterator[ManifestFile]:
-    """The oldest members that together stay below the target size."""
+    """The oldest members that together stay within the target size."""
     size = 0
     for manifest in sorted(members, key=lambda member: member.sequence_number):
         size += manifest.manifest_length
@@ -234,10 +223,10 @@ def _check_counts(manifest: ManifestFile, carried: Carried, length: int) -> None
 
 
 def _least_sequence_number(carried: Iterable[Carried]) -> int:
-    """Readers drop the deletes that are older."""
+    """Readers ignore delete files older than this."""
     return min(part.min_sequence_number for part in carried if part.min_sequence_number is not None)
 
 
 def _fresh(manifest: ManifestFile) -> ManifestFile:
-    """A copy that shares nothing: PyIceberg writes the sequence number into the object that it is given."""
+    """An independent copy: PyIceberg writes the sequence number into the object that it gets."""
     return ManifestFile(*manifest._data)  # noqa: SLF001 # Record offers no other way to copy its values

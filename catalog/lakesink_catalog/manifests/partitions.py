@@ -1,4 +1,4 @@
-"""Partition values in manifests: their type, records, and bounds that let no reader pass over a matching row. Pure."""
+"""Partition values in manifests: types, records, and bounds with which no reader skips a matching row. Pure."""
 
 import math
 import struct
@@ -30,7 +30,7 @@ from lakesink_protocol.receipt import ReceiptInvalid
 
 
 class Kind(StrEnum):
-    """How values of a partition field are ordered and encoded; by the name of its Avro type, but for decimals."""
+    """How values of a partition field are ordered and encoded; named by the Avro type, except decimals."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -91,26 +91,20 @@ def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:
 
 
 def summaries(kinds: Sequence[Kind], partitions: Collection[Sequence[bytes | None]]) -> tuple[PartitionSummary, ...]:
-    """Bounds of every partition field. A zero bound takes the side that includes both zeros, as readers order them.
+    """Bounds of every partition field. A zero bound gets the sign that includes both zeros in the order of readers.
 
-    Args:
-        kinds: Of every field.
-        partitions: One value a field, in single-value binary form.
+    `partitions` are in single-value binary form, one value per field.
     """
     return tuple(_summary(kind, {partition[place] for partition in partitions}) for place, kind in enumerate(kinds))
 
 
 def field_summaries(found: Iterable[PartitionSummary]) -> list[PartitionFieldSummary]:
-    """As PyIceberg writes them into a manifest list."""
+    """In PyIceberg's form for a manifest list."""
     return [PartitionFieldSummary(part.contains_null, part.contains_nan, part.lower, part.upper) for part in found]
 
 
 def partition_record(spec: PartitionSpec, schema: Schema, values: Sequence[bytes | None]) -> Record:
-    """One value a field, from single-value binary form.
-
-    Raises:
-        ReceiptInvalid: A value is none of its field's type.
-    """
+    """One value per field, from single-value binary form; raises `ReceiptInvalid` for a value of another type."""
     fields = spec.partition_type(schema).fields
     try:
         return Record(
@@ -124,9 +118,10 @@ def partition_record(spec: PartitionSpec, schema: Schema, values: Sequence[bytes
 
 
 def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """Optional fields of ASCII names, as the specs of Iceberg and Avro ask for; readers go by field id.
+    """Optional fields with ASCII names, as the specs of Iceberg and Avro require; readers use field ids.
 
-    PyIceberg takes over what a source column requires, which `void` cannot give, and lets any letter into names.
+    PyIceberg would copy "required" from a source column, which `void` cannot satisfy, and would allow any letter in
+    names.
     """
     fields = spec.partition_type(schema).fields
     return StructType(*(field.model_copy(update={"name": _ascii(field.name), "required": False}) for field in fields))
@@ -161,7 +156,7 @@ def _bound(kind: Kind, value: bytes, zero: float) -> bytes:
 
 
 def _order(kind: Kind) -> Callable[[bytes], Any]:
-    """What values of a kind are compared by; texts and bytes by their bytes, unsigned."""
+    """The sort key for values of a kind; texts and bytes compare by their unsigned bytes."""
     if kind in _PACKED:
         unpack = _PACKED[kind].unpack
         return lambda value: unpack(value)[0]
@@ -171,7 +166,7 @@ def _order(kind: Kind) -> Callable[[bytes], Any]:
 
 
 def _shortest(unscaled: int) -> bytes:
-    """Two's complement, big endian, in as few bytes as hold it."""
+    """Two's complement, big endian, in the fewest possible bytes."""
     magnitude = unscaled if unscaled >= 0 else ~unscaled
     return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 

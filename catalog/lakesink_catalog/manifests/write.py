@@ -1,4 +1,4 @@
-"""Manifests and manifest lists: receipts in, Avro files out. One manifest a partition spec, many entries a block."""
+"""Writes manifests and manifest lists from receipts: one manifest per partition spec, many entries per block."""
 
 import json
 import uuid
@@ -58,17 +58,7 @@ AVRO_CODECS: Mapping[str, AvroCompressionCodec] = {
 
 @dataclass(frozen=True, slots=True)
 class ManifestRecord:
-    """A manifest as the manifest list will describe it, before its sequence number is known.
-
-    Attributes:
-        path: Location, scheme included.
-        length_bytes: Size of the file.
-        spec_id: Partition spec of every file in it.
-        snapshot_id: Snapshot that adds it.
-        files: Data files added.
-        rows: Their rows.
-        partitions: One summary a partition field.
-    """
+    """A manifest as its manifest list will describe it, before its sequence number is known."""
 
     path: str
     length_bytes: int
@@ -79,7 +69,7 @@ class ManifestRecord:
     partitions: tuple[PartitionSummary, ...]
 
     def to_manifest_file(self) -> ManifestFile:
-        """A fresh object for every attempt: PyIceberg writes the sequence number into the one it is given."""
+        """A new object for every attempt: PyIceberg writes the sequence number into the object that it gets."""
         return ManifestFile.from_args(
             manifest_path=self.path,
             manifest_length=self.length_bytes,
@@ -99,7 +89,7 @@ class ManifestRecord:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-able form for the prepared record."""
+        """JSON form for the prepared record."""
         return {
             "path": self.path,
             "bytes": self.length_bytes,
@@ -114,7 +104,7 @@ class ManifestRecord:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], snapshot_id: int) -> "ManifestRecord":
-        """The inverse of `to_json`; raises what a malformed document raises (ValueError, TypeError, KeyError)."""
+        """The inverse of `to_json`; a malformed document raises ValueError, TypeError or KeyError."""
         return cls(
             path=plain_text(document["path"]),
             length_bytes=whole_count(document["bytes"]),
@@ -132,16 +122,12 @@ class ManifestRecord:
 def write_batch_manifests(
     table: Table, files: Sequence[DataFileReceipt], *, schema: Schema, snapshot_id: int
 ) -> tuple[ManifestRecord, ...]:
-    """Write one manifest a spec for a batch's files, entries under the id of the snapshot to come.
+    """Write one manifest per spec for a batch's files; the entries contain the id of the new snapshot.
 
-    Args:
-        table: Where the metadata goes.
-        files: The batch's data files.
-        schema: Schema that the files were written under.
-        snapshot_id: Id of the snapshot that will add them.
+    `schema` is the schema that the files were written under.
 
     Raises:
-        ReceiptInvalid: A partition value is none of its field's type.
+        ReceiptInvalid: A partition value does not match its field's type.
     """
     by_spec = sorted(files, key=lambda file: file.spec_id)
     return tuple(
@@ -185,8 +171,8 @@ def write_entries(
 ) -> int:
     """Write one manifest in blocks of many entries and return its size in bytes.
 
-    PyIceberg's own writer makes a block of every entry, which costs readers a decompression for each, and defines a
-    type twice that two partition fields have.
+    PyIceberg's own writer makes one block per entry, which readers must decompress one by one. It also defines a type
+    twice if two partition fields have it.
     """
     file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
     entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
@@ -228,7 +214,7 @@ def write_list(
 
 
 def manifests_under(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """The manifests that a child of `snapshot` carries over: all that still reference live files."""
+    """The manifests that a child of `snapshot` keeps: all that still reference live files."""
     if snapshot is None:
         return []
     return [
@@ -239,12 +225,12 @@ def manifests_under(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]
 
 
 def new_metadata_file(table: Table, name: str) -> OutputFile:
-    """A file of a fresh name in the table's metadata location."""
+    """A new file in the table's metadata location."""
     return table.io.new_output(f"{metadata_location(table)}/{name}")
 
 
 def codec_of(table: Table) -> AvroCompressionCodec:
-    """Avro codec of manifests and manifest lists: the table's, or gzip where that is unset or not had."""
+    """Avro codec of manifests and manifest lists: the table's codec, or gzip if it is unset or unavailable."""
     return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
 
 

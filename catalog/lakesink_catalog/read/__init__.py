@@ -1,1 +1,1 @@
-"""What a table shows of its batches and sinks."""
+"""Batches and sinks, as a table shows them."""

@@ -1,7 +1,7 @@
-"""What a table says happened to it: every retained batch, and how each sink stands. Reads metadata, writes nothing.
+"""The history of a table: every retained batch, and the state of each sink. Reads metadata, writes nothing.
 
-Marks live in snapshot summaries and go when snapshots expire; the ledger property stays. So `history` shows what is
-retained, and `sinks` also knows a last batch whose snapshot is gone.
+Batch marks are in snapshot summaries and disappear when snapshots expire; the ledger property stays. So `history` shows
+the retained batches, and `sinks` also shows a last batch whose snapshot has expired.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, ma
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
 
-_LAST_MS = 253_402_300_799_000  # the end of the last year that Python's calendar has
+_LAST_MS = 253_402_300_799_000  # the end of the last year in Python's calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,19 @@ class Record:
 
     Attributes:
         sink: Sink id, or application id of an `append`.
-        branch: Branch it was written to.
         kind: ``stream`` or ``txn``.
         batch_id: Batch id, or version.
-        snapshot_id: Its snapshot.
-        sequence_number: The snapshot's sequence number.
-        rows: Rows added.
-        files: Data files added.
-        bytes: Their size in bytes.
+        bytes: Size of the added data files in bytes.
         offsets: The source's end offsets as JSON; empty if unknown or too long.
-        committed_at: When, in UTC, by the clock of the driver that committed.
-        outcome: ``committed``, ``recovered`` (prepared by an earlier run), or ``accepted`` (by a human).
-        accepted: The overruled refusal as the user spelled it; empty if none.
-        missing_inputs: Number of input files whose rows the batch lacks, accepted by an operator.
-        in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed
-            the proof.
-        malformed_rows: Rows of NULLs in place of documents that could not be decoded.
-        unknown_keys: Members of documents that the table had no column for.
-        unknown_names: Names of such, as a JSON list; empty if there were none.
+        committed_at: UTC time by the clock of the driver that committed.
+        outcome: ``committed``, ``recovered`` (prepared by an earlier run), or ``accepted`` (by an operator).
+        accepted: The accept as the user wrote it; empty if none.
+        missing_inputs: Number of missing input files that an operator accepted.
+        in_branch: True if the batch is under the branch's head, False if it was rolled back, None if expiry removed the
+            proof.
+        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
+        unknown_keys: Keys of documents for which the table had no column.
+        unknown_names: Names of such keys as a JSON list; empty if there were none.
     """
 
     sink: str
@@ -73,25 +68,18 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """How one sink stands.
+    """The state of one sink; `Record` explains the fields of the same names.
 
     Attributes:
-        sink: Sink id, or application id of an `append`.
-        branch: Branch it writes to.
-        kind: ``stream`` or ``txn``.
         batch_id: Last batch, or version, by the ledger; by the newest mark if the ledger cannot be read.
         snapshot_id: The sink's newest snapshot by the same source.
-        offsets: The source's offsets where it ended, as JSON; empty if unknown.
-        committed_at: When; None if that snapshot has expired.
-        since: When the oldest retained batch was committed; None if none is retained.
-        batches: Retained batches in the branch; the sums below are theirs.
-        rows: Rows added.
-        files: Data files added.
-        bytes: Their size in bytes.
-        trouble: What the next batch would be refused for; None if all is well.
-        unproven: True if expiry removed the evidence that the last batch is in the branch; it is trusted.
-        malformed_rows: Rows of NULLs, among the rows above, in place of documents that could not be decoded.
-        unknown_keys: Members of their documents that the table had no column for.
+        offsets: The source's offsets at the end of the last batch, as JSON; empty if unknown.
+        committed_at: UTC time of that snapshot; None if it has expired.
+        since: UTC time of the oldest retained batch; None if none is retained.
+        batches: Number of retained batches in the branch; the following counts are sums over them.
+        trouble: Reason for which the next batch would be refused; None if there is none.
+        unproven: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
+        malformed_rows: Part of `rows`.
     """
 
     sink: str
@@ -113,13 +101,7 @@ class SinkState:
 
 
 def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
-    """Every batch that the table's snapshots still show, newest last.
-
-    Args:
-        table: As loaded.
-        sink: Only this sink id or application id.
-        branch: Only this branch.
-    """
+    """Every batch in the table's snapshots, newest last; `sink` is a sink id or an application id."""
     walks = _Walks(table)
     records = [
         _record(mark, snapshot, walks)
@@ -130,10 +112,10 @@ def history(table: Table, *, sink: str | None = None, branch: str | None = None)
 
 
 def sinks(table: Table) -> list[SinkState]:
-    """Every sink that wrote to the table and left a ledger entry or a retained mark, by name; but those it forgot.
+    """Every sink with a ledger entry or a retained mark, by name, except sinks that were removed.
 
-    Marks alone that expiry has cut off from their branch, as those that audit tags keep, are no sign of a lost ledger:
-    a verdict does not see them either, unless the ledger tag keeps them.
+    A mark that expiry cut off from its branch, such as a mark that only an audit tag retains, does not prove a lost
+    ledger. A verdict does not see it either, unless the ledger tag retains it.
     """
     retained: dict[SinkKey, list[Record]] = defaultdict(list)
     for record in history(table):
@@ -146,13 +128,13 @@ def sinks(table: Table) -> list[SinkState]:
 
 
 def _is_marked(table: Table, key: SinkKey) -> bool:
-    """What a verdict asks before it says that the ledger is lost."""
+    """The question of a verdict before it reports a lost ledger."""
     view = view_table(table, key)
     return Situation(view, key, NO_BATCH, view.table_uuid).marked
 
 
 class _Walks:
-    """Which snapshots are under the head of each branch, found once a branch."""
+    """The snapshots under the head of each branch, found once per branch."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -239,7 +221,7 @@ def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
 
 
 def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
-    """What would become of the last batch if it came again: all is well if it would be skipped."""
+    """The verdict on the last batch if it came again: the sink is fine if that batch would be skipped."""
     if view.entry is None:
         return (Reason.LEDGER_DAMAGED if view.entry_damage else Reason.LEDGER_LOST), False
     verdict = decide(Situation(view, key, _last_batch(view.entry), view.table_uuid))
@@ -248,7 +230,7 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
             return None, unproven
         case Refuse(reason=reason):
             return reason, False
-        case _:  # it would be written once more: it is not in the branch
+        case _:  # it would be written again, so it is not in the branch
             return Reason.ROLLED_BACK, False
 
 
@@ -265,5 +247,5 @@ def _count(summary: Any, name: str) -> int:
 
 
 def time_of(timestamp_ms: int) -> datetime:
-    """A snapshot's time in UTC, as near as Python's calendar comes to it."""
+    """A snapshot's time in UTC, limited to the range of Python's calendar."""
     return datetime.fromtimestamp(min(max(timestamp_ms, 0), _LAST_MS) / 1000, UTC)

@@ -1,4 +1,4 @@
-"""Looking at a loaded table: the facts that the verdict needs, taken from one metadata, and evidence beyond it."""
+"""Reads the facts for a verdict from one version of a table's metadata, and evidence from beyond it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,16 +18,16 @@ from lakesink_protocol.tags import Refs
 
 
 def view_table(table: Table, key: SinkKey) -> TableView:
-    """What a freshly loaded table says about a sink."""
+    """The state of a sink in a freshly loaded table."""
     return view_metadata(table.metadata, table.io, key)
 
 
 def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableView:
-    """What one version of a table's metadata says about a sink."""
+    """The state of a sink in one version of a table's metadata."""
     entry, damage = _read_entry(metadata.properties.get(key.ledger_property))
     branch, tag = metadata.refs.get(key.branch), metadata.refs.get(key.ledger_tag)
     if branch is not None and branch.snapshot_ref_type is not SnapshotRefType.BRANCH:
-        branch = None  # writing it would turn somebody's tag into a branch and move it
+        branch = None  # writing it would turn another user's tag into a branch and move it
     head = branch.snapshot_id if branch else None
     return TableView(
         table_uuid=str(metadata.table_uuid),
@@ -45,7 +45,7 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
 
 
 def view_refs(table: Table) -> Refs:
-    """Branches and tags of a table, as audit tags ask for them."""
+    """Branches and tags of a table, in the form that audit tags need."""
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     return {
         name: snapshots.get(ref.snapshot_id) if ref.snapshot_ref_type is SnapshotRefType.TAG else None
@@ -54,7 +54,7 @@ def view_refs(table: Table) -> Refs:
 
 
 def check_tag_name(table: Table, key: SinkKey) -> None:
-    """Setting the ledger tag would turn a branch of its name into a tag: refuse, the branch is somebody's data.
+    """Refuse a branch with the name of the ledger tag: setting the tag would destroy that branch, another user's data.
 
     Raises:
         CatalogError: There is such a branch.
@@ -96,7 +96,7 @@ def _evidence(metadata: TableMetadata, io: FileIO, head: int | None) -> Callable
 
 
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
-    """Every manifest of the older snapshot is in the head's list: all its rows are there."""
+    """True if the head's list has every manifest of the older snapshot: all its rows are there."""
     older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
     if older is None or newer is None:
         return False
@@ -108,7 +108,7 @@ def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_i
 
 
 def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
-    """Parents never change, so links that expiry cut can be read from earlier metadata files, newest first."""
+    """Parents never change, so earlier metadata files, newest first, still show links that expiry removed."""
     parents: dict[int, int] = {}
     versions = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
     known = metadata
@@ -126,7 +126,7 @@ def _linked_in_history(metadata: TableMetadata, io: FileIO, head: int, snapshot_
             FileNotFoundError,
             ValueError,
             *METADATA_UNREADABLE,
-        ):  # gone, or no metadata any more: what it showed is not shown now
+        ):  # deleted, or no longer metadata: its links are unknown
             return False
 
 

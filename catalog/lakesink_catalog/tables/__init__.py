@@ -1,4 +1,4 @@
-"""Tables: create and load them, their schemas, partitions and places."""
+"""Tables: creation and loading, schemas, partitions and locations."""
 
 from lakesink_catalog.tables.tables import create_table, load_table, parse_identifier
 

@@ -1,4 +1,4 @@
-"""Why a table is not there under its name: a view bears it, or the database has it under another catalog's name."""
+"""Why a table is missing: a view has its name, or the database has the table under another catalog's name."""
 
 from contextlib import suppress
 
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 
 def is_view(catalog: Catalog, parts: tuple[str, ...]) -> bool:
-    """A view stands under the name, as far as can be told."""
+    """True if a view has this name; False if that is unknown."""
     with suppress(Exception):  # a hint must not hide the error that it explains
         if isinstance(catalog, SqlCatalog):
             with Session(catalog.engine) as session:
@@ -20,7 +20,7 @@ def is_view(catalog: Catalog, parts: tuple[str, ...]) -> bool:
 
 
 def other_catalogs(catalog: Catalog, parts: tuple[str, ...]) -> list[str]:
-    """Names of catalogs in the same database that have the table: engines that call it otherwise made it."""
+    """Names of other catalogs in the same database that have the table, because an engine used another catalog name."""
     with suppress(Exception):  # as above
         if isinstance(catalog, SqlCatalog):
             with Session(catalog.engine) as session:

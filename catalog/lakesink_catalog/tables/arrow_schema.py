@@ -1,7 +1,7 @@
-"""From the Arrow schema of a DataFrame to the Iceberg schema of a new table: fresh ids, every column optional.
+"""Converts the Arrow schema of a DataFrame to the Iceberg schema of a new table: new ids, every column optional.
 
-Optional, because Spark's own non-null flags come and go with the plan of a query, and a required column can never be
-left out again. Ids on incoming fields are somebody else's and are dropped.
+Columns are optional because Spark's non-null flags change with the plan of a query, and a required column can never be
+omitted later. Field ids in the Arrow schema come from elsewhere and are dropped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,17 +21,16 @@ RESERVED_NAMES = frozenset(
         *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
     }
 )
-"""Of columns that Iceberg adds to what it reads: a table with a column of such a name cannot be selected from."""
+"""Names of Iceberg's metadata columns: a table with such a column cannot be read."""
 _ID_KEY = b"PARQUET:field_id"
 _DOC_KEY = b"doc"
 
 
 def iceberg_schema(arrow_schema: pa.Schema) -> Schema:
-    """The schema of a version 2 table for these columns; comments are kept.
+    """The schema of a format version 2 table for these columns; comments are kept.
 
     Raises:
-        WriteError: No columns, names that are reserved or taken for each other, or a type that Iceberg's version 2
-            cannot hold.
+        WriteError: There are no columns, a name is reserved or ambiguous, or format version 2 lacks a type.
     """
     if len(arrow_schema) == 0:
         raise _unsupported("the DataFrame has no columns", "Select at least one column.")
@@ -70,7 +69,7 @@ def _type(arrow: Any, path: str, ids: Iterator[int]) -> Any:
 
 def _leaf(arrow: Any, path: str) -> Any:
     if pa.types.is_timestamp(arrow) and arrow.unit != "ns":
-        return pa.timestamp("us", tz=None if arrow.tz is None else "UTC")  # an instant, in whatever zone it is shown
+        return pa.timestamp("us", tz=None if arrow.tz is None else "UTC")  # an instant; the zone is only for display
     unsigned = pa.types.is_uint32(arrow) or pa.types.is_uint64(arrow)  # would wrap around in Iceberg's signed types
     if not unsigned and _convertible(arrow):
         return arrow
@@ -102,7 +101,7 @@ def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
 
 
 def _with_distinct_full_names(arrow_schema: pa.Schema) -> Schema:
-    """Iceberg finds columns by their full names, in which a dot may part a struct from its field or be of the name."""
+    """Iceberg finds columns by full names: a dot can separate a struct and its field, or be part of a name."""
     try:
         return pyarrow_to_schema(arrow_schema)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Where a table's files lie. Table properties are other people's input: they lead nowhere that is not allowed."""
+"""Locations of a table's files. Table properties are untrusted input: they lead only to allowed locations."""
 
 import logging
 import re
@@ -21,36 +21,31 @@ def data_location(table: Table) -> str:
     """Folder of data files, no trailing slash: ``write.data.path``, else ``data`` under the table.
 
     Raises:
-        CatalogError: The property leads out of the table's location, the warehouse and what the catalog's property
-            `ALLOWED_LOCATIONS_PROPERTY` allows. Table properties are other people's input.
+        CatalogError: The property leads out of the table's location, the warehouse, and the locations in the catalog's
+            property `ALLOWED_LOCATIONS_PROPERTY`.
     """
     return _location(table, "write.data.path", "data")
 
 
 def metadata_location(table: Table) -> str:
-    """Folder of metadata files, as `data_location`: ``write.metadata.path``, else ``metadata`` under the table."""
+    """Folder of metadata files, like `data_location`: ``write.metadata.path``, else ``metadata`` under the table."""
     return _location(table, "write.metadata.path", "metadata")
 
 
 def table_location_roots(table: Table) -> tuple[str, ...]:
-    """Folders under which every file of a commit must lie: data and metadata."""
+    """The folders for all files of a commit: data and metadata."""
     return data_location(table), metadata_location(table)
 
 
 def is_under(path: str, folder: str) -> bool:
-    """True if the path lies below the folder: no climbing, no control characters, no URI with query or fragment."""
+    """True if the path is below the folder, without ``..``, control characters, or a URI's query or fragment."""
     return _is_plain(path) and _comparable(path).startswith(f"{_comparable(folder)}/")
 
 
 def delete_old_metadata(before: Table, after: TableMetadata) -> None:
     """Delete metadata files that dropped out of the log, if the table asks for it; never fails.
 
-    To be called once a commit has landed: PyIceberg does this only in its own transactions. A REST service does it by
-    itself.
-
-    Args:
-        before: The table as loaded for the commit.
-        after: The metadata that the catalog returned.
+    Call this after a commit has landed: PyIceberg does it only in its own transactions. REST services do it themselves.
     """
     asked = after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
     if not asked or not isinstance(before.catalog, MetastoreCatalog):
@@ -96,7 +91,7 @@ def _is_plain(location: str) -> bool:
 
 
 def _comparable(location: str) -> str:
-    """Spellings of one place made equal: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
+    """Makes different spellings of one place equal: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
     scheme, separator, rest = location.partition(":")
     if separator and scheme == "file" and not _HOST.match(rest):
         return "/" + rest.lstrip("/").rstrip("/")

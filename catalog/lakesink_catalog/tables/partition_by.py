@@ -1,8 +1,8 @@
-"""``partition_by`` text to a partition spec: ``month(time_hour), bucket(16, carrier), region``.
+"""Parses ``partition_by`` text into a partition spec: ``month(time_hour), bucket(16, carrier), region``.
 
-A word is a transform only where a parenthesis follows, so columns may be named ``month`` or ``day``. Columns are found
-by Spark's rule; back-quotes hold names with dots, blanks or commas. Partition fields are named as by Iceberg's Java
-library (``time_hour_month``), or by ``as``.
+A word is a transform only before a parenthesis, so columns can be named ``month`` or ``day``. Columns are found by
+Spark's rule; back-quotes hold names with dots, blanks or commas. Partition fields get the names of Iceberg's Java
+library (``time_hour_month``), or the name after ``as``.
 """
 
 import re
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<mark>[(),.])|(?P<word
 
 
 def is_lost_on_java(transform: Transform[Any, Any], source: IcebergType) -> bool:
-    """True if Iceberg's Java library loses its place in the manifests of such a partition field."""
+    """True if Iceberg's Java library misreads the manifests of such a partition field."""
     return isinstance(source, FixedType) and isinstance(transform, IdentityTransform)
 
 
@@ -44,10 +44,10 @@ class Term:
     """One term of the text.
 
     Attributes:
-        transform: Its word, `identity` for a bare column.
-        column: Names from the top.
-        number: Of a bucket or truncate.
-        name: What the partition field shall be called.
+        transform: Name of the transform, `identity` for a plain column.
+        column: Path of names from the top level.
+        number: Parameter of a bucket or truncate.
+        name: The chosen name of the partition field.
     """
 
     transform: str
@@ -57,11 +57,11 @@ class Term:
 
     @property
     def iceberg_transform(self) -> str:
-        """The transform as Iceberg spells it."""
+        """The transform in Iceberg's spelling."""
         return f"{self.transform}[{self.number}]" if self.transform in _NUMBERED else self.transform
 
     def source_ids(self, schema: Schema) -> frozenset[int]:
-        """Fields of the schema that the column's name can mean."""
+        """Ids of the schema's fields that the column's name can mean."""
         fields: Sequence[NestedField] = schema.fields
         for part in self.column[:-1]:
             structs = [field.field_type for field in _named(part, fields) if isinstance(field.field_type, StructType)]
@@ -70,17 +70,14 @@ class Term:
 
 
 def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool = False) -> PartitionSpec:
-    """The partition spec that the text describes.
+    """The partition spec that the text describes; `case_sensitive` is Spark's rule for column names.
 
-    Args:
-        text: Comma-separated terms: ``column``, ``year|month|day|hour(column)``, ``bucket(count, column)``,
-            ``truncate(width, column)``, ``identity(column)``, ``void(column)``; each may end in ``as name``. None or
-            blank means unpartitioned.
-        schema: The table's schema.
-        case_sensitive: Spark's rule for matching column names.
+    The text is a list of ``column``, ``year|month|day|hour(column)``, ``bucket(count, column)``, ``truncate(width,
+    column)``, ``identity(column)`` and ``void(column)``; each may end in ``as name``. None or blank means
+    unpartitioned.
 
     Raises:
-        SettingsError: Malformed, or it does not fit the schema.
+        SettingsError: The text is malformed, or does not fit the schema.
     """
     if not text or not text.strip():
         return PartitionSpec()
@@ -98,10 +95,10 @@ def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """The terms of a text, whatever the table: names are not looked up, and the rules for a new spec do not apply.
+    """The terms of a text, without a table: column names and the rules for a new spec are not checked.
 
     Raises:
-        SettingsError: Malformed.
+        SettingsError: The text is malformed.
     """
     return tuple(_Parser(text).terms())
 
@@ -189,7 +186,7 @@ class _Parser:
 
 
 def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tuple[NestedField, str]:
-    """The column and its full name as the schema spells it."""
+    """The column, and its full name in the schema's spelling."""
     fields: Sequence[NestedField] = schema.fields
     path: list[str] = []
     for position, part in enumerate(column):
@@ -214,7 +211,7 @@ def _match(name: str, fields: Sequence[NestedField], *, case_sensitive: bool) ->
 
 
 def _named(name: str, fields: Sequence[NestedField]) -> list[NestedField]:
-    """The field of exactly this name, else those of a name like it."""
+    """The field of exactly this name, else the fields whose names differ only in case."""
     exact = [field for field in fields if field.name == name]
     return exact or [field for field in fields if field.name.lower() == name.lower()]
 

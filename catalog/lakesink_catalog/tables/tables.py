@@ -1,4 +1,4 @@
-"""Tables: found, or created once however many drivers try."""
+"""Loads tables, and creates a table once, even if several drivers try."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 def load_table(catalog: Catalog, identifier: str) -> Table:
-    """Load a table afresh.
+    """Load the current table, without any cache.
 
     Args:
-        catalog: As `connect` returned it.
+        catalog: A catalog from `connect`.
         identifier: ``namespace.table``; namespaces may nest.
 
     Raises:
@@ -66,19 +66,19 @@ def create_table(
     partition_by: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Create a version 2 table, and its namespace if there is none; another driver's table if that was first.
+    """Create a format version 2 table, and its namespace if it is missing; loads the table if another driver was first.
 
     Args:
-        catalog: As `connect` returned it.
+        catalog: A catalog from `connect`.
         identifier: ``namespace.table``.
-        arrow_schema: Columns; all become optional, see `arrow_schema`.
+        arrow_schema: Columns; all become optional, see `iceberg_schema`.
         partition_by: See `parse_partition_by`.
         properties: Table properties.
 
     Raises:
-        SettingsError: Identifier, partitioning or a property is malformed.
+        SettingsError: Identifier or partitioning is malformed.
         WriteError: A column has no Iceberg type.
-        CatalogError: The catalog failed, or its warehouse cannot be written.
+        CatalogError: A property is not allowed, the catalog failed, or its warehouse cannot be written.
     """
     parts = parse_identifier(identifier)
     wanted = dict(properties or {})
@@ -97,7 +97,7 @@ def parse_identifier(text: object) -> tuple[str, ...]:
     """The parts of ``namespace.table``: at least two, none empty, no wildcards, quotes, slashes or control characters.
 
     Raises:
-        SettingsError: Malformed.
+        SettingsError: The identifier is malformed.
     """
     if not isinstance(text, str):
         raise _malformed(repr(text), "it is no text")
@@ -125,7 +125,7 @@ def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     with suppress(NamespaceAlreadyExistsError):
         try:
             _at(catalog, lambda: catalog.create_namespace(namespace))
-        except CatalogError:  # PyIceberg's SQL catalog lets the database's own error out if another was first
+        except CatalogError:  # PyIceberg's SQL catalog raises the database's error if another driver was first
             if not _at(catalog, lambda: catalog.namespace_exists(namespace)):
                 raise
 
