@@ -65,11 +65,7 @@ class _Armed:
 
 
 def reached(name: str, batch_id: int) -> None:
-    """Carry out the action that the variable sets for this place and batch, if there is one.
-
-    Raises:
-        SettingsError: The variable is malformed.
-    """
+    """Carry out the action that the variable sets for this place and batch, if there is one."""
     text = os.environ.get(VARIABLE)
     if not text:
         return

@@ -87,11 +87,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One decision about a batch on a loaded table.
-
-    Attributes:
-        at_ms: Wall clock when the table was loaded: files of the batch are not older.
-    """
+    """One decision about a batch, on the table as loaded at `at_ms`: files of the batch are not older."""
 
     table: Table
     situation: Situation

@@ -42,12 +42,9 @@ _HOW_TO_NAME = (
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The result of a removal.
+    """A finished removal; `records` is the folder of the sink's prepared records, which stays.
 
-    Attributes:
-        branch: Branch with the new snapshot as its head: the sink's, or the main branch if the sink's does not exist.
-        records: Folder of the sink's prepared records, which stays.
-        audit_tags: Names of the removed audit tags.
+    `branch` has the new snapshot as its head: the sink's branch, or the main branch if the sink's does not exist.
     """
 
     snapshot_id: int
@@ -67,22 +64,13 @@ class Forgetting:
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def find(self) -> Table:
-        """The current table, if it knows the sink.
-
-        Raises:
-            SettingsError: The sink is unknown or was removed, or lakesink cannot write the table's format version.
-        """
+        """The current table; raises `SettingsError` if the sink is unknown or the format version is unsupported."""
         table = self.load()
         self._check(table)
         return table
 
     def run(self) -> Forgotten:
-        """Remove the sink.
-
-        Raises:
-            SettingsError: See `find`.
-            CommitUnresolved: Attempts ran out; nothing was deleted, and it can be run again.
-        """
+        """Remove the sink. After `CommitUnresolved`, it can be run again."""
         tags: dict[str, int] = {}
 
         def build(table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:

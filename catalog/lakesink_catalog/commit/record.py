@@ -25,12 +25,9 @@ Payloads = Mapping[str, Mapping[str, Any]]
 
 
 class PreparedRecords(ABC):
-    """Prepared records of one sink in one folder; implements the coordinator's `PreparedLog`.
+    """Prepared records of one sink, in a folder of its own; implements the coordinator's `PreparedLog`.
 
-    Attributes:
-        folder: Folder of these records, which no other sink uses.
-        max_age_ms: Older records are dropped: an orphan cleanup may have removed their files.
-        now_ms: Wall clock, milliseconds since the epoch.
+    Records older than `max_age_ms` are dropped: an orphan cleanup may have removed their files.
     """
 
     folder: str

@@ -38,10 +38,8 @@ from lakesink_catalog.manifests.write import ManifestRecord
 def holds_what_it_says(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
     """True if the manifests add exactly the record's files, with the same sizes, rows and partition bounds.
 
-    The manifests must name the schema and the specs in `premises`, which are the current meaning of the record's ids.
-
-    Raises:
-        OSError: The storage failed in another way than by a missing file.
+    The manifests must name the schema and the specs in `premises`, which are the current meaning of the record's ids. A
+    storage error other than a missing file is raised.
     """
     try:
         found = list(_files(prepared, premises, io))

@@ -51,18 +51,12 @@ class Restoring:
     def find(self) -> LedgerEntry:
         """The entry that `run` would set, or the current one if it agrees with the marks; changes nothing.
 
-        Raises:
-            SettingsError: The marks do not determine the entry, or the sink was removed.
+        Raises `SettingsError` if the marks do not determine the entry, or if the sink was removed.
         """
         return self._wanted(self.load())
 
     def run(self) -> Restored:
-        """Set the entry, if it is missing or contradicts the marks.
-
-        Raises:
-            SettingsError: See `find`.
-            CommitUnresolved: Attempts ran out; it can be run again.
-        """
+        """Set the entry, if it is missing or contradicts the marks. After `CommitUnresolved`, it can be run again."""
         first = self.load()
         wanted = self._wanted(first)
         if self._is_there(first):
@@ -127,11 +121,7 @@ def _has_unread_marks(situation: Situation) -> bool:
 
 
 def entry_of_marks(situation: Situation) -> LedgerEntry:
-    """The ledger entry that follows from the newest own marks.
-
-    Raises:
-        SettingsError: The marks do not determine it.
-    """
+    """The ledger entry that follows from the newest own marks; raises `SettingsError` if they do not determine it."""
     key, marks = situation.key, situation.own_marks
     if not marks:
         raise _refused(key, "the branch shows no batch of it")

@@ -30,11 +30,9 @@ _log = logging.getLogger("lakesink")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of catalog.
+    """One kind of catalog; `module` is imported when first used, because its dependencies may be missing.
 
-    Attributes:
-        module: Module of its class; imported when first used, because its dependencies may be missing.
-        certified: True if lakesink's tests prove the guarantee on it.
+    `certified` is true if lakesink's tests prove the guarantee on it.
     """
 
     module: str
@@ -55,11 +53,7 @@ _KIND_BY_URI = (("http", "rest"), ("thrift", "hive"), ("sqlite", "sql"), ("postg
 
 
 def kind_of(name: str, properties: Mapping[str, Any]) -> str:
-    """The kind in the properties, by ``type`` or else by ``uri``.
-
-    Raises:
-        CatalogError: lakesink does not support this kind.
-    """
+    """The kind in the properties, by ``type`` or else by ``uri``; an unsupported kind raises `CatalogError`."""
     uri = str(properties.get("uri") or "")
     kind = str(properties.get("type") or "").lower()
     if not kind:

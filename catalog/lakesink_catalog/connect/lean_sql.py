@@ -157,10 +157,9 @@ class Known:
 
 @dataclass(slots=True)
 class Spliced:
-    """Metadata, most of whose snapshots were converted to JSON before.
+    """Metadata, with JSON for most of its snapshots.
 
-    Attributes:
-        listed: Snapshots of an earlier metadata file; after `json`, those of this one.
+    Until `json` is called, `listed` belongs to an earlier metadata file.
     """
 
     metadata: TableMetadata
@@ -209,11 +208,7 @@ def _in_pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes
 
 
 def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
-    """The metadata after updates of the kinds in `_LEAN`; shares all snapshots with `base`.
-
-    Raises:
-        ValueError: PyIceberg refuses an update, or a snapshot of that id exists.
-    """
+    """The metadata after updates of the kinds in `_LEAN`; shares all snapshots with `base`."""
     named = {one.snapshot_id for one in updates if isinstance(one, SetSnapshotRefUpdate)}
     named |= {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
     kept = [snapshot for snapshot in base.snapshots if snapshot.snapshot_id in named]

@@ -34,11 +34,7 @@ class Header:
 
     @property
     def schema(self) -> Any:
-        """The writer's schema, with every fixed type defined in place under its own name.
-
-        Raises:
-            Malformed: It is not a JSON schema.
-        """
+        """The writer's schema, with every fixed type defined in place under its own name."""
         try:
             return spelled_out(json.loads(self.metadata["avro.schema"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -60,11 +56,7 @@ def read_header(data: bytes) -> Header:
 
 
 def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
-    """Number of values and decompressed bytes of every block.
-
-    Raises:
-        Malformed: A block is cut or too large, or has an unknown codec.
-    """
+    """Number of values and decompressed bytes of every block."""
     codec = header.metadata.get("avro.codec", b"null").decode(errors="replace")
     at, left = header.ends_at, MAX_BYTES
     while at < len(data):
@@ -84,11 +76,7 @@ def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
 
 
 def values(data: bytes, header: Header) -> Iterator[Any]:
-    """Every value of a container file, decoded; a record is a dictionary by field id, or by name without an id.
-
-    Raises:
-        Malformed: A block is malformed, see `blocks`, or a value does not match the schema.
-    """
+    """Every value of a container file, decoded; a record is a dictionary by field id, or by name without an id."""
     read = reader(header.schema)
     for count, block in blocks(data, header):
         at = 0

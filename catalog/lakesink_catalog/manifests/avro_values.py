@@ -17,7 +17,7 @@ LONGEST_VARINT_BITS = 63
 
 
 class Malformed(ValueError):
-    """The bytes are damaged, or have a layout that this code does not know."""
+    """The bytes are damaged, or have a layout that this code does not know. Functions that read Avro raise it."""
 
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:

@@ -37,12 +37,9 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The live entries of a manifest, encoded for another manifest.
+    """The live entries of a manifest, encoded for another manifest with their sequence numbers written out.
 
-    Attributes:
-        entries: The encoded entries, with their sequence numbers written out.
-        partitions: Distinct partitions, in single-value form.
-        min_sequence_number: The lowest data sequence number; None if there is no live entry.
+    `partitions` are in single-value form. `min_sequence_number` is a data sequence number; None if there is no entry.
     """
 
     header: Header
@@ -54,11 +51,7 @@ class Carried:
 
 
 def layout_digest(header: Header) -> str:
-    """Equal for manifests whose entries fit into one file: the same spec, and the same schema except its documentation.
-
-    Raises:
-        Malformed: Not a manifest of data files in format version 2.
-    """
+    """Equal for manifests whose entries fit into one file: one spec, and one schema, documentation aside."""
     check_version(header)
     try:
         spec = json.loads(header.metadata["partition-spec"])
@@ -76,11 +69,7 @@ def check_version(header: Header) -> None:
 
 
 def partition_kinds(schema: Any) -> tuple[Kind, ...]:
-    """The kinds of a manifest's partition fields, from its writer's schema.
-
-    Raises:
-        Malformed: It is not the schema of a manifest.
-    """
+    """The kinds of a manifest's partition fields, from its writer's schema."""
     try:
         [file] = [field["type"] for field in schema["fields"] if field["field-id"] == DATA_FILE]
         [partition] = [field["type"] for field in file["fields"] if field["field-id"] == PARTITION]
@@ -98,11 +87,7 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
 
 
 def carry_over(data: bytes, inherited: Inherited) -> Carried:
-    """The live entries of a manifest, for another manifest of the same layout.
-
-    Raises:
-        Malformed: It is cut, or cannot be read exactly.
-    """
+    """The live entries of a manifest, for another manifest of the same layout."""
     header = read_header(data)
     layout = _Layout(header.schema)
     entries, rows, numbers, partitions = [], 0, [], set()

@@ -122,13 +122,7 @@ class ManifestRecord:
 def write_batch_manifests(
     table: Table, files: Sequence[DataFileReceipt], *, schema: Schema, snapshot_id: int
 ) -> tuple[ManifestRecord, ...]:
-    """Write one manifest per spec for a batch's files; the entries contain the id of the new snapshot.
-
-    `schema` is the schema that the files were written under.
-
-    Raises:
-        ReceiptInvalid: A partition value does not match its field's type.
-    """
+    """Write one manifest per spec, with the id of the new snapshot; the files were written under `schema`."""
     by_spec = sorted(files, key=lambda file: file.spec_id)
     return tuple(
         _write_batch_manifest(table, table.specs()[spec_id], schema, list(group), snapshot_id)

@@ -54,11 +54,7 @@ def view_refs(table: Table) -> Refs:
 
 
 def check_tag_name(table: Table, key: SinkKey) -> None:
-    """Refuse a branch with the name of the ledger tag: setting the tag would destroy that branch, another user's data.
-
-    Raises:
-        CatalogError: There is such a branch.
-    """
+    """Refuse a branch with the name of the ledger tag: setting the tag would turn that branch into a tag."""
     there = table.metadata.refs.get(key.ledger_tag)
     if there is None or there.snapshot_ref_type is SnapshotRefType.TAG:
         return

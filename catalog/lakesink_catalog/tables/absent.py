@@ -21,7 +21,7 @@ def is_view(catalog: Catalog, parts: tuple[str, ...]) -> bool:
 
 def other_catalogs(catalog: Catalog, parts: tuple[str, ...]) -> list[str]:
     """Names of other catalogs in the same database that have the table, because an engine used another catalog name."""
-    with suppress(Exception):  # as above
+    with suppress(Exception):  # a hint must not hide an error
         if isinstance(catalog, SqlCatalog):
             with Session(catalog.engine) as session:
                 return sorted({str(name) for name in session.scalars(_named(parts))} - {catalog.name})

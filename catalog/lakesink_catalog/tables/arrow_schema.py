@@ -29,8 +29,7 @@ _DOC_KEY = b"doc"
 def iceberg_schema(arrow_schema: pa.Schema) -> Schema:
     """The schema of a format version 2 table for these columns; comments are kept.
 
-    Raises:
-        WriteError: There are no columns, a name is reserved or ambiguous, or format version 2 lacks a type.
+    Raises `WriteError` if there are no columns, a name is reserved or ambiguous, or format version 2 lacks a type.
     """
     if len(arrow_schema) == 0:
         raise _unsupported("the DataFrame has no columns", "Select at least one column.")

@@ -20,9 +20,7 @@ logger = logging.getLogger("lakesink")
 def data_location(table: Table) -> str:
     """Folder of data files, no trailing slash: ``write.data.path``, else ``data`` under the table.
 
-    Raises:
-        CatalogError: The property leads out of the table's location, the warehouse, and the locations in the catalog's
-            property `ALLOWED_LOCATIONS_PROPERTY`.
+    Raises `CatalogError` unless it is in the table's location, the warehouse, or `ALLOWED_LOCATIONS_PROPERTY`.
     """
     return _location(table, "write.data.path", "data")
 

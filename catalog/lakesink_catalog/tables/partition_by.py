@@ -41,13 +41,9 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One term of the text.
+    """One term of the text; `transform` is `identity` for a plain column.
 
-    Attributes:
-        transform: Name of the transform, `identity` for a plain column.
-        column: Path of names from the top level.
-        number: Parameter of a bucket or truncate.
-        name: The chosen name of the partition field.
+    `column` is a path of names, `number` the parameter of a bucket or truncate, `name` the chosen name of the field.
     """
 
     transform: str
@@ -95,11 +91,7 @@ def parse_partition_by(text: str | None, schema: Schema, *, case_sensitive: bool
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """The terms of a text, without a table: column names and the rules for a new spec are not checked.
-
-    Raises:
-        SettingsError: The text is malformed.
-    """
+    """The terms of a text, without a table: column names and the rules for a new spec are not checked."""
     return tuple(_Parser(text).terms())
 
 
