@@ -1,1 +1,1 @@
-"""What happened to a table, told from the table alone."""
+"""What happened to a table, proved from the table alone."""

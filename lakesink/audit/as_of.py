@@ -1,4 +1,4 @@
-"""A table as of a batch, a time or a tag: looks at one version of its metadata, and reads rows if asked to."""
+"""A table as of a batch, a time or a tag, from one version of its metadata; reads rows on request."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,54 +21,31 @@ from lakesink_protocol.suggest import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """As of what; one of the first three.
+    """Asks for one of batch, time or tag."""
 
-    Attributes:
-        batch_id: Batch id, or version.
-        time: A time with its zone.
-        tag: A tag.
-        sink: Whose batch; None where there is but one sink.
-        branch: The branch that is looked at.
-    """
-
-    batch_id: int | None = None
-    time: datetime | None = None
+    batch_id: int | None = None  # or a version of a transaction application
+    time: datetime | None = None  # with a time zone
     tag: str | None = None
-    sink: str | None = None
+    sink: str | None = None  # may be None if the table has one sink
     branch: str = MAIN_BRANCH
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """One snapshot of a table, and how to read it.
-
-    Attributes:
-        snapshot_id: Its id.
-        committed_at: When, in UTC.
-        rows: Rows in the table then; None if the snapshot does not say.
-        batches: The newest batch of every sink that is known to be in it.
-        tags: Tags that point at it, by name.
-        moving: Those of them that lakesink moves on with the next batch.
-        note: A sentence if the answer is not the plain one; else empty.
-        queries: SQL by engine.
-    """
+    """One snapshot of a table, and how to read it."""
 
     snapshot_id: int
-    committed_at: datetime
-    rows: int | None
-    batches: dict[SinkKey, int]
-    tags: tuple[str, ...]
-    moving: tuple[str, ...]
-    note: str
-    queries: dict[str, str]
+    committed_at: datetime  # in UTC
+    rows: int | None  # at that time; None if the summary does not state it
+    batches: dict[SinkKey, int]  # the newest batch of each sink in the snapshot, as far as known
+    tags: tuple[str, ...]  # tags that point at the snapshot, sorted by name
+    moving: tuple[str, ...]  # those of them that lakesink moves with the next batch
+    note: str  # explains an answer that is not exact; else empty
+    queries: dict[str, str]  # SQL by engine name
 
 
 def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
-    """What the table's metadata still shows of a branch.
-
-    Raises:
-        CatalogError: There is no such branch.
-    """
+    """Collect what the table's metadata still shows of a branch."""
     _check_branch(table, identifier, branch)
     records = history(table)
     last: dict[SinkKey, int] = {}
@@ -91,17 +68,7 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
 
 
 def as_of(table: Table, identifier: str, question: Question) -> AsOf:
-    """Answer a question about the table's past.
-
-    Args:
-        table: As loaded.
-        identifier: ``namespace.table``.
-        question: As of what.
-
-    Raises:
-        SettingsError: No such sink or tag, or several sinks.
-        CatalogError: The branch is missing, or the answer has expired or is not there yet.
-    """
+    """Answer a question about the table's past."""
     past = look_back(table, identifier, question.branch)
     chosen = choose(past, question)
     snapshot = past.snapshots[chosen.snapshot_id]
@@ -122,7 +89,7 @@ def as_of(table: Table, identifier: str, question: Question) -> AsOf:
 
 
 def choose(past: Past, question: Question) -> Chosen:
-    """The snapshot that answers, see `lakesink.audit.which`."""
+    """Return the snapshot that answers the question."""
     if question.batch_id is not None:
         return by_batch(past, question.batch_id, question.sink)
     if question.time is not None:
@@ -132,17 +99,13 @@ def choose(past: Past, question: Question) -> Chosen:
 
 
 def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
-    """At most `limit` rows of a snapshot, in the schema it was committed with.
-
-    Raises:
-        CatalogError: The snapshot has deletes that cannot be applied here.
-    """
+    """Read at most `limit` rows of a snapshot, in the schema that it was committed with."""
     with deletes_named(snapshot_id):
         return table.scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
 
 
 def committed_at(snapshot: Snapshot) -> datetime:
-    """When, in UTC, by the clock of who committed."""
+    """Commit time in UTC, by the clock of the committing process."""
     return time_of(snapshot.timestamp_ms)
 
 
@@ -164,7 +127,7 @@ def _is_tag(kind: SnapshotRefType) -> bool:
 
 
 def _of_branch(past: Past, head: int) -> Past:
-    """Only main has a log of its heads; that of another branch is its chain of parents."""
+    """Only main has a snapshot log; for another branch its ancestry replaces the log."""
     chain = [(snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in past.ancestry(head)][::-1]
     return Past(past.table, past.branch, past.records, past.last, past.snapshots, chain, past.tags)
 

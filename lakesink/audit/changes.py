@@ -1,7 +1,7 @@
-"""Rows that came into a table between two of its snapshots, counted by DuckDB.
+"""Rows added to a table between two of its snapshots, counted by DuckDB.
 
-Where only files came, their rows are the difference. Where files were rewritten or rows deleted between, the rows
-themselves are compared, as a multiset; files that both snapshots have, with the same deletes, cancel out unread.
+If files were only added, their rows are the difference. If files were rewritten or rows deleted, the rows are compared
+as a multiset. Files that both snapshots have with the same deletes are not read.
 """
 
 import tempfile
@@ -24,36 +24,25 @@ _COUNT = "SELECT count(*) FROM (SELECT * FROM {} EXCEPT ALL SELECT * FROM {})"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What came between two snapshots, and what went.
+    """The difference between two snapshots."""
 
-    Attributes:
-        rows_added: Rows that the newer snapshot has more often than the older one.
-        rows_removed: Rows that the older one has more often.
-        files_added: Data files, or files with other deletes, that only the newer one has.
-        files_removed: Those that only the older one has.
-        compared: True if rows had to be compared because files or rows that the older one has are gone.
-        sample: Some of the added rows.
-    """
-
+    # Rows and files count once for each additional occurrence; a data file with other delete files is another file.
     rows_added: int
     rows_removed: int
     files_added: int
     files_removed: int
-    compared: bool
-    sample: pa.Table
+    compared: bool  # True if rows were compared, because the newer snapshot lost files or rows of the older one
+    sample: pa.Table  # some of the added rows
 
 
 def changes(table: Table, older: int | None, newer: int, limit: int) -> Changes:
-    """Compare two snapshots.
+    """Compare two snapshots; rows have the schema of the newer one.
 
     Args:
-        table: As loaded.
-        older: Id of the older snapshot; None for the empty table.
-        newer: Id of the newer snapshot, whose schema the rows are shown in.
-        limit: Rows of the sample at most.
-
-    Raises:
-        CatalogError: A snapshot has deletes that cannot be applied here.
+        table: The table.
+        older: Snapshot id; None stands for the empty table.
+        newer: Snapshot id.
+        limit: Maximum number of rows in the sample.
     """
     before = [] if older is None else _tasks(table, older)
     after = _tasks(table, newer)
@@ -90,7 +79,7 @@ def _compared(rows: "_Rows", added: Sequence[FileScanTask], removed: Sequence[Fi
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Reads files as the table's readers do: columns by their ids, deletes applied."""
+    """Reads files as the table's readers do: resolves columns by field id and applies deletes."""
 
     table: Table
     schema: Schema
@@ -99,7 +88,7 @@ class _Rows:
         schema = schema or self.schema
         arrow = schema_to_pyarrow(schema, include_field_ids=False)
         batches = (
-            # One file at a time: PyIceberg's scan of many would hold every file that was read ahead.
+            # One file at a time: PyIceberg's scan of many files would hold every file that it read ahead.
             batch.cast(arrow)
             for task in tasks
             for batch in self._scan(schema).to_record_batches([task])
@@ -131,7 +120,7 @@ def _tasks(table: Table, snapshot_id: int) -> list[FileScanTask]:
 
 
 def _only_in(tasks: Iterable[FileScanTask], others: Iterable[FileScanTask]) -> list[FileScanTask]:
-    """A file with other deletes is another one; one that is referenced twice counts twice."""
+    """A file with other delete files is another file; a file that is referenced twice counts twice."""
     left = Counter(map(_identity, others))
     found = []
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Whether every batch that Spark calls done is in the table: Spark's ``commits`` beside the ledger and the marks."""
+"""Compares Spark's ``commits`` with the ledger and the marks: is every completed batch in the table?"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,42 +14,30 @@ from lakesink_protocol.redact import describe, redact
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a checkpoint says.
-
-    Attributes:
-        query_id: Its query.
-        batches: Batches that Spark calls done and still lists, ascending.
-        ends: Digest of the offsets where a batch ended, by batch, as far as they are still there.
-    """
+    """What a checkpoint records."""
 
     query_id: str
-    batches: tuple[int, ...]
-    ends: Mapping[int, str]
+    batches: tuple[int, ...]  # batches that Spark completed and still lists, ascending
+    ends: Mapping[int, str]  # digest of the end offsets by batch, as far as Spark keeps them
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What a branch says of one sink and one query.
+    """What a branch shows of one sink and one query."""
 
-    Attributes:
-        subject: The sink in words.
-        last: The query's newest batch that is in the branch; None if it cannot be told any more.
-        ends: Digest of the offsets where a batch ended, by batch, as far as marks are retained.
-    """
-
-    subject: str
-    last: int | None
-    ends: Mapping[int, str]
+    subject: str  # the sink, in words
+    last: int | None  # the query's newest batch in the branch; None if it is not known any more
+    ends: Mapping[int, str]  # digest of the end offsets by batch, as far as marks are retained
 
 
 def present(subject: str, query_id: str, marks: Sequence[Mark], ledger: tuple[str, int, str] | None) -> Present | None:
-    """What a branch says of a query; None if it knows nothing of it.
+    """Return what a branch shows of a query; None if the branch shows nothing of it.
 
     Args:
         subject: The sink in words.
         query_id: The query.
-        marks: The sink's marks on the branch's walk.
-        ledger: Query, batch and end of the ledger entry, if its batch is in the branch.
+        marks: The sink's marks in the branch's ancestry.
+        ledger: Query, batch and end digest of the ledger entry; None unless its batch is in the branch.
     """
     own = [mark for mark in marks if mark.query_id == query_id]
     ends = {mark.batch_id: mark.end for mark in own}
@@ -59,14 +47,7 @@ def present(subject: str, query_id: str, marks: Sequence[Mark], ledger: tuple[st
 
 
 def read_done(root: str) -> Done:
-    """Read a checkpoint.
-
-    Args:
-        root: Path or URI.
-
-    Raises:
-        QueryError: It cannot be read.
-    """
+    """Read a checkpoint, given as a path or URI."""
     checkpoint = opened(root)
     if checkpoint.files.read("metadata") is None:
         raise _no_checkpoint(root, "it has no metadata file")
@@ -78,12 +59,7 @@ def read_done(root: str) -> Done:
 
 
 def compare(done: Done, found: Sequence[Present]) -> Iterator[Finding | Note]:
-    """Every batch that is done must be in the table, and be the same one.
-
-    Args:
-        done: What the checkpoint says.
-        found: What the table says of that query, by sink.
-    """
+    """Every completed batch must be in the table, and be the same batch."""
     if not done.batches:
         yield Note("checkpoint", "", f"Query {done.query_id} has no batch done yet: there is nothing to prove.")
     elif not found:
@@ -115,11 +91,7 @@ def _compare(done: Done, one: Present) -> Iterator[Finding | Note]:
 
 
 def opened(root: str) -> Checkpoint:
-    """A checkpoint to be read from outside of Spark.
-
-    Raises:
-        QueryError: Nothing here reads that kind of storage.
-    """
+    """Open a checkpoint outside Spark."""
     try:
         return Checkpoint(FsspecFiles(root))
     except (ImportError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Whether manifests and summaries say the same, and no file is referenced twice. Pure but for what it has read."""
+"""Checks that manifests and summaries agree and no file is referenced twice. Pure: works on what was read before."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ _NAMES = ("files", "rows", "bytes")
 
 
 def damaged(inventory: Inventory) -> Iterator[Finding]:
-    """Manifests and lists that cannot be read."""
+    """Manifests and manifest lists that cannot be read."""
     for path, why in inventory.damaged.items():
         yield Finding(Code.MANIFEST_UNREADABLE, "", f"{path}: {why}.", (path,))
 
 
 def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
-    """Manifests that hold something else than their list states."""
+    """Manifests with other contents than their manifest list states."""
     for manifest in inventory.known():
         held = (len(manifest.entries), sum(entry.rows for entry in manifest.entries))
         if manifest.stated is not None and manifest.stated != held:
@@ -32,7 +32,7 @@ def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
 
 
 def doubled_files(snapshots: Iterable[Snapshot], inventory: Inventory) -> Iterator[Finding]:
-    """Data files that one snapshot references more than once; each once, in the first snapshot that shows it."""
+    """Data files that one snapshot references more than once, reported in the first snapshot that shows them."""
     reported: set[str] = set()
     for snapshot in snapshots:
         times = Counter(entry.path for entry in inventory.entries(snapshot) if entry.is_data)
@@ -44,12 +44,7 @@ def doubled_files(snapshots: Iterable[Snapshot], inventory: Inventory) -> Iterat
 
 
 def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
-    """Data files that two batches brought.
-
-    Args:
-        inventory: What was read.
-        own: Snapshots of batches that are on a branch.
-    """
+    """Data files that two batches added; `own` lists the snapshots of batches that are on a branch."""
     ours = frozenset(own)
     brought: dict[str, set[int]] = defaultdict(set)
     for manifest in inventory.known():
@@ -63,11 +58,11 @@ def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
 
 
 def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, tuple[int, int, int]]]) -> list[Step]:
-    """Batches whose files, as their summary counts them, are not all live together in some snapshot that was read.
+    """Batches whose files are not all live together in one of the read snapshots, as their summary counts them.
 
     Args:
         steps: The batches.
-        shown: Files, rows and bytes by the snapshot that brought them, one mapping for each snapshot that was read.
+        shown: One mapping for each read snapshot: files, rows and bytes by the snapshot that added them.
     """
     return [
         step
@@ -77,13 +72,7 @@ def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, tuple[int, int, 
 
 
 def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Inventory) -> Iterator[Finding]:
-    """Batches whose own manifests hold something else than their summaries state.
-
-    Args:
-        subject: The sink in words.
-        steps: Batches whose own manifests were read.
-        inventory: What was read.
-    """
+    """Batches whose own manifests, read before, differ from their summaries."""
     for step in steps:
         snapshot = step.snapshot
         own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
@@ -95,7 +84,7 @@ def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Invent
 
 
 def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, Snapshot]) -> Iterator[Finding]:
-    """Batches whose totals are not those of the snapshot before and what they added."""
+    """Batches whose totals are not the sum of the parent's totals and what they added."""
     for step in steps:
         parent_id = step.snapshot.parent_snapshot_id
         parent = snapshots.get(parent_id) if parent_id is not None else None
@@ -112,7 +101,7 @@ def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, Sna
 
 
 def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
-    """Whether the totals of a branch's head are those of its files."""
+    """Compare the totals of a branch's head with its files."""
     head = line.head
     if head is None or not inventory.is_whole(head):
         return
@@ -134,12 +123,12 @@ def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
 
 
 def added_rows(snapshot: Snapshot) -> int:
-    """Rows that a batch added, as its summary states."""
+    """Rows that a batch added, by its summary."""
     return _number(snapshot, "added-records") or 0
 
 
 def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
-    """Data files, their rows, and the bytes of all files: summaries count deletes among the bytes alone."""
+    """Data files, their rows, and the bytes of all files: summaries count delete files only in the bytes."""
     data = [entry for entry in entries if entry.is_data]
     return len(data), sum(entry.rows for entry in data), sum(entry.size_bytes for entry in entries)
 

@@ -1,8 +1,8 @@
-"""Whether a sink's batches on a branch follow each other without a gap, a repetition or a jump back. Pure.
+"""Checks that a sink's batches on a branch follow each other without gaps, repetitions or steps back. Pure.
 
-Each batch of a stream is the one after the batch before it; a new query, on a new checkpoint, begins with 0. After a
-cherry-pick of an expired snapshot any batch may follow. Versions of a transaction application only grow. A finding that
-an operator accepted stays a finding, and says so: the rows are what they are, whoever allowed them.
+Each batch of a stream follows the previous one by one; a new query, on a new checkpoint, begins with 0. After a
+cherry-pick of an expired snapshot, any batch may follow. Versions of a transaction application only grow. A finding
+that an operator accepted is still reported, as accepted: the rows are the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,27 +15,18 @@ from lakesink_protocol.ledger import Mark
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One sink's batches on its branch, and what else the branch has.
-
-    Attributes:
-        subject: The sink in words.
-        key: The sink.
-        marks: Its marks on the branch's walk, oldest first; None where any batch may have come.
-        complete: True if the walk reaches the table's first snapshot, so that nothing came before.
-        others: Marks of every sink on the walk, oldest first: a fork or a new sink id brings batches of the same query.
-        epochs: Query and batch of what Iceberg's own sink wrote there.
-    """
+    """One sink's batches on its branch, and what else the branch shows."""
 
     subject: str
     key: SinkKey
-    marks: Sequence[Mark | None]
-    complete: bool
-    others: Sequence[Mark] = ()
-    epochs: frozenset[tuple[str, int]] = frozenset()
+    marks: Sequence[Mark | None]  # in the ancestry, oldest first; None where any batch may have been added
+    complete: bool  # True if the ancestry reaches the table's first snapshot
+    others: Sequence[Mark] = ()  # of all sinks, oldest first: a fork or a new sink id can add batches of the same query
+    epochs: frozenset[tuple[str, int]] = frozenset()  # query and batch of what Iceberg's own Spark sink wrote
 
 
 def breaks(chain: Chain) -> Iterator[Finding]:
-    """What is wrong with the order of a sink's batches, and what of it an operator accepted."""
+    """Errors in the order of a sink's batches, and which of them an operator accepted."""
     yield from _doubled(chain)
     yield from _accepted(chain)
     moving = [mark for mark in chain.marks if mark is None or mark.ledger_batch_id == mark.batch_id]
@@ -48,7 +39,7 @@ def breaks(chain: Chain) -> Iterator[Finding]:
 
 
 def _doubled(chain: Chain) -> Iterator[Finding]:
-    """Batches whose rows came twice, the second time by this sink; whoever accepted it."""
+    """Batches whose rows were added twice, the second time by this sink, accepted or not."""
     seen: set[tuple[str, ...]] = set()
     doubled: dict[int, bool] = {}
     for mark in (mark for mark in chain.others if mark.adds_rows):
@@ -64,18 +55,18 @@ def _doubled(chain: Chain) -> Iterator[Finding]:
 
 
 def _batch(mark: Mark) -> tuple[str, ...]:
-    """The batch as such, under whatever sink id and branch it came; of an application the name stands for the query."""
+    """Identify a batch across sink ids and branches; for an application, the name stands for the query."""
     query = mark.query_id if mark.key.kind is SinkKind.STREAM else f"application {mark.key.name}"
     return (query, str(mark.batch_id), mark.fingerprint)
 
 
 def _place(mark: Mark) -> tuple[str, ...]:
-    """The place of a batch in its own sink, whatever data it has."""
+    """Identify the place of a batch in its own sink, independent of its data."""
     return (mark.key.ledger_property, mark.query_id, str(mark.batch_id))
 
 
 def _accepted(chain: Chain) -> Iterator[Finding]:
-    """Batches that an operator accepted, each with what was overruled; none for a stream that was adopted."""
+    """Batches that an operator accepted, with the refusal that was overruled; an adoption is not reported."""
     words = [mark for mark in chain.marks if mark is not None and mark.accepted and not _is_adoption(chain, mark)]
     if words:
         found = f"Accepted by an operator: {', '.join(f'{mark.batch_id} ({_word(mark)})' for mark in words)}."
@@ -88,7 +79,7 @@ def _accepted(chain: Chain) -> Iterator[Finding]:
 
 
 def _is_adoption(chain: Chain, mark: Mark) -> bool:
-    """The first batch of a ledger that `lakesink adopt` began; Iceberg's own sink wrote its rows, or they expired."""
+    """True for the first ledger batch after `lakesink adopt`: Iceberg's own sink wrote its rows, or they expired."""
     begins = mark.accepted.startswith("UnknownHistory:") and not mark.adds_rows
     return begins and ((mark.query_id, mark.batch_id) in chain.epochs or not chain.complete)
 
@@ -119,7 +110,7 @@ def _break(chain: Chain, previous: Mark | None, mark: Mark) -> Iterator[Finding]
 
 
 def _batches_of(chain: Chain, query_id: str) -> set[int]:
-    """Batches of a query that are on the branch, under whatever sink id, also those that were accepted later."""
+    """Batches of a query on the branch, under any sink id, including batches that were accepted later."""
     marked = {mark.batch_id for mark in chain.others if mark.query_id == query_id}
     return marked | {batch_id for query, batch_id in chain.epochs if query == query_id}
 
@@ -141,7 +132,7 @@ def _ends(first: int, last: int) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """``3, 5-9``: ascending numbers, short."""
+    """Format ascending numbers: ``3, 5-9``."""
     parts: list[tuple[int, int]] = []
     for number in numbers:
         if parts and parts[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""Whether referenced files are there, in the size and with the rows that manifests state. Looks at many at a time."""
+"""Checks that referenced files exist, with the size and rows that manifests state. Checks many files at a time."""
 
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,34 +24,22 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one file.
+    """A fault of one file."""
 
-    Attributes:
-        code: What it is; None if the file could not be looked at, which proves nothing.
-        path: The file.
-        detail: Stated and found.
-    """
-
-    code: Code | None
+    code: Code | None  # None if the file could not be checked, which proves nothing
     path: str
-    detail: str
+    detail: str  # stated and found values
 
 
 def faults(io: FileIO, entries: Collection[Entry], *, footers: bool) -> list[Fault]:
-    """Look at every file.
-
-    Args:
-        io: The table's files.
-        entries: What manifests state, each file once.
-        footers: True to compare row counts with Parquet footers too; sizes are compared anyway.
-    """
+    """Check every file, given once each; `footers` also compares row counts with Parquet footers."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = pool.map(lambda entry: _look(io, entry, footers=footers), entries)
         return sorted((fault for fault in found if fault is not None), key=lambda fault: fault.path)
 
 
 def findings(found: Collection[Fault]) -> Iterator[Finding | Note]:
-    """The faults by their kind."""
+    """Group the faults by kind."""
     for code, words in _WORDS.items():
         of_kind = [fault for fault in found if fault.code is code]
         if of_kind:
@@ -79,7 +67,7 @@ def _compare(file: InputFile, entry: Entry, *, footers: bool) -> Fault | None:
         return Fault(Code.FILE_SIZE, entry.path, f"{size:,} bytes instead of {entry.size_bytes:,}")
     if not footers or not entry.is_parquet:
         return None
-    tail = _tail(file, size)  # read apart from the parser: it gives a storage's errors and its own one class
+    tail = _tail(file, size)  # read outside the parser, which would raise storage errors and its own as one class
     try:
         rows = pq.read_metadata(pa.BufferReader(tail)).num_rows
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -90,7 +78,7 @@ def _compare(file: InputFile, entry: Entry, *, footers: bool) -> Fault | None:
 
 
 def _tail(file: InputFile, size_bytes: int) -> bytes:
-    """The end of a file, its Parquet footer in it: mostly one request."""
+    """The end of a file with its Parquet footer, usually in one request."""
     with file.open() as stream:
         stream.seek(max(size_bytes - _TAIL_BYTES, 0))
         tail = stream.read()

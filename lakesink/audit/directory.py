@@ -1,6 +1,6 @@
-"""What arrived in a directory, proved from its markers and the parts that are there. Only reads.
+"""Audits a directory by its markers and part files. Only reads.
 
-Each marker is read and compared with the one before it; one listing shows the sizes of all parts.
+Each marker is read and compared with the previous one; one listing gives the sizes of all parts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,17 +27,11 @@ Said = Finding | Note
 
 @dataclass(frozen=True, slots=True)
 class SinkInDirectory:
-    """One sink of a directory.
-
-    Attributes:
-        layout: Its places.
-        markers: Its commits, up to the first that is damaged.
-        damage: What is wrong with the commit after them; empty if nothing is.
-    """
+    """One sink of a directory."""
 
     layout: Layout
-    markers: tuple[Marker, ...]
-    damage: str
+    markers: tuple[Marker, ...]  # its commits, up to the first damaged marker
+    damage: str  # what is wrong with the next commit; else empty
 
     @property
     def name(self) -> str:
@@ -47,13 +41,7 @@ class SinkInDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryProof:
-    """What an audit looked at, and what it found.
-
-    Attributes:
-        sinks: Every sink that was looked at.
-        findings: What must not be.
-        notes: What there is to know besides.
-    """
+    """Result of an audit of a directory."""
 
     sinks: tuple[SinkInDirectory, ...]
     findings: tuple[Finding, ...]
@@ -61,16 +49,7 @@ class DirectoryProof:
 
 
 def sinks_in(directory: str, sink: str | None) -> tuple[Storage, tuple[SinkInDirectory, ...]]:
-    """The sinks of a directory with their commits.
-
-    Args:
-        directory: Path or URI.
-        sink: Only this one.
-
-    Raises:
-        SettingsError: The directory is malformed, or there is no such sink.
-        CatalogError: No stream has written to the directory, or it cannot be read.
-    """
+    """The sinks of a directory with their commits; only one sink if it is named."""
     place = directory_location(directory)
     wanted = None if sink is None else read_option("sink_id", sink)
     with directory_failures(place, data=READ_ONLY):
@@ -84,11 +63,7 @@ def audit_directory(directory: str, *, sink: str | None = None, done: Done | Non
     Args:
         directory: Path or URI.
         sink: Only this sink.
-        done: What a stream's checkpoint says, read before.
-
-    Raises:
-        SettingsError: The directory is malformed, or there is no such sink.
-        CatalogError: No stream has written to the directory, or it cannot be read.
+        done: What a stream's checkpoint records, read before the directory.
     """
     storage, sinks = sinks_in(directory, sink)
     with directory_failures(sinks[0].layout.directory, data=READ_ONLY):
@@ -103,7 +78,7 @@ def audit_directory(directory: str, *, sink: str | None = None, done: Done | Non
 
 
 def committed_at(marker: Marker) -> datetime | None:
-    """When, by the driver's clock; None if a marker states no time."""
+    """Commit time by the driver's clock; None if the marker states no time."""
     try:
         when = datetime.fromisoformat(marker.committed_at)
     except ValueError:
@@ -159,7 +134,7 @@ def _of_parts(storage: Storage, found: SinkInDirectory) -> Iterator[Said]:
 
 
 def _unlisted(storage: Storage, layout: Layout, names: set[str]) -> dict[str, int]:
-    """Sizes of files that a listing did not show, by name: it is not one moment."""
+    """Sizes by name of files that a listing missed: a listing is not atomic."""
     wanted = sorted(names)
     sizes = storage.sizes([f"{layout.parts}/{name}" for name in wanted])
     return {name: size for name, size in zip(wanted, sizes, strict=True) if size is not None}

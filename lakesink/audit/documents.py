@@ -1,4 +1,4 @@
-"""What readers should know of the documents that a sink's rows came from, in words. Pure."""
+"""Describes malformed documents and unknown keys of a sink's rows. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from lakesink_catalog.read.history import SinkState
 
 
 def of_documents(state: SinkState) -> Iterator[str]:
-    """One sentence for rows of NULLs, one for values without a column; none if there are none."""
+    """One sentence about rows of NULLs, one about values without a column; nothing if there are none."""
     if state.malformed_rows:
         rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."

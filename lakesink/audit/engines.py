@@ -1,4 +1,4 @@
-"""SQL that reads one snapshot of a table, to be copied into Spark, Trino or DuckDB. Pure."""
+"""SQL that reads one snapshot of a table, to copy into Spark, Trino or DuckDB. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ _SAFE_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._@%/:+-]*")
 
 
 def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str | None) -> dict[str, str]:
-    """One query an engine, by its name.
+    """One query for each engine, by the engine's name.
 
     Args:
-        parts: Namespaces and name of the table; an engine may want its own name of the catalog before them.
-        metadata_file: Location of a metadata file that knows the snapshot.
+        parts: Namespaces and name of the table; an engine may need its own name of the catalog in front.
+        metadata_file: Location of a metadata file that contains the snapshot.
         snapshot_id: The snapshot.
-        tag: A tag that stays at it, which outlives expiry; None for none.
+        tag: A tag that stays at the snapshot, and so outlives expiry; None for none.
     """
-    # A tag with other characters would have to be quoted by rules that differ: the id needs none.
+    # Engines quote other characters by different rules; the id needs no quotes.
     named = f"'{tag}'" if tag is not None and _SAFE_TAG.fullmatch(tag) else None
     file = metadata_file.removeprefix("file://").replace("'", "''")
     spark, trino = _quoted(parts, "`"), _quoted(parts, '"')
@@ -29,7 +29,7 @@ def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str
 
 
 def id_for_trino(snapshot_id: int) -> str:
-    """A number that fits an integer is taken for one, and refused as a version."""
+    """Trino reads a number that fits an integer as INTEGER, and refuses it as a version."""
     return f"BIGINT '{snapshot_id}'" if snapshot_id <= _LARGEST_INTEGER else str(snapshot_id)
 
 

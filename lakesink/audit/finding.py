@@ -1,4 +1,4 @@
-"""What an audit may find wrong, by stable code, and what it only has to say. Pure."""
+"""Findings of an audit with their stable codes, and notes. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Code(Enum):
     """One kind of finding; the name is the stable code.
 
     Attributes:
-        means: What it means for whoever reads the table.
+        means: What it means for readers of the table.
         action: What to do.
     """
 
@@ -123,40 +123,26 @@ class Code(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that must not be.
-
-    Attributes:
-        code: Its kind.
-        subject: Sink and branch, or what else it is about; empty for the table.
-        found: What was found, in one sentence.
-        items: Paths, snapshots or batches, all of them.
-        accepted: True if an operator accepted it, by overruling a refusal.
-    """
+    """A violation."""
 
     code: Code
-    subject: str
-    found: str
-    items: tuple[str, ...] = ()
-    accepted: bool = False
+    subject: str  # sink and branch, or another subject; empty for the table
+    found: str  # one sentence
+    items: tuple[str, ...] = ()  # all paths, snapshots or batches that it is about
+    accepted: bool = False  # True if an operator accepted it by overruling a refusal
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to know that is no fault.
+    """Information that is no violation."""
 
-    Attributes:
-        name: Its kind: stable, one or two words.
-        subject: As in `Finding`.
-        found: One sentence.
-    """
-
-    name: str
-    subject: str
-    found: str
+    name: str  # stable kind, one or two words
+    subject: str  # as in `Finding`
+    found: str  # one sentence
 
 
 def listed(items: Iterable[str]) -> str:
-    """The first items, and how many more there are."""
+    """The first items, and the number of the others."""
     every = list(items)
     more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
     return ", ".join(every[:SHOWN]) + more

@@ -1,4 +1,4 @@
-"""The batches of a table by its name: catalog and table are only read."""
+"""The batches of a table, by the table's name. Only reads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,18 +17,18 @@ def history(
     sink: str | None = None,
     branch: str | None = None,
 ) -> list[Record]:
-    """Every batch that the snapshots of a table still show, newest last.
+    """List every batch that the retained snapshots of a table show, newest last.
 
     Args:
         table: Table identifier, ``namespace.table``.
         catalog: Name of a PyIceberg catalog; None for the configured default, else the embedded one.
-        catalog_properties: Added to the configured ones, and above them.
+        catalog_properties: Added to the configured properties; they take precedence.
         sink: Only this sink id or application id.
         branch: Only this branch.
 
     Raises:
         SettingsError: The identifier is malformed.
-        CatalogError: The catalog cannot be used, or it has no such table.
+        CatalogError: The catalog is unusable, or has no such table.
     """
     loaded = load_table(connect(catalog, catalog_properties, create=False), table)
     return history_of(loaded, sink=sink, branch=branch)

@@ -1,4 +1,4 @@
-"""What retained snapshots reference: manifest lists and manifests, each read once, several at a time."""
+"""What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,74 +24,52 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A live file as its manifest states it.
+    """A live file as its manifest states it."""
 
-    Attributes:
-        path: Location, scheme included.
-        size_bytes: Size of the file.
-        rows: Rows, or deletes, in it.
-        added_by: Snapshot that brought it.
-        is_data: False for files of deletes.
-        is_parquet: True if it has a footer to compare with.
-        is_new: True where the manifest was written by the snapshot that brought the file.
-    """
-
-    path: str
+    path: str  # with the scheme
     size_bytes: int
-    rows: int
-    added_by: int
-    is_data: bool
-    is_parquet: bool
-    is_new: bool
+    rows: int  # rows of a data file, deletes of a delete file
+    added_by: int  # id of the snapshot that added it
+    is_data: bool  # False for delete files
+    is_parquet: bool  # True if it has a footer to compare with
+    is_new: bool  # True if the manifest was written by the snapshot that added the file
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest: what the list states of it, and what it holds.
-
-    Attributes:
-        path: Location.
-        added_by: Snapshot that wrote it.
-        stated: Live files and rows by the manifest list; None where the list does not say.
-        entries: Its live files.
-    """
+    """A manifest: what its list states, and its live files."""
 
     path: str
-    added_by: int
-    stated: tuple[int, int] | None
-    entries: tuple[Entry, ...]
+    added_by: int  # id of the snapshot that wrote it
+    stated: tuple[int, int] | None  # live files and rows by the manifest list; None if not stated
+    entries: tuple[Entry, ...]  # live files
 
 
 @dataclass(slots=True)
 class Inventory:
-    """Reads what snapshots reference, and remembers it.
-
-    Attributes:
-        io: The table's files.
-        damaged: What could not be read because it is missing or malformed: location -> why.
-    """
+    """Reads what snapshots reference, and remembers it."""
 
     io: FileIO
-    damaged: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)  # location of a missing or malformed file -> the reason
     _manifests: dict[str, Manifest] = field(default_factory=dict)
     _paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def read(self, snapshots: Iterable[Snapshot]) -> None:
-        """Read lists and manifests of these snapshots, as far as they are not known yet.
+        """Read manifest lists and manifests that are not known yet.
 
         Raises:
-            OSError: The storage failed otherwise than by saying that a file is not there.
+            OSError: The storage failed. A missing file is recorded as damaged instead.
         """
         wanted = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
         self._read_manifests(wanted, lambda _snapshot, _manifest: True)
 
     def read_own(self, snapshots: Iterable[Snapshot]) -> None:
-        """As `read`, but only the manifests that these snapshots wrote themselves; `manifests` then shows no others."""
+        """As `read`, but only manifests that these snapshots wrote; `manifests` then returns only these."""
         wanted = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
         self._read_manifests(wanted, lambda snapshot, manifest: manifest.added_snapshot_id == snapshot.snapshot_id)
 
     def find_lists(self, snapshots: Iterable[Snapshot]) -> None:
-        """See that the manifest lists of these snapshots are there, as far as they were not read.
+        """Check that manifest lists which were not read exist.
 
         Raises:
             OSError: As `read`.
@@ -100,12 +78,12 @@ class Inventory:
         _at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists)
 
     def manifests(self, snapshot: Snapshot) -> list[Manifest]:
-        """The manifests of a snapshot that was read, without those that are damaged."""
+        """The undamaged manifests of a snapshot that was read."""
         paths = self._paths.get(snapshot.snapshot_id, ())
         return [self._manifests[path] for path in paths if path in self._manifests]
 
     def entries(self, snapshot: Snapshot) -> Iterator[Entry]:
-        """The live files of a snapshot that was read, as often as it references them."""
+        """The live files of a snapshot that was read, once for each reference."""
         return (entry for manifest in self.manifests(snapshot) for entry in manifest.entries)
 
     def known(self) -> Iterator[Manifest]:
@@ -113,7 +91,7 @@ class Inventory:
         return iter(self._manifests.values())
 
     def is_whole(self, snapshot: Snapshot) -> bool:
-        """True if nothing of the snapshot is damaged."""
+        """True if no list or manifest of the snapshot is damaged."""
         paths = self._paths.get(snapshot.snapshot_id, ())
         return snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
 
@@ -152,7 +130,7 @@ class Inventory:
 
 
 def sums(entries: Iterable[Entry]) -> dict[int, tuple[int, int, int]]:
-    """Data files, rows and bytes by the snapshot that brought them."""
+    """Data files, rows and bytes by the snapshot that added them."""
     found: dict[int, tuple[int, int, int]] = {}
     for entry in entries:
         if entry.is_data:

@@ -1,6 +1,6 @@
-"""Files of lakesink's own that no snapshot references: of batches in the making, prepared, or given up. Only counted.
+"""Counts lakesink's own files that no snapshot references: of running batches, prepared batches, or crashes.
 
-Files are known by their names, which carry sink, batch, task and a UUID. Nothing else in the folder is looked at.
+Files are recognized by their names, which contain sink, batch, task and a UUID. Other files are ignored.
 """
 
 import re
@@ -25,39 +25,25 @@ _OWN_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OwnName:
-    """What a data file's name tells.
+    """What the name of a data file says."""
 
-    Attributes:
-        sink: Sink id, or application id.
-        batch_id: Batch id, or version.
-    """
-
-    sink: str
-    batch_id: int
+    sink: str  # or application id
+    batch_id: int  # or version
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Own files that no retained snapshot references.
+    """Own files that no retained snapshot references."""
 
-    Attributes:
-        files: Files of batches that the ledgers have passed: they never will be referenced.
-        bytes: Their size in bytes.
-        pending_files: Files of batches that are not committed yet, be they in the making or given up.
-        pending_bytes: Their size in bytes.
-        prepared: Batches whose prepared record waits, as ``sink batch``.
-        unlisted: Why they could not be looked for; empty if they were.
-    """
-
-    files: int = 0
+    files: int = 0  # of batches that the ledgers have passed: never referenced in future
     bytes: int = 0
-    pending_files: int = 0
+    pending_files: int = 0  # of batches that are not committed yet: running, or left by a crash
     pending_bytes: int = 0
-    prepared: tuple[str, ...] = ()
-    unlisted: str = ""
+    prepared: tuple[str, ...] = ()  # batches with a prepared record, as ``sink batch``
+    unlisted: str = ""  # why the files could not be listed; empty if they were
 
     def notes(self) -> Iterator[Note]:
-        """What there is to say."""
+        """The counts as notes."""
         if self.unlisted:
             yield Note("not checked", "", f"Files that nobody references were not looked for: {self.unlisted}.")
         if self.files:
@@ -72,11 +58,11 @@ class Leftovers:
 
 
 def own_name(path: str, known: Collection[str]) -> OwnName | None:
-    """What the name of a file tells, if it is one that lakesink gives.
+    """Parse the name of a file; None if lakesink does not give such names.
 
     Args:
         path: Path or location.
-        known: Sinks that the table knows; they settle whether a leading hash is one, or a part of the id.
+        known: Sinks of the table; they decide whether leading digits are a hash or a part of the sink id.
     """
     found = _OWN_NAME.fullmatch(path.rpartition("/")[2])
     if found is None:
@@ -89,7 +75,7 @@ def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mappi
     """List the data folder and the prepared records.
 
     Args:
-        table: As loaded.
+        table: The table.
         referenced: Every location that a retained snapshot references.
         ledgers: The last batch of each sink on each branch.
     """
@@ -117,7 +103,7 @@ def _leftovers(table: Table, opened: Listing, referenced: Collection[str], ledge
 
 
 def _passed(ledgers: Mapping[SinkKey, int]) -> dict[str, int]:
-    """Batch up to which a sink is through on all its branches: the names of its files do not tell which it is."""
+    """The batch that a sink has passed on all its branches: file names do not contain the branch."""
     found: dict[str, int] = {}
     for key, batch_id in ledgers.items():
         found[key.name] = min(found.get(key.name, batch_id), batch_id)

@@ -1,4 +1,4 @@
-"""A branch as far as the table still shows it: its snapshots link by link, and whose batches they bear."""
+"""A branch as far as its snapshots are retained: its ancestry, and the batches in it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from lakesink_protocol.situation import picked_from
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch in one snapshot: that of its commit, or one that picked it back after a rollback."""
+    """One batch in one snapshot: the snapshot of its commit, or a cherry-pick after a rollback."""
 
     mark: Mark
     snapshot: Snapshot
@@ -24,21 +24,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One branch.
-
-    Attributes:
-        branch: Its name.
-        walk: Its snapshots, newest first, down to the first parent that is not there.
-        complete: True if the walk reaches the table's first snapshot.
-        steps: Batches on the walk, oldest first, by the sink and the branch that they were written to.
-        blind: Snapshots that picked back what has expired: any batch may have come with them.
-    """
+    """One branch."""
 
     branch: str
-    walk: tuple[Snapshot, ...]
-    complete: bool
-    steps: Mapping[SinkKey, tuple[Step, ...]]
-    blind: frozenset[int]
+    walk: tuple[Snapshot, ...]  # its snapshots, newest first, down to the first missing parent
+    complete: bool  # True if the ancestry reaches the table's first snapshot
+    steps: Mapping[SinkKey, tuple[Step, ...]]  # batches in the ancestry, oldest first, by their sink and branch
+    blind: frozenset[int]  # cherry-picks of expired snapshots, which may contain any batch
 
     @property
     def head(self) -> Snapshot | None:
@@ -46,22 +38,22 @@ class Line:
         return self.walk[0] if self.walk else None
 
     def chain(self, key: SinkKey) -> list[Mark | None]:
-        """A sink's marks, oldest first; None wherever the branch is blind."""
+        """A sink's marks, oldest first; None for each blind snapshot."""
         known = {step.snapshot.snapshot_id: step.mark for step in self.steps.get(key, ())}
         ids = [snapshot.snapshot_id for snapshot in reversed(self.walk)]
         return [known.get(snapshot_id) for snapshot_id in ids if snapshot_id in known or snapshot_id in self.blind]
 
 
 def lines_of(table: Table) -> dict[str, Line]:
-    """Every branch of a table, by name; ``main`` always."""
+    """Every branch of a table by name; always includes ``main``."""
     marks = {snapshot.snapshot_id: mark_of(snapshot.summary) for snapshot in table.metadata.snapshots}
     return {branch: _line(table, branch, marks) for branch in _branches(table)}
 
 
 def frontier(snapshots: Mapping[int, Snapshot]) -> list[int]:
-    """The fewest retained snapshots that together reference all that any retained snapshot references.
+    """The fewest retained snapshots that together reference everything that any retained snapshot references.
 
-    An append keeps all that its parent has, so a snapshot that a retained append follows adds nothing.
+    An append keeps everything of its parent, so a parent with a retained append adds nothing.
     """
     appended_to = {
         snapshot.parent_snapshot_id

@@ -1,4 +1,4 @@
-"""One look at a table: branches, sinks, and all that its retained snapshots reference, compared part by part."""
+"""One scan of a table: its branches, its sinks, and everything that retained snapshots reference."""
 
 import itertools
 import re
@@ -31,29 +31,19 @@ _TAGGED_BATCH = re.compile(r"[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look.
-
-    Attributes:
-        table: As loaded.
-        known: Every sink.
-        states: The sinks that are looked at.
-        lines: Branches by name.
-        snapshots: Every retained snapshot, by id.
-        tips: Heads, and snapshots that together reference all that any retained one references.
-        inventory: What was read of them.
-    """
+    """One scan."""
 
     table: Table
-    known: tuple[SinkState, ...]
-    states: tuple[SinkState, ...]
-    lines: Mapping[str, Line]
-    snapshots: Mapping[int, Snapshot]
-    tips: tuple[Snapshot, ...]
+    known: tuple[SinkState, ...]  # every sink
+    states: tuple[SinkState, ...]  # the sinks to audit
+    lines: Mapping[str, Line]  # branches by name
+    snapshots: Mapping[int, Snapshot]  # every retained snapshot, by id
+    tips: tuple[Snapshot, ...]  # heads, and the snapshots that together reference everything retained
     inventory: Inventory
 
     @classmethod
     def at(cls, table: Table, sink: str | None) -> "Look":
-        """Look at a table; at one sink's batches alone if it is named.
+        """Scan a table; audit only one sink if it is named.
 
         Raises:
             SettingsError: There is no such sink.
@@ -72,7 +62,7 @@ class Look:
         return cls(table, known, states, lines, snapshots, tips, inventory)
 
     def entries(self) -> list[Entry]:
-        """Every file that a retained snapshot references, once for each claim about its size and rows."""
+        """Every referenced file, once for each stated size and row count."""
         claims: dict[tuple[str, int, int], Entry] = {}
         for manifest in self.inventory.known():
             for entry in manifest.entries:
@@ -80,7 +70,7 @@ class Look:
         return list(claims.values())
 
     def ledgers(self) -> dict[SinkKey, int]:
-        """Last batch of every sink; of one that was retired, as far as the branches still show it."""
+        """Last batch of every sink; of a removed sink, as far as the branches still show it."""
         steps = [(key, steps[-1]) for line in self.lines.values() for key, steps in line.steps.items()]
         shown = {key: last.mark.ledger_batch_id for key, last in steps if key.branch in self.lines}
         return shown | {key_of(state): -1 if state.batch_id is None else state.batch_id for state in self.known}
@@ -91,16 +81,12 @@ class Look:
         return line.steps.get(key, ()) if line is not None else ()
 
     def of_sinks(self) -> Iterator[Said]:
-        """Order of the batches, ledgers and their tags."""
+        """Check the order of batches, the ledgers and their tags."""
         for state in self.states:
             yield from self._of_sink(state)
 
     def of_clock(self, now_ms: int) -> Iterator[Finding]:
-        """A last change that is yet to come; every later one is stamped with its time.
-
-        Args:
-            now_ms: Wall clock, milliseconds since the epoch.
-        """
+        """A last change that is ahead of the wall clock: all later changes get the time of this change."""
         log = self.table.metadata.snapshot_log
         last_ms = max(self.table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
         ahead_ms = last_ms - now_ms
@@ -109,7 +95,7 @@ class Look:
             yield Finding(Code.CLOCK_AHEAD, "", found)
 
     def of_contents(self) -> Iterator[Said]:
-        """Manifests, summaries and totals; files that are referenced twice."""
+        """Check manifests, summaries and totals, and files that are referenced twice."""
         yield from contents.disagreeing_manifests(self.inventory)
         yield from contents.doubled_files(self.tips, self.inventory)
         for line in self.lines.values():
@@ -120,7 +106,7 @@ class Look:
         yield from contents.damaged(self.inventory)
 
     def of_checkpoint(self, done: Done) -> Iterator[Said]:
-        """What Spark calls done, beside what is there."""
+        """Compare Spark's completed batches with the table."""
         found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
         return compare(done, [one for one in found if one is not None])
 
@@ -150,7 +136,7 @@ class Look:
         yield from self._audit_tags(state)
 
     def _rewind(self, state: SinkState) -> str:
-        """The command that takes a checkpoint to where the branch was rolled back to, if the branch shows it."""
+        """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""
         moved = [step.mark for step in self.steps(key_of(state)) if step.mark.batch_id == step.mark.ledger_batch_id]
         line = self.lines.get(state.branch)
         if state.trouble is not Reason.ROLLED_BACK or line is None or state.kind != SinkKind.STREAM.value:
@@ -171,7 +157,7 @@ class Look:
             yield Finding(Code.TAG_ELSEWHERE, _subject(state), found, (name,))
 
     def _audit_tags(self, state: SinkState) -> Iterator[Finding]:
-        """Tags that name a batch must show it; one that was rolled back still is that batch."""
+        """A tag that names a batch must show it, also after a rollback of the batch."""
         key = key_of(state)
         for name, tag in self.table.metadata.refs.items():
             named = _TAGGED_BATCH.match(name.removeprefix(key.audit_tag_prefix))
@@ -184,7 +170,7 @@ class Look:
                 yield Finding(Code.TAG_ELSEWHERE, _subject(state), f"The tag {name} shows {shown}.", (name,))
 
     def _of_summaries(self) -> Iterator[Said]:
-        """Most batches are proved by the live files of some tip; of the others their own manifests are read."""
+        """Live files of a tip prove most batches; only for the others their own manifests are read."""
         shown = [sums(self.inventory.entries(tip)) for tip in self.tips]
         doubtful = {state: contents.unshown(self.steps(key_of(state)), shown) for state in self.states}
         self.inventory.read_own(step.snapshot for step in itertools.chain.from_iterable(doubtful.values()))
@@ -199,7 +185,7 @@ class Look:
         return present(_subject(state), done.query_id, [step.mark for step in self.steps(key)], ledger)
 
     def _reach(self, state: SinkState) -> Iterator[Note]:
-        """How far back the batches of a sink can be told one by one."""
+        """How far back a sink's batches can be listed one by one."""
         line, steps = self.lines.get(state.branch), self.steps(key_of(state))
         if line is None or line.complete:
             return
@@ -214,7 +200,7 @@ class Look:
         yield Note("history", _subject(state), found + kept + left)
 
     def _expired(self, line: Line) -> str:
-        """What the head still has of snapshots that are gone."""
+        """What the head still references of expired snapshots."""
         gone = [
             counts
             for snapshot_id, counts in sums(self.inventory.entries(line.head) if line.head else ()).items()
@@ -237,7 +223,7 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
 
 
 def chain_of(line: Line, key: SinkKey, subject: str) -> Chain:
-    """A sink's batches on a branch, with what else is there."""
+    """A sink's batches on a branch, with what else the branch shows."""
     steps = sorted(
         (step for steps in line.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
     )
@@ -248,7 +234,7 @@ def chain_of(line: Line, key: SinkKey, subject: str) -> Chain:
 
 
 def key_of(state: SinkState) -> SinkKey:
-    """Who it is."""
+    """The sink's key."""
     return SinkKey(state.sink, state.branch, SinkKind(state.kind))
 
 
@@ -258,5 +244,5 @@ def _subject(state: SinkState) -> str:
 
 
 def _code(reason: Reason) -> Code:
-    """A refusal that the last batch itself would meet; any other would be a defect of the verdict."""
+    """The code of a refusal that the last batch itself would get; another refusal is a defect of the verdict."""
     return Code[reason.name]

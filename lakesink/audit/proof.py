@@ -1,8 +1,8 @@
-"""What arrived, proved from the table alone: batches, files, summaries, ledgers, and what is no longer provable.
+"""Audits a table from its metadata and files: batches, files, summaries, ledgers, and what is no longer provable.
 
-One load of the metadata; each manifest is read once; files are looked at many at a time. Nothing is written. What
-others do to a table is no fault: compaction, deletes, expiry, rollbacks that were replayed. What the retained history
-cannot show any more is said, not assumed.
+The metadata is loaded once, each manifest is read once, and many files are checked at a time. Nothing is written.
+Compaction, deletes, expiry and replayed rollbacks are no violations. What the retained history no longer shows is
+reported as unknown, not assumed.
 """
 
 from dataclasses import dataclass
@@ -22,60 +22,34 @@ from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 
 @dataclass(frozen=True, slots=True)
 class SinkProof:
-    """One sink on its branch.
+    """One sink on its branch."""
 
-    Attributes:
-        sink: Sink id, or application id.
-        branch: Branch that it writes to.
-        kind: ``stream`` or ``txn``.
-        last: Last batch by the ledger; None if the ledger cannot be read and no mark is retained.
-        oldest: Oldest batch on the branch's retained walk; None if none is retained.
-        batches: Batches on the retained walk.
-        rows: Rows that they added.
-        since: When the oldest of them was committed.
-        malformed_rows: Rows of NULLs, among the rows above, in place of documents that could not be decoded.
-        unknown_keys: Members of their documents that the table had no column for.
-    """
-
-    sink: str
+    sink: str  # sink id, or application id
     branch: str
-    kind: str
-    last: int | None
-    oldest: int | None
-    batches: int
-    rows: int
-    since: datetime | None
-    malformed_rows: int = 0
-    unknown_keys: int = 0
+    kind: str  # ``stream`` or ``txn``
+    last: int | None  # by the ledger; None if it cannot be read and no mark is retained
+    oldest: int | None  # oldest batch in the retained ancestry; None if there is none
+    batches: int  # number of batches in the retained ancestry
+    rows: int  # rows that these batches added
+    since: datetime | None  # commit time of the oldest of them
+    malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
+    unknown_keys: int = 0  # values in documents without a column in the table
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What an audit looked at, and what it found.
-
-    Attributes:
-        sinks: Every sink that was looked at.
-        findings: What must not be.
-        notes: What there is to know besides.
-        snapshots: Retained snapshots.
-        files: Files that retained snapshots reference, each looked at.
-        bytes: Their size in bytes, as stated.
-        manifests: Manifests that were read.
-        footers: True if row counts were compared with Parquet footers.
-        leftovers: Own files that no snapshot references.
-        unchecked: Files that could not be looked at.
-    """
+    """Result of an audit."""
 
     sinks: tuple[SinkProof, ...]
     findings: tuple[Finding, ...]
     notes: tuple[Note, ...]
     snapshots: int
-    files: int
-    bytes: int
-    manifests: int
-    footers: bool
-    leftovers: Leftovers
-    unchecked: int
+    files: int  # referenced files, each checked
+    bytes: int  # size of these files, as stated
+    manifests: int  # number of manifests read
+    footers: bool  # True if row counts were compared with Parquet footers
+    leftovers: Leftovers  # own files that no snapshot references
+    unchecked: int  # files that could not be checked
 
 
 def audit(
@@ -84,12 +58,12 @@ def audit(
     """Prove what can be proved of a table.
 
     Args:
-        table: As loaded.
-        done: What a stream's checkpoint says, read before the table was loaded: a stream that runs goes on meanwhile.
-            None to look at the table alone.
-        sink: Only this sink's batches and ledger; files and manifests are looked at whole anyway.
-        footers: True to compare row counts with Parquet footers: a request more for each file.
-        now_ms: Wall clock, milliseconds since the epoch, to hold the table's last change against; None not to.
+        table: The table.
+        done: What a stream's checkpoint records, read before the table was loaded, because a running stream commits
+            in between; None to audit the table alone.
+        sink: Only this sink's batches and ledger; files and manifests are always checked completely.
+        footers: True to compare row counts with Parquet footers: one more request for each file.
+        now_ms: Wall clock, milliseconds since the epoch, to compare with the table's last change; None to skip this.
 
     Raises:
         SettingsError: There is no such sink.

@@ -1,4 +1,4 @@
-"""Scans of a snapshot by PyIceberg, with its one limit named: it applies positional deletes, not equality deletes."""
+"""Names the one limit of PyIceberg's scans: they apply positional deletes, but not equality deletes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,7 @@ from lakesink_protocol.errors import CatalogError
 
 @contextmanager
 def deletes_named(snapshot_id: int) -> Iterator[None]:
-    """Around a scan of that snapshot.
-
-    Raises:
-        CatalogError: The snapshot has deletes that PyIceberg cannot apply.
-    """
+    """Wrap a scan of a snapshot: an unsupported delete becomes a `CatalogError`."""
     try:
         yield
     except (ValueError, NotImplementedError) as error:

@@ -1,6 +1,6 @@
-"""Prepared records that lie beside a table: batches that wait for their driver to come back. Only read.
+"""Prepared records beside a table: batches that wait for a restart of their driver. Only reads.
 
-A stream finds its record by name; only who asks about all of them lists.
+A stream finds its record by name; only an audit lists them all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,28 +18,21 @@ from lakesink_catalog.tables.locations import metadata_location
 from lakesink_protocol.identity import SinkKey, SinkKind
 
 Listing = tuple[FileSystem, Callable[[str], str]]
-"""A file system that can list, and from a location to a path of it."""
+"""A file system that can list, and a function from a location to a path of this file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRecord:
-    """One prepared record.
-
-    Attributes:
-        key: The sink.
-        batch_id: The batch.
-        created_ms: When it was prepared, by its driver's clock.
-        files: Location and size of each of its data files.
-    """
+    """One prepared record."""
 
     key: SinkKey
     batch_id: int
-    created_ms: int
-    files: tuple[tuple[str, int], ...]
+    created_ms: int  # by the driver's clock
+    files: tuple[tuple[str, int], ...]  # location and size of each data file
 
 
 def opened_listing(table: Table) -> Listing | None:
-    """The very file system that the table is read by, with its credentials; None if it cannot list."""
+    """The file system that reads the table, with its credentials; None if it cannot list."""
     io = table.io
     if isinstance(io, PyArrowFileIO):
         scheme, host, _ = io.parse_location(table.location(), io.properties)
@@ -58,13 +51,7 @@ def list_files(system: FileSystem, folder: str) -> Iterator[FileInfo]:
 
 
 def waiting_records(table: Table, opened: Listing, ledgers: Mapping[SinkKey, int]) -> Iterator[WaitingRecord]:
-    """Every record that is whole, of a batch that its sink's ledger has not passed.
-
-    Args:
-        table: As loaded.
-        opened: See `opened_listing`.
-        ledgers: The last batch of each sink on each branch.
-    """
+    """Every complete record of a batch that its sink's ledger has not passed."""
     system, path_of = opened
     for file in list_files(system, path_of(f"{metadata_location(table)}/lakesink")):
         document = _document(system, file)
@@ -80,7 +67,7 @@ def _document(system: FileSystem, file: FileInfo) -> dict[str, Any] | None:
         with system.open_input_stream(file.path) as stream:
             return parse_record(stream.read())
     except FileNotFoundError:
-        return None  # a stream that runs beside this removes what has landed
+        return None  # a running stream removes the records of committed batches
 
 
 def _participants(document: Mapping[str, Any]) -> Iterator[WaitingRecord]:

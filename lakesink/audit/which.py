@@ -1,6 +1,6 @@
-"""Which snapshot shows a table as of a batch, a time or a tag. Pure: decided from one look at the metadata.
+"""Chooses the snapshot that shows a table as of a batch, a time or a tag. Pure: reads one version of the metadata.
 
-What expired is said to have expired: the nearest retained snapshot is named, never taken in its place.
+An expired snapshot is reported as expired. The error names the nearest retained one, which never replaces it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,28 +21,18 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What one version of a table's metadata still shows.
+    """What one version of a table's metadata still shows."""
 
-    Attributes:
-        table: Its identifier, for messages.
-        branch: The branch that is looked at.
-        records: Every retained batch of every sink and branch, oldest first.
-        last: The last batch of every sink, by the ledger or by its newest mark.
-        snapshots: Every retained snapshot, by id.
-        heads: When the branch's head became which snapshot: milliseconds and id, in the order it happened.
-        tags: Where each tag points.
-    """
-
-    table: str
+    table: str  # identifier, for messages
     branch: str
-    records: Sequence[Record]
-    last: Mapping[SinkKey, int]
+    records: Sequence[Record]  # every retained batch of all sinks and branches, oldest first
+    last: Mapping[SinkKey, int]  # the last batch of each sink, by the ledger or its newest mark
     snapshots: Mapping[int, Snapshot]
-    heads: Sequence[tuple[int, int]]
-    tags: Mapping[str, int]
+    heads: Sequence[tuple[int, int]]  # each change of the branch's head: milliseconds and snapshot id, oldest first
+    tags: Mapping[str, int]  # tag -> snapshot id
 
     def ancestry(self, snapshot_id: int | None) -> Iterator[Snapshot]:
-        """That snapshot and its parents, newest first, as far as links lead."""
+        """That snapshot and its parents, newest first, as far as they are retained."""
         passed: set[int] = set()
         while snapshot_id is not None and snapshot_id in self.snapshots and snapshot_id not in passed:
             passed.add(snapshot_id)
@@ -51,7 +41,7 @@ class Past:
             snapshot_id = snapshot.parent_snapshot_id
 
     def batches(self, snapshot_id: int) -> dict[SinkKey, int]:
-        """The newest batch of every sink in that snapshot, as far as links lead."""
+        """The newest batch of each sink in that snapshot, as far as the ancestry is retained."""
         found: dict[SinkKey, int] = {}
         for snapshot in self.ancestry(snapshot_id):
             if mark := mark_of(snapshot.summary):
@@ -61,35 +51,25 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A snapshot, and what is to be known about the choice.
-
-    Attributes:
-        snapshot_id: Its id.
-        key: The sink whose batch was asked for; None for a time or a tag.
-        note: A sentence if the answer is not the plain one; else empty.
-    """
+    """The chosen snapshot."""
 
     snapshot_id: int
-    key: SinkKey | None = None
-    note: str = ""
+    key: SinkKey | None = None  # the sink of the batch; None for a time or a tag
+    note: str = ""  # explains an answer that is not exact; else empty
 
 
 def key_of(record: Record) -> SinkKey:
-    """Who wrote it."""
+    """The key of the sink that wrote the record."""
     return SinkKey(record.sink, record.branch, SinkKind(record.kind))
 
 
 def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
-    """The snapshot of a batch; of several that bear its id, the newest that was not rolled back.
+    """The snapshot of a batch; of several with this id, the newest that was not rolled back.
 
     Args:
         past: The table.
         batch_id: Batch id, or version of a transaction application.
-        sink: Sink id or application id; None where the branch has but one.
-
-    Raises:
-        SettingsError: The branch has no such sink, or several.
-        CatalogError: The batch is not there yet, or its snapshot has expired.
+        sink: Sink id or application id; may be None if the branch has one sink.
     """
     key = _sink(past, sink)
     records = [record for record in past.records if key_of(record) == key]
@@ -111,15 +91,7 @@ def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
 
 
 def by_time(past: Past, time_ms: int) -> Chosen:
-    """What readers of the branch saw at a time.
-
-    Args:
-        past: The table.
-        time_ms: Milliseconds since 1970 in UTC, by the clocks of those who committed.
-
-    Raises:
-        CatalogError: That is before the first snapshot, or what was the head then has expired.
-    """
+    """What readers of the branch saw at a time: milliseconds since 1970 in UTC, by the clocks of the committers."""
     passed = [place for place, (at_ms, _) in enumerate(past.heads) if at_ms <= time_ms]
     if not passed or not _was_head(past, passed[-1]):
         raise _unseen(past, time_ms)
@@ -127,12 +99,7 @@ def by_time(past: Past, time_ms: int) -> Chosen:
 
 
 def by_tag(past: Past, tag: str) -> Chosen:
-    """Where a tag points.
-
-    Raises:
-        SettingsError: There is no such tag.
-        CatalogError: It points at nothing.
-    """
+    """The snapshot that a tag points at."""
     if past.tags.get(tag) in past.snapshots:
         return Chosen(past.tags[tag])
     if tag in past.tags:
@@ -177,7 +144,7 @@ def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError
 
 
 def _moved(past: Past, record: Record) -> int | None:
-    """The later batch that the ledger had when an operator accepted this one; None for a batch in its place."""
+    """The later batch that the ledger had when an operator accepted this one; None if the batch came in order."""
     mark = mark_of(past.snapshots[record.snapshot_id].summary)
     return None if mark is None or mark.ledger_batch_id == mark.batch_id else mark.ledger_batch_id
 
@@ -196,7 +163,7 @@ def _note(record: Record, same: Sequence[Record], after: int | None) -> str:
 
 
 def _left_unchanged(past: Past, records: Sequence[Record], batch_id: int) -> Record | None:
-    """The batch before, if the links from the one after it show that nothing was committed between."""
+    """The previous batch, if the ancestry of the next one shows no commit between them."""
     kept = [record for record in records if record.in_branch is not False]
     for before, after in reversed(list(pairwise(kept))):
         if before.batch_id < batch_id < after.batch_id:
@@ -206,14 +173,14 @@ def _left_unchanged(past: Past, records: Sequence[Record], batch_id: int) -> Rec
 
 
 def _was_head(past: Past, place: int) -> bool:
-    """Nothing that has expired came between this head and the next one."""
+    """True if no expired snapshot was the head between this head and the next one."""
     snapshot = past.snapshots.get(past.heads[place][1])
     if snapshot is None or place + 1 == len(past.heads):
         return snapshot is not None
     following = past.snapshots.get(past.heads[place + 1][1])
     if following is None or following.parent_snapshot_id == snapshot.snapshot_id:
         return following is not None
-    return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was taken back to it
+    return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was rolled back to it
 
 
 def _dangling(past: Past, tag: str) -> CatalogError:
@@ -271,7 +238,7 @@ def _kept(past: Past) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """``0, 6-9``; of many ranges the newest."""
+    """Format ranges, ``0, 6-9``; of many ranges, only the newest."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
@@ -283,7 +250,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def moment_of(time_ms: int) -> str:
-    """As people write it, in UTC."""
+    """ISO 8601 in UTC, in milliseconds."""
     return time_of(time_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
