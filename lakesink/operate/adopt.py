@@ -1,8 +1,8 @@
-"""Takes over a stream that Iceberg's own sink for Spark has written so far, on its checkpoint and where it ended.
+"""Takes over a stream of Iceberg's own Spark sink: same checkpoint, from its last batch.
 
-That sink leaves its query and its last epoch in the summaries of its snapshots. The ledger begins with that batch: one
-commit without rows, by the fenced loop of a stream, as if a human had had the batch skipped. Then Spark's next batch is
-the one after it, or, if that sink died between its commit and Spark's log, the batch comes again and is skipped.
+That sink stores its query id and its last epoch in snapshot summaries. The new ledger begins with that batch: one
+commit without rows, through the fenced loop of a stream, as if an operator had skipped the batch. Spark then continues
+with the next batch. If the old sink died between its commit and Spark's log, Spark repeats the batch, which is skipped.
 """
 
 from collections.abc import Callable
@@ -34,52 +34,31 @@ NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in the tab
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a query has come, by its checkpoint.
-
-    Attributes:
-        query_id: The query.
-        planned: Newest batch that Spark has planned.
-        done: Newest batch that it calls done; -1 if none.
-    """
+    """The progress of a query, by its checkpoint."""
 
     query_id: str
-    planned: int
-    done: int
+    planned: int  # newest batch that Spark planned
+    done: int  # newest batch that Spark completed; -1 if none
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A stream that was taken over.
+    """Result of a takeover."""
 
-    Attributes:
-        batch_id: The last batch that Iceberg's own sink wrote.
-        snapshot_id: The snapshot that says so; None if the sink held the batch before, and that has expired.
-        already: True if there was nothing to do.
-        comes_again: True if Spark will ask for that batch again, which is then skipped.
-        offsets: Where the batch ended, as JSON.
-    """
-
-    batch_id: int
-    snapshot_id: int | None
-    already: bool
-    comes_again: bool
-    offsets: str
+    batch_id: int  # the last batch of Iceberg's own sink
+    snapshot_id: int | None  # None if the sink held the batch before, and its snapshot has expired
+    already: bool  # True if the ledger had this batch before
+    comes_again: bool  # True if Spark will repeat that batch, which is then skipped
+    offsets: str  # where the batch ended, as JSON
 
 
 def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm: Callable[[str], None]) -> Adopted:
-    """Let a sink go on where Iceberg's own sink ended.
+    """Continue a stream of Iceberg's own sink with lakesink, under the given settings.
 
-    Args:
-        table: Table identifier, ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        settings: Of the stream that will go on: its sink id, checkpoint and branch.
-        confirm: Asked once all is found to be well; raises if the answer is no.
+    `confirm` is called after all checks passed, and raises if the operator declines.
 
     Raises:
-        QueryError: The checkpoint cannot be read.
-        CatalogError: Table and checkpoint do not fit together, or the table cannot be used.
-        BatchRefused: The table does not allow it.
-        CommitUnresolved: The catalog was not seen to take the commit; it can be run again.
+        CommitUnresolved: The catalog did not confirm the commit. The command can be repeated.
     """
     found = connect(catalog, create=False)
     takeover = Takeover(lambda: load_table(found, table), settings)
@@ -93,25 +72,14 @@ def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """One stream to be taken over.
-
-    Attributes:
-        load: Loads the table afresh, past any cache.
-        settings: Of the stream that will go on.
-        surroundings: Clock, sleep and chance.
-    """
+    """Takes over one stream; `load` must load the table without a cache."""
 
     load: Callable[[], Table]
     settings: Settings
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def find(self) -> Batch:
-        """The last batch that Iceberg's own sink wrote, as the checkpoint has it; changes nothing.
-
-        Raises:
-            QueryError: The checkpoint cannot be read.
-            CatalogError: Table and checkpoint do not fit together.
-        """
+        """The last batch of Iceberg's own sink, with the checkpoint's offsets; changes nothing."""
         progress = self._progress()
         epoch = self._epoch(self.load(), progress.query_id)
         check_fit(epoch, progress)
@@ -121,15 +89,12 @@ class Takeover:
         return self._checkpoint.batch(progress.query_id, epoch, end)
 
     def run(self, batch: Batch) -> Adopted:
-        """Begin the ledger with a batch, or find that the sink holds it.
-
-        Args:
-            batch: From `find`.
+        """Begin the ledger with a batch from `find`, or find that the sink has it.
 
         Raises:
-            CatalogError: The other query goes on writing.
+            CatalogError: The other query still writes.
             BatchRefused: The table does not allow it.
-            CommitUnresolved: The catalog was not seen to take the commit; it can be run again.
+            CommitUnresolved: The catalog did not confirm the commit. The command can be repeated.
         """
         fence = self._fence(batch)
         look = fence.look(batch)
@@ -169,7 +134,7 @@ class Takeover:
         return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.surroundings)
 
     def _load_if_still(self, batch: Batch) -> Callable[[], Table]:
-        """Every attempt asserts the head that it loads, so that no other batch of that sink can slip in between."""
+        """Every attempt checks the head that it loads: the old sink must not commit another batch in between."""
 
         def load() -> Table:
             table = self.load()
@@ -190,14 +155,9 @@ class Takeover:
 
 
 def check_fit(epoch: int | None, progress: Progress) -> None:
-    """Check that the table ends with the batch that Spark calls done, or with the one that it has planned after it.
+    """Check that the table ends with the batch that Spark completed last, or with the next planned batch.
 
-    Args:
-        epoch: Newest batch that Iceberg's own sink has in the branch for the query; None if there is none.
-        progress: What the checkpoint says.
-
-    Raises:
-        CatalogError: It does not.
+    `epoch` is the newest batch of Iceberg's own sink in the branch for this query; None if there is none.
     """
     if epoch is None:
         raise _refused(
@@ -218,7 +178,7 @@ def check_fit(epoch: int | None, progress: Progress) -> None:
 
 
 def _check_not_doubled(look: Look) -> None:
-    """That sink was started again while the newest batch was not in Spark's log, and has written it too."""
+    """Refuse if the old sink restarted while Spark's log lacked the newest batch, and so wrote it again."""
     situation = look.situation
     entry, first = situation.entry, min(situation.others_epochs)
     if entry is None or situation.gone or entry.query_id != situation.batch.query_id or first > entry.batch_id:

@@ -1,4 +1,4 @@
-"""Retiring a sink of a table by its name, see `lakesink_catalog.commit.forget`."""
+"""Removes a sink from a table, by the table's name; see `lakesink_catalog.commit.forget`."""
 
 from collections.abc import Callable
 
@@ -12,20 +12,9 @@ from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
 def forget_sink(
     table: str, catalog: str | None, *, sink: str, branch: str, txn: bool, tags: bool, confirm: Callable[[str], None]
 ) -> Forgotten:
-    """Forget a sink.
+    """Remove a sink; `txn` is True for an application id of `lakesink.append`, `tags` also removes the audit tags.
 
-    Args:
-        table: Table identifier, ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        sink: Sink id or application id.
-        branch: Branch that it wrote.
-        txn: True for an application id of `lakesink.append`.
-        tags: True to remove its audit tags too.
-        confirm: Asked once the sink is found; raises if the answer is no.
-
-    Raises:
-        SettingsError: There is no such sink, or it was not confirmed.
-        CommitUnresolved: The catalog was not seen to take the commit.
+    `confirm` is called after the sink was found, and raises if the operator declines.
     """
     key = sink_key(sink, branch, txn=txn)
     opened = connect(catalog, create=False)
@@ -36,11 +25,7 @@ def forget_sink(
 
 
 def sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
-    """The sink that a command names.
-
-    Raises:
-        SettingsError: That is no sink id.
-    """
+    """The key of the sink that a command names."""
     if NAME_PATTERN.fullmatch(sink):
         return SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
     raise SettingsError(

@@ -1,4 +1,4 @@
-"""Restoring the ledger entry of a sink by the table's name, see `lakesink_catalog.commit.restore`."""
+"""Restores the ledger entry of a sink, by the table's name; see `lakesink_catalog.commit.restore`."""
 
 from collections.abc import Callable
 
@@ -11,20 +11,7 @@ from lakesink_catalog.tables.tables import load_table
 def restore_sink(
     table: str, catalog: str | None, *, sink: str, branch: str, txn: bool, confirm: Callable[[str], None]
 ) -> Restored:
-    """Restore a lost ledger entry.
-
-    Args:
-        table: Table identifier, ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        sink: Sink id or application id.
-        branch: Branch that it writes.
-        txn: True for an application id of `lakesink.append`.
-        confirm: Asked once the entry is found; raises if the answer is no.
-
-    Raises:
-        SettingsError: The marks do not tell the entry, or it was not confirmed.
-        CommitUnresolved: The catalog was not seen to take the commit.
-    """
+    """Restore a lost ledger entry; arguments as in `forget_sink`."""
     opened = connect(catalog, create=False)
     restoring = Restoring(lambda: load_table(opened, table), sink_key(sink, branch, txn=txn))
     last = restoring.find().batch_id

@@ -1,9 +1,9 @@
-"""Takes Spark's checkpoint back to an earlier batch, for the replay after the table was rolled back.
+"""Sets Spark's checkpoint back to an earlier batch, to replay the stream after a rollback of the table.
 
-What is removed is copied first. Of the logs the newest batch goes first, and of a batch its commit before its offsets:
-what is left at any moment is what Spark itself leaves when it dies. Before the logs goes the state of later batches: a
-log whose state is gone makes Spark refuse to start, while state that outlives its log would be read as that of another
-batch, and rows come twice. Cut short, it is completed by being run again.
+Everything is copied before it is removed. The logs lose the newest batch first, and of each batch the commit before the
+offsets. Each intermediate state is therefore one that Spark itself leaves after a crash. The state of later batches is
+removed before the logs: Spark refuses to start if a log lacks its state, but would read state without a log as the
+state of another batch, which doubles rows. A rewind that was interrupted is completed by the next run.
 """
 
 import re
@@ -24,12 +24,7 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)(?:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Batches that a checkpoint's logs hold.
-
-    Attributes:
-        offsets: Those that Spark has planned.
-        commits: Those that it calls done.
-    """
+    """Batches in a checkpoint's logs: planned ones in `offsets`, completed ones in `commits`."""
 
     offsets: frozenset[int]
     commits: frozenset[int]
@@ -37,51 +32,36 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a rewind will do.
+    """What a rewind will do."""
 
-    Attributes:
-        to_batch: Newest batch that is left; -1 if none.
-        batches: Batches whose log entries go, newest first.
-        files: All files that go, relative to the checkpoint, in this order: state, then log entries.
-    """
-
-    to_batch: int
-    batches: tuple[int, ...]
-    files: tuple[str, ...]
+    to_batch: int  # newest batch to keep; -1 if none
+    batches: tuple[int, ...]  # batches whose log entries are removed, newest first
+    files: tuple[str, ...]  # paths to remove, relative to the checkpoint, in this order: state, then log entries
 
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """What a rewind did.
-
-    Attributes:
-        plan: What it was to do; there may have been nothing to do.
-        backup: Where all that was removed had been copied to; None if there was nothing to do.
-    """
+    """Result of a rewind."""
 
     plan: Plan
-    backup: str | None
+    backup: str | None  # folder with the copy; None if there was nothing to do
 
 
 class RewindableCheckpoint:
-    """A checkpoint whose query is stopped.
-
-    Args:
-        root: Path or URI.
-    """
+    """A checkpoint whose query is stopped, given as a path or URI."""
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
         self._system, self._folder = fsspec.core.url_to_fs(self._root, use_listings_cache=False)
 
     def plan(self, to_batch: int) -> Plan:
-        """What `rewind` would do; changes nothing.
+        """Return what `rewind` would do; changes nothing.
 
         Args:
             to_batch: Newest batch to keep; -1 for none.
 
         Raises:
-            QueryError: The folder is no checkpoint, or the query could not go on from that batch.
+            QueryError: The folder is no checkpoint, or the query could not continue from that batch.
         """
         if not self._system.exists(f"{self._folder}/metadata"):
             raise _refused("The folder is not the checkpoint of a query: it has no metadata file.")
@@ -89,7 +69,7 @@ class RewindableCheckpoint:
         batches = above(logs, to_batch)
         entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in getattr(logs, log))
         state = self._state_files()
-        # Spark numbers state by the batch that reads it, so what `to_batch` left is of the number above its own.
+        # Spark numbers state by the batch that reads it: the state after `to_batch` has the next number.
         later = (name for name, version in state if version > to_batch + 1)
         plan = Plan(to_batch, batches, (*later, *entries))
         if plan.files and to_batch >= 0:
@@ -97,20 +77,20 @@ class RewindableCheckpoint:
         return plan
 
     def rewind(self, plan: Plan, backup: str | None = None) -> Rewound:
-        """Remove all that Spark kept about later batches, after copying it and the logs.
+        """Remove everything about later batches, after a copy of it and of the logs.
 
         Args:
             plan: From this checkpoint.
-            backup: Folder for the copy, which must not exist; None for one beside the checkpoint.
+            backup: Folder for the copy, which must not exist; None for a folder beside the checkpoint.
 
         Raises:
-            QueryError: As `plan`, or the checkpoint is not what it was then: its query runs.
+            QueryError: As `plan`, or the checkpoint changed since the plan: its query runs.
         """
         if not plan.files:
             return Rewound(plan, None)
         place = backup or f"{self._root}.backup-{datetime.now(UTC):%Y%m%dT%H%M%S}"
         self._copy(plan, place)
-        # Nothing in a checkpoint tells that its query is stopped; that it has moved on tells the contrary.
+        # A checkpoint does not show that its query is stopped; a change shows that it runs.
         if self.plan(plan.to_batch) != plan:
             raise _refused("The query is running: its checkpoint changed meanwhile.")
         for path in plan.files:
@@ -131,7 +111,7 @@ class RewindableCheckpoint:
         return listed
 
     def _state_files(self) -> list[tuple[str, int]]:
-        """Every file of state, and Spark's checksum of it, with its version; the newest version first."""
+        """Every state file with its version, including Spark's checksum files; the newest version first."""
         folder = f"{self._folder}/state"
         paths = map(str, self._system.find(folder) if self._system.exists(folder) else ())
         found = ((path, _STATE_FILE.fullmatch(path.rpartition("/")[2])) for path in paths)
@@ -149,7 +129,7 @@ class RewindableCheckpoint:
                 shutil.copyfileobj(here, to)
 
     def _remove(self, path: str) -> None:
-        """A file and Hadoop's checksum of it; a checksum without its file is ignored, the reverse is an error."""
+        """Remove a file, then its Hadoop checksum: a checksum without its file is ignored."""
         folder, _, name = path.rpartition("/")
         for each in (name, f".{name}.crc"):
             if self._system.exists(f"{self._folder}/{folder}/{each}"):
@@ -157,15 +137,7 @@ class RewindableCheckpoint:
 
 
 def above(logs: Logs, to_batch: int) -> tuple[int, ...]:
-    """Batches to remove, newest first, so that a query goes on after `to_batch`.
-
-    Args:
-        logs: What the checkpoint holds.
-        to_batch: Newest batch to keep; -1 for none.
-
-    Raises:
-        QueryError: The query could not go on from there.
-    """
+    """Batches to remove, newest first, so that the query continues after `to_batch`; -1 removes all."""
     known = logs.offsets | logs.commits
     if not known:
         raise _refused("The checkpoint has no batch yet.")

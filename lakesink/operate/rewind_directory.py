@@ -1,8 +1,8 @@
-"""Takes the commits of a sink of files back to an earlier batch, beside its checkpoint.
+"""Sets the commits of a directory sink back to an earlier batch, like its checkpoint.
 
-Markers and prepared records are moved aside, never deleted: a copy comes first. The high water goes before them and the
-newest marker before the others, so that what is left at any moment is a shorter history. Parts stay where they are: a
-reader that has listed them can read them. Cut short, it is completed by being run again.
+Markers and prepared records are copied to another folder before they are removed. The high-water file is written
+first, and the newest marker is moved before older ones: each intermediate state is a shorter history. Part files stay,
+because readers that listed them can read them. A rewind that was interrupted is completed by the next run.
 """
 
 from dataclasses import dataclass
@@ -24,46 +24,29 @@ from lakesink_protocol.redact import redact
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where a history is to end.
+    """Where the history will end."""
 
-    Attributes:
-        count: Commits that stay, from number 0.
-        rows: Rows of the commits above them, as far as these can be read.
-    """
-
-    count: int
-    rows: int
+    count: int  # number of commits to keep, from number 0
+    rows: int  # rows of the later commits, as far as these are readable
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPlan:
-    """What a rewind of a directory will do.
-
-    Attributes:
-        sink_id: The sink.
-        kept: Where its history will end.
-        size_bytes: Size of the markers that stay.
-        numbers: Markers that go, newest first.
-        records: Names of prepared records that go.
-    """
+    """What a rewind of a directory will do."""
 
     sink_id: str
     kept: Kept
-    size_bytes: int
-    numbers: tuple[int, ...]
-    records: tuple[str, ...]
+    size_bytes: int  # size of the kept markers
+    numbers: tuple[int, ...]  # markers to move, newest first
+    records: tuple[str, ...]  # names of the prepared records to move
 
 
 class RewindableDirectory:
-    """A sink of files whose stream is stopped.
+    """A directory sink whose stream is stopped.
 
     Args:
         directory: As the stream was given it.
         sink_id: The sink; None if it is the only one of the directory.
-
-    Raises:
-        QueryError: The directory has several sinks.
-        CatalogError: No stream has written to the directory.
     """
 
     def __init__(self, directory: str, sink_id: str | None) -> None:
@@ -77,14 +60,14 @@ class RewindableDirectory:
         self.layout = Layout(place, found[0])
 
     def plan(self, query_id: str, to_batch: int) -> DirectoryPlan:
-        """What `rewind` would do; changes nothing.
+        """Return what `rewind` would do; changes nothing.
 
         Args:
             query_id: Query of the checkpoint.
             to_batch: Its newest batch to keep; -1 for none.
 
         Raises:
-            QueryError: The directory does not hold that batch, or its commits are damaged below it.
+            QueryError: The directory lacks that batch, or a commit before it is damaged.
         """
         with directory_failures(self.layout.directory, data=NOTHING_CHANGED):
             sizes = marker_sizes(self._storage, self.layout)
@@ -99,13 +82,10 @@ class RewindableDirectory:
         )
 
     def rewind(self, plan: DirectoryPlan) -> str | None:
-        """Move later markers and every prepared record aside.
-
-        Args:
-            plan: From this directory; see `check`.
+        """Move later markers and all prepared records; call `check` before.
 
         Returns:
-            Folder that they were moved to; None if there was nothing to move.
+            The folder that they were moved to; None if there was nothing to move.
         """
         with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
             self._storage.replace(self.layout.high_water, HighWater(plan.kept.count, plan.size_bytes).to_bytes())
@@ -118,11 +98,7 @@ class RewindableDirectory:
         return aside if plan.numbers or plan.records else None
 
     def check(self, plan: DirectoryPlan, query_id: str, to_batch: int) -> None:
-        """Look again before anything is changed: nothing in a directory tells that its stream is stopped.
-
-        Raises:
-            QueryError: There are other commits than when the plan was made.
-        """
+        """Compare the directory with the plan again, because a directory does not show that its stream is stopped."""
         if self.plan(query_id, to_batch) != plan:
             raise _refused("The stream is running: its directory changed meanwhile.", "Stop it, and run this again.")
 
