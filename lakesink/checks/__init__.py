@@ -1,1 +1,1 @@
-"""Is everything fit: machine, catalog, storage."""
+"""Checks that machine, catalog and storage are suitable."""

@@ -1,7 +1,7 @@
-"""One commit as lakesink sends it, built and not yet sent: for asking a catalog what it does with rivals.
+"""One commit as lakesink sends it, built but not sent: to test how a catalog treats rival commits.
 
-The request is the product's own: snapshot, branch, ledger entry and tag in one, asserting table, head, schema and tag.
-It holds no file.
+It is the product's own request: snapshot, branch, ledger entry and tag in one, asserting table, head, schema and tag.
+It contains no file.
 """
 
 from dataclasses import dataclass
@@ -29,57 +29,34 @@ NO_ANSWER = (
     ServiceUnavailableError,
     TooManyRequestsError,
 )
-"""What a catalog's silence or failure shows as. It is no refusal: the commit may have landed."""
+"""Errors for a missing answer or a failure of the catalog. They are no refusals: the commit may have landed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A request and the table that it was built on.
-
-    Attributes:
-        table: As it was loaded.
-        request: What to send.
-        snapshot_id: The snapshot in it.
-    """
+    """A request, and the table that it was built on."""
 
     table: Table
     request: Request
     snapshot_id: int
 
     def send(self, catalog: Catalog) -> CommitTableResponse:
-        """Send it, whatever comes of it."""
+        """Send the request and let errors pass."""
         return catalog.commit_table(self.table, self.request.requirements, self.request.updates)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What became of a commit.
-
-    Attributes:
-        snapshot_id: Its snapshot.
-        refused_as: Name of the error that it got; empty if the answer was yes.
-        unknown: True if that error is no refusal, see `NO_ANSWER`.
-        detail: The error in words, without a secret.
-    """
+    """The answer to a commit."""
 
     snapshot_id: int
-    refused_as: str
-    unknown: bool = False
-    detail: str = ""
+    refused_as: str  # name of the error; empty if the commit was acknowledged
+    unknown: bool = False  # True if that error is no refusal, see `NO_ANSWER`
+    detail: str = ""  # the error in words, without secrets
 
 
 def fence_on(catalog: Catalog, name: str, key: SinkKey, *, ledger_tag: bool = True) -> FencedCommit:
-    """The product's commit to a table, as one driver would do it.
-
-    Args:
-        catalog: The driver's own.
-        name: Identifier of the table.
-        key: The sink.
-        ledger_tag: False to commit without lakesink's tag.
-
-    Raises:
-        CatalogError: The table cannot be loaded.
-    """
+    """The product's fenced commit to a table, with the connection of one driver."""
     return FencedCommit(
         load=lambda: load_table(catalog, name),
         key=key,
@@ -95,13 +72,7 @@ def numbered_batch(number: int, query_id: str) -> Batch:
 
 
 def offer(fence: FencedCommit, look: Look, batch: Batch) -> Offer:
-    """Build the commit of a batch without files, as the product builds it.
-
-    Args:
-        fence: Whose commit.
-        look: The look at the table that allows the batch.
-        batch: The batch.
-    """
+    """Build the commit of a batch without files, as the product does; the decision `look` must allow it."""
     assert isinstance(look.verdict, Commit)
     prepared = fence.prepare(look, (), schema=look.table.schema())
     change = Change(look.situation, look.verdict, batch, prepared, fence.options)
@@ -111,7 +82,7 @@ def offer(fence: FencedCommit, look: Look, batch: Batch) -> Offer:
 
 
 def answer(catalog: Catalog, offered: Offer) -> Answered:
-    """Send, and take whatever is raised as the answer; only the table shows what came of it."""
+    """Send a commit. Each error counts as an answer: only the table shows whether the commit landed."""
     try:
         offered.send(catalog)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is not a yes
@@ -120,6 +91,6 @@ def answer(catalog: Catalog, offered: Offer) -> Answered:
 
 
 def refused(snapshot_id: int, error: Exception, catalog: Catalog) -> Answered:
-    """The answer that an error is."""
+    """An error as an answer."""
     detail = describe(error, catalog.properties)
     return Answered(snapshot_id, type(error).__name__, isinstance(error, NO_ANSWER), detail)

@@ -1,4 +1,4 @@
-"""A table of our own in somebody's catalog: made to ask the catalog something, and removed by exact name."""
+"""A scratch table in a user's catalog, created for tests of the catalog, and removed by its exact name."""
 
 import uuid
 from collections.abc import Callable
@@ -18,19 +18,12 @@ _NAME = "scratch"
 
 @dataclass(slots=True)
 class ScratchTable:
-    """A table of our own, in a namespace of our own: made, asked, and dropped by exact name.
-
-    Attributes:
-        catalog: Where.
-        prefix: How the namespace begins: says who made it.
-        namespace: A name that nobody else has.
-        table: The table as it was made; None before that.
-    """
+    """A scratch table in a namespace of its own."""
 
     catalog: Catalog
-    prefix: str
-    namespace: str = field(init=False)
-    table: Table | None = None
+    prefix: str  # first part of the namespace's name; it names the creator
+    namespace: str = field(init=False)  # unique
+    table: Table | None = None  # None before `create`
 
     def __post_init__(self) -> None:
         self.namespace = self.prefix + uuid.uuid4().hex
@@ -41,17 +34,13 @@ class ScratchTable:
         return f"{self.namespace}.{_NAME}"
 
     def create(self) -> Table:
-        """Make namespace and table.
-
-        Raises:
-            CatalogError: One of them cannot be made.
-        """
+        """Create namespace and table."""
         self.table = create_table(self.catalog, self.name, pa.schema([("id", pa.int64())]))
         return self.table
 
     @property
     def folder(self) -> str | None:
-        """The folder that is the namespace's alone, for the caller to delete; None if a service owns the files."""
+        """The folder of this namespace only, for the caller to delete; None if a service owns the files."""
         if self.table is None or not isinstance(self.catalog, MetastoreCatalog):
             return None
         before, found, after = self.table.location().rpartition(self.namespace)

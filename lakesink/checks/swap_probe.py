@@ -1,7 +1,7 @@
-"""Does a catalog keep the one promise that lakesink builds on? Asked with real commits, on a table made for it.
+"""Tests compare-and-swap of a catalog with real commits on a scratch table.
 
-The promise: of two requests that assert the same head at most one is accepted, and what was accepted is there. A
-catalog that breaks it loses or doubles batches in silence, so this is asked before a stream is trusted to it.
+Of two requests that assert the same head, at most one is accepted, and an accepted commit is in the table. A catalog
+that breaks this promise loses or doubles batches without an error. Run the test before a stream uses the catalog.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,27 +26,22 @@ _KEY = SinkKey("doctor")
 
 @dataclass(frozen=True, slots=True)
 class SwapProof:
-    """A catalog kept its promise.
+    """Evidence that a catalog kept its promise."""
 
-    Attributes:
-        refused_as: Name of the error by which it refused the second of two commits.
-        races: Pairs of commits at the same time of which one landed.
-    """
-
-    refused_as: str
-    races: int
+    refused_as: str  # name of the error that refused the second of two commits
+    races: int  # pairs of concurrent commits of which one landed
 
 
 def prove_swap(scratch: ScratchTable, connect: Callable[[], Catalog], *, ledger_tag: bool) -> SwapProof:
-    """Send pairs of commits that assert the same head, one after the other and then at once.
+    """Send pairs of commits that assert the same head, first in turn, then concurrently.
 
     Args:
-        scratch: Just made.
-        connect: Opens the catalog once more, as another driver would.
+        scratch: Just created.
+        connect: Opens the catalog again, as another driver would.
         ledger_tag: False to commit without lakesink's tag.
 
     Raises:
-        CatalogError: `NOT_ATOMIC` if the promise is broken; else the catalog does not take such a commit.
+        CatalogError: `NOT_ATOMIC` if the promise is broken; another code if the catalog does not take such a commit.
     """
     fence = fence_on(scratch.catalog, scratch.name, _KEY, ledger_tag=ledger_tag)
     rivals = _Rivals(scratch, fence, (scratch.catalog, connect()))
@@ -83,7 +78,7 @@ class _Rivals:
     catalogs: tuple[Catalog, Catalog]
 
     def in_turn(self, batch: Batch) -> str:
-        """The first lands with all its marks, the second is refused; returns as what."""
+        """The first commit lands completely, the second is refused; returns the name of that error."""
         first, second = self._offers(batch)
         catalog, known = self.scratch.catalog, self.scratch.catalog.properties
         translated(f"The catalog {catalog.name!r}", known, lambda: first.send(catalog))
@@ -95,7 +90,7 @@ class _Rivals:
         return rival.refused_as
 
     def at_once(self, batch: Batch) -> bool:
-        """True if one of the two landed; both may be refused, where a catalog is that cautious."""
+        """True if one of the two landed; a cautious catalog may refuse both."""
         offers = self._offers(batch)
         with ThreadPoolExecutor(len(offers)) as pool:
             answers = list(pool.map(answer, self.catalogs, offers))

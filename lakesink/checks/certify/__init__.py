@@ -1,1 +1,1 @@
-"""Is a catalog fit for exactly-once? Asked with the commits that lakesink sends, by many writers, on own tables."""
+"""Checks whether a catalog supports exactly-once: sends lakesink's commits from many writers to scratch tables."""

@@ -1,4 +1,4 @@
-"""One table of our own and two connections to it: where a catalog is asked one thing at a time."""
+"""A scratch table with two connections, for checks of a catalog with single commits."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -27,33 +27,20 @@ NAMESPACE_PREFIX = "lakesink_certify_"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A scratch table, and two drivers that each have a connection of their own.
-
-    Attributes:
-        scratch: The table.
-        mine: First connection.
-        other: Second connection.
-        ledger_tag: Whether commits set lakesink's tag.
-        heard: Names of the errors by which commits were refused.
-    """
+    """A scratch table, and two drivers with a connection each."""
 
     scratch: ScratchTable
     mine: Catalog
     other: Catalog
     ledger_tag: bool
-    heard: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)  # names of the errors that refused a commit
 
     def state(self, catalog: Catalog | None = None) -> State:
-        """What the table shows, by the first connection unless told otherwise."""
+        """What the table shows, through the first connection by default."""
         return read_state(catalog or self.mine, self.scratch.name)
 
     def offers(self, count: int = 2, snapshot_id: int | None = None) -> list[Offer]:
-        """Rival commits of the next batch on the table as it is.
-
-        Args:
-            count: How many.
-            snapshot_id: Id of their snapshots; None for fresh ones.
-        """
+        """Build rival commits of the next batch on the current table; with fresh snapshot ids, unless one is given."""
         fence = fence_on(self.mine, self.scratch.name, KEY, ledger_tag=self.ledger_tag)
         if snapshot_id is not None:
             fence = replace(fence, surroundings=Surroundings(new_snapshot_id=lambda: snapshot_id))
@@ -61,7 +48,7 @@ class Bench:
         return [offer(fence, look, batch) for _ in range(count)]
 
     def accepts(self, offered: Offer) -> str:
-        """Send a commit that must land; what went wrong, empty if nothing."""
+        """Send a commit that must land; returns what went wrong, or an empty string."""
         before = self.state()
         answered = self.ask(offered)
         if answered.refused_as:
@@ -69,11 +56,11 @@ class Bench:
         return not_landed(before, self.state(), offered.snapshot_id, ledger_tag=self.ledger_tag)
 
     def refuses(self, offered: Offer, what: str) -> str:
-        """Send a commit that must not land, by the other connection; what went wrong, empty if nothing.
+        """Send a commit that must not land, through the other connection; returns what went wrong, or an empty string.
 
         Args:
             offered: The commit.
-            what: The same in words.
+            what: The commit in words.
         """
         before = self.state()
         answered = self.ask(offered, self.other)
@@ -81,11 +68,7 @@ class Bench:
         return not_refused(before, self.state(), answered.refused_as, what)
 
     def ask(self, offered: Offer, catalog: Catalog | None = None) -> Answered:
-        """Send a commit; its answer.
-
-        Raises:
-            CatalogError: There was none.
-        """
+        """Send a commit and return the answer; raises a `CatalogError` if there was none."""
         catalog = catalog or self.mine
         try:
             offered.send(catalog)
@@ -101,16 +84,13 @@ class Bench:
 
 @contextmanager
 def bench_in(found: FoundCatalog, catalog: Catalog, left: list[str], *, ledger_tag: bool) -> Iterator[Bench]:
-    """A bench on a table that is made now and removed afterwards.
+    """Create a scratch table with two connections, and remove it afterwards.
 
     Args:
         found: The catalog, for the second connection.
         catalog: The first connection.
-        left: Takes what could not be removed, and why.
+        left: Receives what could not be removed, and why.
         ledger_tag: Whether commits set lakesink's tag.
-
-    Raises:
-        CatalogError: The table cannot be made.
     """
     scratch = ScratchTable(catalog, NAMESPACE_PREFIX)
     try:
@@ -121,7 +101,7 @@ def bench_in(found: FoundCatalog, catalog: Catalog, left: list[str], *, ledger_t
 
 
 def next_batch(fence: FencedCommit) -> tuple[Look, Batch]:
-    """The batch that follows what the ledger says now, and the look that says it."""
+    """The batch after the ledger's batch, and the decision that allows it."""
     table = fence.load()
     entry = view_table(table, fence.key).entry
     batch = numbered_batch(entry.batch_id + 1 if entry else 0, QUERY)
@@ -129,7 +109,7 @@ def next_batch(fence: FencedCommit) -> tuple[Look, Batch]:
 
 
 def read_state(catalog: Catalog, name: str) -> State:
-    """What a table shows, loaded now."""
+    """Load a table and return what it shows."""
     table = load_table(catalog, name)
     view = view_table(table, KEY)
     return State(

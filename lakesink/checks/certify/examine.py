@@ -1,4 +1,4 @@
-"""The order of the checks, and what each came to. A check that fails never ends the others."""
+"""Runs the checks in order and collects their results. A failed check never ends the others."""
 
 import platform
 from collections.abc import Callable, Collection, Iterator
@@ -25,36 +25,27 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
 
 Say = Callable[[str], None]
-"""Is told what is asked now."""
+"""Receives progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a catalog is fit for, and what that rests on.
+    """The verdict on a catalog, with its evidence."""
 
-    Attributes:
-        catalog: The catalog in words.
-        kind: Its kind.
-        software: Versions of what was asked and of what asked.
-        size: How large the races were.
-        findings: One for each check, in their order.
-        left: What could not be removed, and why.
-    """
-
-    catalog: str
+    catalog: str  # the catalog in words
     kind: str
-    software: dict[str, str]
+    software: dict[str, str]  # versions of the software on both sides
     size: Size
-    findings: tuple[Finding, ...]
-    left: tuple[str, ...] = ()
+    findings: tuple[Finding, ...]  # one for each check, in their order
+    left: tuple[str, ...] = ()  # what could not be removed, and why
 
     @property
     def verdict(self) -> Verdict:
-        """What the findings come to."""
+        """The verdict of the findings."""
         return judge(self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """The whole certificate, for programs."""
         return {
             "catalog": self.catalog,
             "kind": self.kind,
@@ -70,16 +61,13 @@ class Certificate:
 def certify(
     found: FoundCatalog, size: Size, say: Say = lambda _: None, checks: Collection[Check] = tuple(Check)
 ) -> Certificate:
-    """Ask a catalog all that lakesink needs of it, on tables that are made for it and removed.
+    """Check everything that lakesink needs of a catalog, on scratch tables that are removed afterwards.
 
     Args:
-        found: The catalog, which is there.
-        size: How large the races are.
-        say: Is told what comes next.
-        checks: What to ask; less than all decides only against a catalog.
-
-    Raises:
-        CatalogError: The catalog does not open.
+        found: The catalog, which must exist.
+        size: Size of the races.
+        say: Receives progress messages.
+        checks: The checks to run; a subset can only reject a catalog.
     """
     asker = _Asker(found, found.open(create=False), size, say)
     findings = tuple(asker.findings(checks))
@@ -153,7 +141,7 @@ class _Asker:
         return stack.enter_context(bench_in(self.found, self.catalog, self.left, ledger_tag=self.ledger_tag))
 
     def _guarded(self, check: Check, ask: Callable[[ExitStack], Finding]) -> Finding:
-        """Whatever a check raises, it decides nothing."""
+        """An exception in a check leaves that check undecided."""
         self.say(f"asking: {check.value}")
         known = self.found.properties
         try:
@@ -166,7 +154,7 @@ class _Asker:
 
 
 def raced(check: Check, figures: RaceFigures, reports: list[Report], size: Size) -> Finding:
-    """What a race came to: every writer must have been told yes at least once, or it proves nothing."""
+    """The result of a race; without an acknowledged commit for each writer, it proves nothing."""
     troubles = [trouble for report in reports for trouble in report.troubles]
     told = f"{size.writers} writers at once: {figures.acknowledged} commits acknowledged, {figures.refused} refused"
     if figures.unknown or troubles:

@@ -1,4 +1,4 @@
-"""The endpoint of REST catalogs that commits several tables in one request: is it all or nothing, under a race too?"""
+"""Checks the REST endpoint for commits of several tables: is it all or nothing, also with concurrent writers?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,7 @@ from lakesink_catalog.connect.rest import BoundedRestCatalog
 
 @dataclass(frozen=True, slots=True)
 class TwoTables:
-    """Commits the next batch to two tables in one request.
-
-    Attributes:
-        names: Identifiers of the tables.
-        ledger_tag: Whether commits set lakesink's tag.
-    """
+    """Commits the next batch to two tables in one request."""
 
     names: tuple[str, str]
     ledger_tag: bool
@@ -50,10 +45,9 @@ def send(catalog: Catalog, offers: Sequence[Offer]) -> None:
 
 
 def in_turn(benches: tuple[Bench, Bench]) -> str:
-    """A request lands in both tables; one that one table must refuse lands in none. What went wrong; empty if nothing.
+    """A request lands in both tables; if one table must refuse, it lands in none. Returns what went wrong, or nothing.
 
-    Args:
-        benches: One for each table; both tables are empty.
+    Both tables must be empty.
     """
     pairs = list(zip(*(bench.offers() for bench in benches), strict=True))
     send(benches[0].mine, pairs[0])

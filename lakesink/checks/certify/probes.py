@@ -1,4 +1,4 @@
-"""What a catalog is asked one thing at a time. Each probe yields what went wrong at each step; empty is well."""
+"""Checks of a catalog with single commits. Each probe yields what went wrong at each step; empty strings are fine."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ def tag(bench: Bench) -> Iterator[str]:
 
 
 def stale_head(bench: Bench) -> Iterator[str]:
-    """A commit that asserts an old head, or none where there is one, is refused."""
+    """A commit is refused if it asserts an old head, or no head where there is one."""
     first, no_head = bench.offers()
     yield bench.accepts(first)
     yield bench.refuses(_only_head(no_head), "a commit that asserted no head where there was one")
@@ -40,7 +40,7 @@ def stale_head(bench: Bench) -> Iterator[str]:
 
 
 def stale_tag(bench: Bench) -> Iterator[str]:
-    """A commit whose head is right and whose tag is not is refused; with the right tag it lands."""
+    """A commit with the right head and a wrong tag is refused; with the right tag it lands."""
     first = bench.offers(1)[0]
     yield bench.accepts(first)
     yield bench.accepts(bench.offers(1)[0])
@@ -52,7 +52,7 @@ def stale_tag(bench: Bench) -> Iterator[str]:
 
 
 def table_uuid(bench: Bench) -> Iterator[str]:
-    """A commit to another table of the name is refused."""
+    """A commit to another table of the same name is refused."""
     wrong = AssertTableUUID(uuid=uuid.uuid4())
     yield bench.refuses(_asserting(bench.offers(1)[0], wrong), "a commit that asserted another table's UUID")
     yield bench.accepts(bench.offers(1)[0])
@@ -60,7 +60,7 @@ def table_uuid(bench: Bench) -> Iterator[str]:
 
 
 def schema(bench: Bench) -> Iterator[str]:
-    """A commit under a schema that is not the table's is refused."""
+    """A commit that asserts another schema than the table's is refused."""
     offered = bench.offers(1)[0]
     wrong = AssertCurrentSchemaId(current_schema_id=offered.table.metadata.current_schema_id + 1)
     yield bench.refuses(_asserting(offered, wrong), "a commit that asserted another schema")
@@ -68,7 +68,7 @@ def schema(bench: Bench) -> Iterator[str]:
 
 
 def equal_id(bench: Bench) -> Iterator[str]:
-    """A second snapshot of an id that the table has is refused, be it the head's or an older one's."""
+    """A second snapshot with an existing id is refused: with the head's id, and with an older one's."""
     first = bench.offers(1)[0]
     yield bench.accepts(first)
     yield bench.refuses(bench.offers(1, first.snapshot_id)[0], "a second snapshot of the same id")
@@ -77,7 +77,7 @@ def equal_id(bench: Bench) -> Iterator[str]:
 
 
 def all_or_nothing(bench: Bench) -> Iterator[str]:
-    """Snapshot, head, property and tag move together, and a commit of which one part is impossible changes nothing."""
+    """Snapshot, head, property and tag move together; a commit with one impossible part changes nothing."""
     yield bench.accepts(bench.offers(1)[0])
     first, late = bench.offers()
     yield bench.accepts(first)
@@ -91,7 +91,7 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
 
 
 def own_writes(bench: Bench) -> Iterator[str]:
-    """What one connection commits every connection shows at once."""
+    """Every connection shows at once what one connection commits."""
     for _ in range(OWN_WRITES):
         offered = bench.offers(1)[0]
         yield bench.accepts(offered)
@@ -100,7 +100,7 @@ def own_writes(bench: Bench) -> Iterator[str]:
 
 
 def sent_twice(bench: Bench) -> Iterator[str]:
-    """The same request sent again, later or at once, lands once."""
+    """A request that is sent again, later or at the same time, lands once."""
     first = bench.offers(1)[0]
     yield bench.accepts(first)
     yield _once(bench, first, lambda: bench.heard.append(bench.ask(first, bench.other).refused_as))
@@ -146,7 +146,7 @@ def _asserting(offered: Offer, wrong: TableRequirement) -> Offer:
 
 
 def _only_head(offered: Offer) -> Offer:
-    """The offer without its assertion on the tag, so that the head alone can refuse it."""
+    """The offer without its assertion on the tag, so that only the head can refuse it."""
     kept = [need for need in offered.request.requirements if getattr(need, "ref", KEY.branch) == KEY.branch]
     return altered(offered, requirements=kept)
 

@@ -1,7 +1,7 @@
-"""Many writers at once, each with a connection of its own, spread over processes; they start together.
+"""A race of many writers, each with its own connection, in several processes; they start together.
 
-Each writer is a rival driver of one stream: it loads the table, builds the next batch on what it sees, sends it once,
-and looks again. So every commit has up to as many rivals as there are writers.
+Each writer is a rival driver of one stream. It loads the table, builds the next batch on it, sends the commit once, and
+loads the table again. Every commit therefore has up to as many rivals as there are writers.
 """
 
 import multiprocessing
@@ -31,40 +31,28 @@ _gate: Barrier | None = None
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a race is.
+    """Size of a race."""
 
-    Attributes:
-        writers: How many at once.
-        commits: How many acknowledged commits each writer makes.
-        processes: Over how many processes the writers are spread.
-        seconds: When writers stop at the latest.
-    """
-
-    writers: int = 16
-    commits: int = 10
+    writers: int = 16  # number of concurrent writers
+    commits: int = 10  # acknowledged commits of each writer
     processes: int = 4
-    seconds: float = 120.0
+    seconds: float = 120.0  # time limit for the writers
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a writer did.
-
-    Attributes:
-        sent: Its requests.
-        troubles: What kept it from sending.
-    """
+    """Result of one writer: its requests, and what kept it from sending."""
 
     sent: tuple[Sent, ...]
     troubles: tuple[str, ...] = ()
 
 
 Attempt = Callable[[], Sent]
-"""Looks, builds, sends once."""
+"""Loads, builds, and sends once."""
 
 
 class Step(Protocol):
-    """What a writer does again and again. It travels to other processes."""
+    """What a writer repeats. It is pickled for other processes."""
 
     def __call__(self, catalog: Catalog) -> Attempt:
         """The attempt of one writer, on its own connection."""
@@ -72,12 +60,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneTable:
-    """Commits the next batch to a table.
-
-    Attributes:
-        name: Identifier of the table.
-        ledger_tag: Whether commits set lakesink's tag.
-    """
+    """Commits the next batch to a table."""
 
     name: str
     ledger_tag: bool
@@ -95,7 +78,7 @@ def _attempt(catalog: Catalog, fence: FencedCommit) -> Sent:
 
 
 def shows(fence: FencedCommit, snapshot_id: int) -> bool:
-    """False if the table, loaded now, does not have the snapshot; a load that fails shows nothing."""
+    """False if the table, loaded now, lacks the snapshot; a failed load proves nothing."""
     try:
         table = fence.load()
     except LakesinkError:
@@ -104,19 +87,19 @@ def shows(fence: FencedCommit, snapshot_id: int) -> bool:
 
 
 def race(found: FoundCatalog, step: Step, size: Size, *, within_process: bool) -> list[Report]:
-    """Let the writers loose; their reports.
+    """Run the writers and return their reports.
 
     Args:
         found: The catalog; every writer opens it.
-        step: What a writer does again and again.
-        size: How large the race is.
+        step: What a writer repeats.
+        size: Size of the race.
         within_process: True if other processes do not see the catalog.
     """
     if within_process or size.processes == 1:
         return _drive(found, step, size, size.writers, Barrier(1))
     shares = [len(range(number, size.writers, size.processes)) for number in range(size.processes)]
     shares = [share for share in shares if share]
-    context = multiprocessing.get_context("spawn")  # a fork would take locks along that threads of ours hold
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads of this process hold
     gate = context.Barrier(len(shares))
     with ProcessPoolExecutor(len(shares), context, _hold, (gate,)) as processes:
         running = [processes.submit(_drive, found, step, size, share) for share in shares]
@@ -129,7 +112,7 @@ def _hold(gate: Barrier) -> None:
 
 
 def _drive(found: FoundCatalog, step: Step, size: Size, writers: int, gate: Barrier | None = None) -> list[Report]:
-    """The writers of one process."""
+    """Run the writers of one process."""
     gate = gate or _gate
     assert gate is not None
     catalogs = [found.open(create=False) for _ in range(writers)]

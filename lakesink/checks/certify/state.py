@@ -1,4 +1,4 @@
-"""What a table shows, and what a catalog did with the commits that it was sent. Pure."""
+"""Compares what a table shows with the catalog's answers to commits. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,21 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a table shows of lakesink's commits.
+    """What a table shows of lakesink's commits; None where there is no such snapshot."""
 
-    Attributes:
-        uuid: The table.
-        head: Snapshot of the branch; None if there is none.
-        tag: Snapshot of the ledger tag; None if there is none.
-        entry: Snapshot that the ledger entry names; None if there is none.
-        snapshots: Id and parent of each, as often as the metadata has it.
-    """
-
-    uuid: str
+    uuid: str  # of the table
     head: int | None
-    tag: int | None
-    entry: int | None
-    snapshots: tuple[tuple[int, int | None], ...]
+    tag: int | None  # snapshot of the ledger tag
+    entry: int | None  # snapshot that the ledger entry names
+    snapshots: tuple[tuple[int, int | None], ...]  # id and parent of each, once for each occurrence in the metadata
 
     @property
     def branch(self) -> tuple[int, ...]:
@@ -36,48 +28,30 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One request of a writer, and what it heard.
+    """One request of a writer, with its answer."""
 
-    Attributes:
-        snapshot_ids: The snapshot for each table in it.
-        refused_as: Name of the error; empty if it was acknowledged.
-        unknown: True if that error is no refusal.
-        read_back: True if the same connection showed an acknowledged commit at once.
-    """
-
-    snapshot_ids: tuple[int, ...]
-    refused_as: str = ""
-    unknown: bool = False
-    read_back: bool = True
+    snapshot_ids: tuple[int, ...]  # one for each table in the request
+    refused_as: str = ""  # name of the error; empty if the commit was acknowledged
+    unknown: bool = False  # True if that error is no refusal
+    read_back: bool = True  # True if the same connection showed an acknowledged commit at once
 
 
 @dataclass(frozen=True, slots=True)
 class RaceFigures:
-    """What came of a race.
-
-    Attributes:
-        acknowledged: Requests that were told yes.
-        refused: Requests that were told no.
-        unknown: Requests without an answer.
-        lost: Acknowledged requests of which a table does not have its part.
-        torn: Requests that are in one table and not in another.
-        forked: Snapshots that share their parent with another one.
-        unread: Acknowledged requests that their own writer did not see at once.
-        parted: Tables whose ledger entry or tag is not at the head.
-    """
+    """Result of a race, in numbers of requests unless stated otherwise."""
 
     acknowledged: int
     refused: int
-    unknown: int
-    lost: int
-    torn: int
-    forked: int
-    unread: int
-    parted: int
+    unknown: int  # without an answer
+    lost: int  # acknowledged, but missing in a table
+    torn: int  # in one table, but not in another
+    forked: int  # snapshots that share their parent with another one
+    unread: int  # acknowledged, but not shown to their own writer at once
+    parted: int  # tables whose ledger entry or tag is not at the head
 
     @property
     def broken(self) -> str:
-        """What was done wrong; empty if nothing."""
+        """What the catalog did wrong; else empty."""
         return ", ".join(self._wrongs())
 
     def _wrongs(self) -> Iterator[str]:
@@ -94,12 +68,12 @@ class RaceFigures:
 
 
 def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: bool) -> RaceFigures:
-    """Compare what the writers heard with what the tables show.
+    """Compare the answers to the writers with what the tables show.
 
     Args:
-        sent: Of all writers.
-        states: One for each table, afterwards, in the order of the requests.
-        ledger_tag: Whether the commits set it.
+        sent: The requests of all writers.
+        states: One for each table after the race, in the order of the requests.
+        ledger_tag: Whether the commits set the tag.
     """
     branches = [set(state.branch) for state in states]
     acknowledged = [request for request in sent if not request.refused_as]
@@ -130,13 +104,13 @@ def _parted(state: State, *, ledger_tag: bool) -> bool:
 
 
 def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: bool) -> str:
-    """What is wrong with a commit that was acknowledged; empty if it is there with all that it asked for.
+    """What is wrong with an acknowledged commit; empty if the table shows all its parts.
 
     Args:
-        before: The table before it.
-        after: The table after it.
-        snapshot_id: Its snapshot.
-        ledger_tag: Whether it set the tag.
+        before: The table before the commit.
+        after: The table after the commit.
+        snapshot_id: The commit's snapshot.
+        ledger_tag: Whether the commit set the tag.
     """
     if after.head != snapshot_id or after.snapshots.count((snapshot_id, before.head)) != 1:
         return "It accepted a commit that the table does not show."
@@ -150,11 +124,11 @@ def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: boo
 
 
 def not_refused(before: State, after: State, refused_as: str, what: str) -> str:
-    """What is wrong with the answer to a commit that must not land; empty if nothing.
+    """What is wrong with the answer to a commit that must not land; else empty.
 
     Args:
-        before: The table before it.
-        after: The table after it.
+        before: The table before the commit.
+        after: The table after the commit.
         refused_as: Name of the error; empty if it was acknowledged.
         what: The commit in words.
     """

@@ -1,4 +1,4 @@
-"""What is asked of a catalog, what follows if it fails, and what the answers come to. Pure."""
+"""The checks of a catalog, the consequences of a failure, and the verdict. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Need(Enum):
 
 
 class Check(Enum):
-    """What is asked. The value is the stable name."""
+    """A check. The value is the stable name."""
 
     TAG = "ledger tag"
     STALE_HEAD = "stale head"
@@ -40,7 +40,7 @@ class Check(Enum):
 
     @property
     def follows(self) -> str:
-        """What follows for a stream where this is broken."""
+        """The consequence for a stream if this is broken."""
         return _QUESTIONS[self].follows
 
 
@@ -103,7 +103,7 @@ _QUESTIONS = {
 
 
 class Standing(Enum):
-    """How a check ended."""
+    """The result of a check."""
 
     KEPT = "kept"
     BROKEN = "broken"
@@ -113,23 +113,16 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check.
-
-    Attributes:
-        check: What was asked.
-        standing: How it ended.
-        found: What was seen.
-        figures: The same in numbers, where there are some.
-    """
+    """One check with its result."""
 
     check: Check
     standing: Standing
-    found: str
-    figures: Mapping[str, float] = field(default_factory=dict)
+    found: str  # the result in words
+    figures: Mapping[str, float] = field(default_factory=dict)  # the result in numbers, where there are some
 
 
 class Verdict(Enum):
-    """What a catalog is fit for. The value is the stable word."""
+    """The suitability of a catalog. The value is the stable word."""
 
     CERTIFIED = "certified"
     SINGLE_TABLE = "certified for single-table commits"
@@ -156,7 +149,7 @@ ADVICE = {
 
 
 def judge(findings: Sequence[Finding]) -> Verdict:
-    """What the findings come to; a check that was not asked counts as undecided."""
+    """The verdict of the findings; a check that was not run counts as undecided."""
     standings = {finding.check: finding.standing for finding in findings}
 
     def any_is(need: Need, *of: Standing) -> bool:

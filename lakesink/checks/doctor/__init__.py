@@ -1,1 +1,1 @@
-"""Is everything here that a stream needs? The machine, Spark, the catalog, one table, one checkpoint."""
+"""Checks everything that a stream needs: the machine, Spark, the catalog, one table, one checkpoint."""

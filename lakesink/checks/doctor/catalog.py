@@ -1,4 +1,4 @@
-"""The catalog that a stream would use here: which one, why that one, of what kind, and whether it answers."""
+"""Checks the catalog that a stream would use here: which one, why this one, its kind, and whether it answers."""
 
 import os
 import queue
@@ -25,30 +25,24 @@ _FILE = ".pyiceberg.yaml"
 
 @dataclass(frozen=True, slots=True)
 class CatalogLook:
-    """What was seen of the catalog.
-
-    Attributes:
-        findings: Of the checks.
-        found: The catalog as configured; None if there is no such configuration.
-        opened: The catalog; None if it did not answer, or is not there yet.
-    """
+    """Result of the checks of the catalog."""
 
     findings: list[Finding]
-    found: FoundCatalog | None = None
-    opened: Catalog | None = None
+    found: FoundCatalog | None = None  # the catalog as configured; None if there is no such configuration
+    opened: Catalog | None = None  # None if it did not answer, or does not exist yet
 
     @property
     def failed(self) -> bool:
-        """True if a stream could not use it."""
+        """True if a stream could not use the catalog."""
         return any(finding.standing is Standing.FAILED for finding in self.findings)
 
 
 def look_at_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) -> CatalogLook:
-    """Find the catalog as a stream would, and knock.
+    """Find the catalog as a stream would, and connect to it.
 
     Args:
         name: As given by the user; None for the default.
-        longest_seconds: When to take silence for an answer.
+        longest_seconds: Time limit for an answer.
     """
     chosen = attempt(Part.CATALOG, "choice", lambda: _find(name))
     if isinstance(chosen, Finding):
@@ -64,7 +58,7 @@ def look_at_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) 
 
 
 def _find(name: str | None) -> FoundCatalog:
-    """The catalog, with a time-out for people: a stream's own is longer."""
+    """The catalog with a short time-out, because a user waits; a stream's time-out is longer."""
     found = CatalogConfig(name).find()
     if TIMEOUT_PROPERTY in found.properties:
         return found
@@ -129,7 +123,7 @@ def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, li
 
 
 def _within(seconds: float, call: Callable[[], Any], found: FoundCatalog) -> Any:
-    """The call's result; not every library that speaks to a catalog has an end to its waits."""
+    """The call's result, within a time limit: some catalog libraries wait without end."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:

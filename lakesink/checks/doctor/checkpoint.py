@@ -1,4 +1,4 @@
-"""One checkpoint: is it one, how far did its query come, and would the table take the batch that comes next?"""
+"""Checks that a checkpoint is readable, finds its newest batch, and asks whether the table would accept the next."""
 
 import os
 from collections.abc import Iterator
@@ -24,25 +24,19 @@ _NOT_YET = "to be told by Spark"
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """What Spark will ask for when the query starts again.
+    """The batch that Spark will run first when the query restarts."""
 
-    Attributes:
-        batch: The batch; without its end, and so without its fingerprint, if Spark has not planned it yet.
-        planned: True if its offsets are in the checkpoint: Spark runs it as it is there.
-        done: Newest batch that Spark knows as done; None if there is none.
-    """
-
-    batch: Batch
-    planned: bool
-    done: int | None
+    batch: Batch  # without its end, and so without a fingerprint, if Spark has not planned it yet
+    planned: bool  # True if its offsets are in the checkpoint, so that Spark runs the batch with these
+    done: int | None  # newest batch that Spark completed; None if there is none
 
 
 def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
-    """All that can be seen of a checkpoint, and of its next batch if there is a table.
+    """Check a checkpoint, and its next batch if a table is given.
 
     Args:
         root: Path or URI.
-        table: Where the query writes to; None to look at the checkpoint alone.
+        table: The query's target; None to check the checkpoint alone.
     """
     fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
     checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
@@ -60,11 +54,7 @@ def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
 
 
 def next_batch(checkpoint: Checkpoint) -> NextBatch:
-    """What the query asks for next: its newest planned batch again, or the one after it if that is done.
-
-    Raises:
-        QueryError: The checkpoint lacks what Spark always writes, or the batch cannot be told from it.
-    """
+    """The query's next batch: its newest planned batch again, or the one after it if that is completed."""
     query_id = checkpoint.query_id()
     planned, done = (_newest(checkpoint, folder) for folder in ("offsets", "commits"))
     if planned is None:
@@ -78,12 +68,7 @@ def next_batch(checkpoint: Checkpoint) -> NextBatch:
 
 
 def next_verdict(coming: NextBatch, table: Table) -> Finding:
-    """Whether the table would take the batch, by the very rules that decide in a stream.
-
-    Args:
-        coming: The batch.
-        table: As loaded.
-    """
+    """Whether the table would accept the batch, by the rules of a stream."""
     keys = [SinkKey(state.sink, state.branch) for state in sinks(table) if state.kind == SinkKind.STREAM.value]
     own = [key for key in keys if _query_of(table, key) == coming.batch.query_id]
     if own:

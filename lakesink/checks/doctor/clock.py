@@ -1,4 +1,4 @@
-"""This machine's clock beside the clocks that leave their times in a catalog and a warehouse. Pure."""
+"""Compares this machine's clock with the clocks of a catalog and its storage. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,23 +14,16 @@ _SET_CLOCKS = (
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A time that another clock told, between two looks at this machine's; all milliseconds since the epoch.
+    """The time of another clock, between two readings of this machine's clock; all in milliseconds since the epoch."""
 
-    Attributes:
-        whose: The other clock, in words.
-        before_ms: This machine's time before the other one was asked; None if it may have told its time long ago.
-        told_ms: The other clock's time.
-        after_ms: This machine's time afterwards.
-    """
-
-    whose: str
-    before_ms: int | None
-    told_ms: int
-    after_ms: int
+    whose: str  # the other clock, in words
+    before_ms: int | None  # this machine's time before the request; None if the other time may be old
+    told_ms: int  # the other clock's time
+    after_ms: int  # this machine's time after the answer
 
     @property
     def skew_ms(self) -> int:
-        """How far the other clock is ahead for certain; below zero if it is behind."""
+        """How far the other clock is certainly ahead; negative if it is behind."""
         if self.told_ms > self.after_ms:
             return self.told_ms - self.after_ms
         if self.before_ms is not None and self.told_ms < self.before_ms:
@@ -39,7 +32,7 @@ class Sighting:
 
 
 def check_clock(part: Part, sightings: Sequence[Sighting]) -> Finding:
-    """Warns of the worst skew above what lakesink takes for normal."""
+    """Warn of the largest skew above the tolerance."""
     whose = ", ".join(sighting.whose for sighting in sightings)
     worst = max(sightings, key=lambda sighting: abs(sighting.skew_ms), default=None)
     if worst is None:

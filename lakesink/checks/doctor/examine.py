@@ -1,4 +1,4 @@
-"""The order of the checks. What one needs of another that failed is skipped by name, never left out in silence."""
+"""The order of the checks. A check that depends on a failed one is reported as skipped."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,34 +19,26 @@ from lakesink.checks.doctor.table import check_table, last_change
 from lakesink_catalog.tables.tables import load_table
 
 Say = Callable[[str], None]
-"""Is told what is looked at now."""
+"""Receives progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look at.
-
-    Attributes:
-        table: Identifier of a table; None for none.
-        catalog: Name of the catalog; None for the default.
-        checkpoint: Path or URI of a checkpoint; None for none.
-        spark: False to start no Spark.
-        write_probe: Whether to write scratch tables and objects; None to do so in the embedded catalog only.
-    """
+    """What to check."""
 
     table: str | None = None
     catalog: str | None = None
-    checkpoint: str | None = None
-    spark: bool = True
-    write_probe: bool | None = None
+    checkpoint: str | None = None  # path or URI
+    spark: bool = True  # False to start no Spark
+    write_probe: bool | None = None  # whether to write scratch objects; None: only in the embedded catalog
 
 
 def examine(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
-    """Every check beyond the machine's own, with no secret of the catalog in what it found.
+    """Run every check after the machine's own, and mask secrets of the catalog in the findings.
 
     Args:
-        wanted: What to look at.
-        say: Is told what comes next.
+        wanted: What to check.
+        say: Receives progress messages.
         java: False if there is no Java that could start Spark.
     """
     say("looking at the catalog")

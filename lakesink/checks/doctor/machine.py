@@ -1,4 +1,4 @@
-"""This Python and its packages: versions against the ranges that lakesink itself declares. Imports none of them."""
+"""Compares this Python and its packages with the ranges that lakesink declares. Imports none of them itself."""
 
 import importlib
 import platform
@@ -20,18 +20,13 @@ _IMPORTED_BY_ITS_OWN_CHECK = "pyspark"
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package that lakesink needs.
-
-    Attributes:
-        name: Of the distribution.
-        range: Its versions, as pip writes them.
-    """
+    """A package that lakesink needs; `range` in pip's notation."""
 
     name: str
     range: str
 
     def allows(self, version: str) -> bool:
-        """True if a version is in the range; a bound of a form that is not known here forbids nothing."""
+        """True if a version is in the range; a bound in an unknown form excludes nothing."""
         bounds = [bound for text in self.range.split(",") if (bound := _BOUND.fullmatch(text))]
         return all(_holds(bound["sign"], _compared(version, bound["version"])) for bound in bounds)
 
@@ -47,13 +42,13 @@ def requirements_in(lines: Sequence[str]) -> list[Requirement]:
 
 
 def check_python() -> Finding:
-    """The Python of this process, which a driver started likewise would run in."""
+    """The Python of this process; a driver that is started in the same way uses it."""
     found = f"Python {platform.python_version()} at {sys.executable}"
     return Finding(Part.MACHINE, "python", Standing.OK, found)
 
 
 def check_packages() -> list[Finding]:
-    """Every package that lakesink requires: there, in range, and importable."""
+    """Check that every required package is installed, in range, and importable."""
     try:
         own, needed = metadata.version("lakesink"), requirements_in(metadata.requires("lakesink") or [])
     except metadata.PackageNotFoundError:
@@ -69,7 +64,7 @@ def check_packages() -> list[Finding]:
 
 
 def not_looked_at() -> list[Finding]:
-    """What needs packages that are to be mended first."""
+    """Findings for checks that need the missing packages."""
     why = "not looked at: packages are to be mended first"
     return [Finding(part, "all", Standing.SKIPPED, why) for part in (Part.SPARK, Part.CATALOG)]
 
@@ -102,7 +97,7 @@ def _pip() -> str:
 
 
 def _compared(version: str, bound: str) -> int:
-    """-1, 0 or 1, by the numbers that a version begins with."""
+    """-1, 0 or 1, by the leading numbers of a version."""
     leading = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [[int(part) for part in text.split(".")] for text in (leading[0] if leading else "0", bound)]
     pairs = list(zip_longest(*numbers, fillvalue=0))

@@ -1,4 +1,4 @@
-"""A checkpoint as this machine can read it, for every check that looks into one."""
+"""Opens a checkpoint for the checks."""
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.checks.doctor.finding import Finding, Part, Standing
@@ -6,14 +6,14 @@ from lakesink_protocol.redact import describe, redact
 
 
 def opened(root: str, part: Part, name: str, standing: Standing, fix: str) -> Checkpoint | Finding:
-    """The checkpoint at a place, or what to say where it cannot be read from here.
+    """The checkpoint, or the given finding if it cannot be read from here.
 
     Args:
         root: Path or URI of the checkpoint.
-        part: Of the finding, as its name, standing and remedy.
-        name: See `part`.
-        standing: See `part`.
-        fix: See `part`.
+        part: Part of the finding.
+        name: Name of the finding's check.
+        standing: Standing of the finding.
+        fix: Fix of the finding.
     """
     try:
         return Checkpoint(FsspecFiles(root))

@@ -1,4 +1,4 @@
-"""Which guarantee has this query? What its start noted beside its checkpoint, each with its cost and a remedy."""
+"""Reports the guarantee of a query, from the facts that its start stored beside its checkpoint, with remedies."""
 
 from collections.abc import Iterator
 
@@ -25,11 +25,7 @@ _REMEDIES = {
 
 
 def check_query(root: str) -> Iterator[Finding]:
-    """What a query's start noted, judged.
-
-    Args:
-        root: Path or URI of its checkpoint.
-    """
+    """Report and judge the stored facts of a query, given the path or URI of its checkpoint."""
     fix = "Install fsspec's package for that scheme, or look at the line lakesink.query.started in the query's log."
     checkpoint = opened(root, Part.QUERY, "notes", Standing.FAILED, fix)
     if isinstance(checkpoint, Finding):

@@ -1,4 +1,4 @@
-"""Proof by doing: a table of the doctor's own, rival commits to it, files in its folder, and nothing left behind."""
+"""Tests a catalog with a scratch table: rival commits to it, files in its folder, then removal of everything."""
 
 import time
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ _ASK = "Add --write-probe: it makes a table in a namespace of its own, sends riv
 
 
 def skipped_proofs(why: str, fix: str = _ASK) -> list[Finding]:
-    """The findings of proofs that were not tried."""
+    """The finding for tests that were not run."""
     return [Finding(Part.CATALOG, SWAP, Standing.SKIPPED, why, fix)]
 
 
 def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
-    """Compare-and-swap, storage and clock of a catalog, on a table that is made for it and dropped.
+    """Test compare-and-swap, storage and clock of a catalog on a scratch table.
 
     Args:
-        found: How another driver would open it.
-        catalog: The catalog, open.
+        found: For the second connection, as another driver would open it.
+        catalog: The first connection.
     """
     scratch = ScratchTable(catalog, NAMESPACE_PREFIX)
     sightings: list[Sighting] = []
@@ -48,11 +48,11 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
         storage = check_storage(Part.CATALOG, table, sightings, may_write=True)
         return [*swap, *storage, check_clock(Part.CATALOG, sightings), *_removed(scratch)]
     finally:
-        remove(scratch)  # once more after an interruption; what is gone stays gone
+        remove(scratch)  # again, after an interruption; a second removal does nothing
 
 
 def prove_place(found: FoundCatalog) -> list[Finding]:
-    """The same for an embedded catalog that is not there yet: in a folder beside its place, which is not made."""
+    """Test an embedded catalog that does not exist yet, in a temporary folder beside its place."""
     assert found.home is not None
     with _beside(found.home) as folder:
         made = CatalogConfig("lakesink-doctor", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder)})
@@ -98,7 +98,7 @@ def _proved(proof: SwapProof) -> Finding:
 
 
 def _not_made(failure: Finding) -> Finding:
-    """A failure of what every table needs is one; who may only write into tables that there are lacks nothing."""
+    """Missing CREATE rights are a warning: writing to existing tables still works. Other failures stay failures."""
     if not any(word in failure.found for word in _MATTERS_OF_RIGHTS):
         return failure
     fix = f"{failure.fix} To prove it, run this as somebody who may make a namespace and a table."

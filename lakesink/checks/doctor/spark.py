@@ -1,4 +1,4 @@
-"""Spark as a driver would start it here: asked by a probe in a process of its own, whose answer becomes findings."""
+"""Starts Spark as a driver would, with a probe in a separate process, and turns its answer into findings."""
 
 import os
 import re
@@ -33,28 +33,22 @@ _SYMPTOMS = (
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """How a probe ended.
+    """The end of a probe."""
 
-    Attributes:
-        answer: What it left; None if it left nothing.
-        last_words: What it and its Java printed.
-        seconds: The time after which it was ended; None if it ended by itself.
-    """
-
-    answer: SparkAnswer | None
-    last_words: str
-    seconds: float | None = None
+    answer: SparkAnswer | None  # None if the probe wrote no answer
+    last_words: str  # the output of the probe and its JVM
+    seconds: float | None = None  # time limit that stopped it; None if it ended by itself
 
 
 def check_spark(longest_seconds: float = LONGEST_SECONDS) -> list[Finding]:
-    """A session, a task in Spark's Python, and rows through Arrow to lakesink's writer."""
+    """Test a session, a task in Spark's Python, and rows through Arrow to lakesink's writer."""
     with TemporaryDirectory(prefix="lakesink-doctor-") as folder:
         probed = _run_probe(Path(folder, "answer.json"), longest_seconds)
     return [*_connect_findings(), *findings_of(probed)]
 
 
 def findings_of(probed: Probed) -> list[Finding]:
-    """What a probe's end means."""
+    """Findings for the end of a probe."""
     answer = probed.answer
     if answer is None or (answer.code and answer.step is Step.SESSION):
         return [_not_started(probed)]
@@ -91,7 +85,7 @@ def _run_probe(path: Path, longest_seconds: float) -> Probed:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """End the probe and its JVM, which is of the same group; PySpark's workers end with the JVM."""
+    """End the probe and its JVM, which is in the same process group; PySpark's workers end with the JVM."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

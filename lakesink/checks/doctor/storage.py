@@ -1,7 +1,7 @@
-"""Can this machine write where a table's files go? A scratch object is written, read back, and removed by its name.
+"""Tests that this machine can write where a table's files go: writes, reads and removes a scratch object.
 
-Data files go the way of the executors' writer, metadata files that of the driver's PyIceberg: the two may find other
-credentials.
+Data files use the file system of the executors' writer, metadata files that of the driver's PyIceberg: the two may find
+different credentials.
 """
 
 import time
@@ -26,13 +26,13 @@ _ASK = "Add --write-probe to write a scratch object and remove it."
 
 
 def check_storage(part: Part, table: Table, sightings: list[Sighting], *, may_write: bool) -> list[Finding]:
-    """The places of a table's data and metadata files.
+    """Test the locations of a table's data and metadata files.
 
     Args:
         part: What the checks belong to.
         table: The table.
-        sightings: Takes the times that the storage gives to files.
-        may_write: False to look only whether the table's properties lead to places that are allowed.
+        sightings: Receives the times that the storage gives to files.
+        may_write: False to check only that the table's properties name allowed locations.
     """
     ways = {"data files": (data_location, _data_round_trip), "metadata files": (metadata_location, _io_round_trip)}
     findings = []
@@ -48,7 +48,7 @@ def check_storage(part: Part, table: Table, sightings: list[Sighting], *, may_wr
 
 
 def delete_folder(table: Table, folder: str) -> None:
-    """Delete a folder and all in it; to be called only for one that the doctor made."""
+    """Delete a folder with its contents; only for a folder that the doctor created."""
     filesystem, path_of = _filesystem(table, folder)
     filesystem.delete_dir(path_of(folder))
 
@@ -78,7 +78,7 @@ def _data_round_trip(table: Table, location: str, sightings: list[Sighting]) -> 
         return _object_round_trip(filesystem, path, sightings)
     finally:
         if folder is not None and made:
-            with suppress(OSError):  # another driver may have written its first file there meanwhile
+            with suppress(OSError):  # another driver may have written its first file there in the meantime
                 folder.rmdir()
 
 

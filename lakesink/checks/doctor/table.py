@@ -1,4 +1,4 @@
-"""One table as a stream would find it: format, effective settings and their origin, places, and how its sinks stand."""
+"""Checks one table as a stream would find it: format, settings with their origin, locations, state of its sinks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,12 +22,7 @@ _SHOWN = 40
 
 
 def check_table(identifier: str, table: Table) -> Iterator[Finding]:
-    """All that can be seen of a table without writing.
-
-    Args:
-        identifier: As the user named it.
-        table: As loaded.
-    """
+    """Check everything about a table that needs no writing; `identifier` as the user gave it."""
     yield _loads(identifier, table)
     yield attempt(Part.TABLE, "readable", lambda: _readable(table), table.io.properties)
     yield attempt(Part.TABLE, "partitions", lambda: _partitions(table))
@@ -37,7 +32,7 @@ def check_table(identifier: str, table: Table) -> Iterator[Finding]:
 
 
 def last_change(table: Table, now_ms: int) -> Sighting:
-    """The time of the table's newest change, by the clock of whoever made it."""
+    """The time of the table's newest change, by the committer's clock."""
     log = table.metadata.snapshot_log
     newest = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
     return Sighting("the table's newest change", None, newest, now_ms)
@@ -92,7 +87,7 @@ def _settings(table: Table) -> Finding:
 
 
 def _all_settings(effective: Effective) -> dict[str, dict[str, Any]]:
-    """Every setting in force by its name: value, origin, and the option of a stream that goes above it."""
+    """Every effective setting: value, origin, and the stream option that overrides it."""
     options = {option.table_property: option.name for option in OPTIONS if option.table_property}
     honoured = {
         name: {"value": chosen.value, "origin": chosen.origin.value, "option": options.get(name)}
@@ -107,7 +102,7 @@ def _all_settings(effective: Effective) -> dict[str, dict[str, Any]]:
 
 
 def _property_limit(table: Table) -> Iterator[Finding]:
-    """Hive copies table properties into parameters of its metastore, which many set up with a limit."""
+    """Hive stores table properties as parameters in its metastore, which often have a length limit."""
     properties = table.catalog.properties
     if CODE_PROPERTY in properties or kind_of(table.catalog.name, properties) != "hive":
         return

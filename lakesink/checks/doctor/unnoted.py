@@ -1,4 +1,4 @@
-"""A query that has left no notes: what its checkpoint alone tells of its guarantee, and what it does not."""
+"""A query without stored facts: what its checkpoint alone shows of its guarantee, and what it does not."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,12 +13,12 @@ UNTOLD = "failOnDataLoss, the isolation level, expressions and speculation: only
 
 
 def check_unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
-    """What can be said without notes.
+    """Report what is known without stored facts.
 
     Args:
         root: Path or URI of the checkpoint.
-        query_id: Of its query.
-        checkpoint: The same, opened.
+        query_id: Its query.
+        checkpoint: The opened checkpoint.
     """
     found = f"Query {query_id} has left no notes in {NOTES}; this is what its checkpoint tells."
     fix = 'lakesink.stream, stream_files and stream_to leave them; format("lakesink") and other sinks do not.'
@@ -34,11 +34,7 @@ def check_unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[
 
 
 def kind_of(offset: Any) -> str:
-    """What kind of source logs such an offset; empty if it may be any.
-
-    Args:
-        offset: As parsed from the offset log.
-    """
+    """The kind of source that logs such an offset, parsed from the offset log; empty if unknown."""
     if log_offset(offset) is not None:
         return "files"
     topics = list(offset.values()) if isinstance(offset, Mapping) else []
