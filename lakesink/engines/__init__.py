@@ -1,1 +1,1 @@
-"""Ready configuration and first queries for other engines, from the catalog's own configuration and one table."""
+"""Configuration and first queries for other engines, from the catalog's own configuration and one table."""

@@ -1,4 +1,4 @@
-"""What the environment of every engine has to hold: keys of the storage, the catalog's password or secrets. Pure."""
+"""What the environment of every engine must contain: storage keys, and the catalog's password or secrets. Pure."""
 
 from typing import assert_never
 
@@ -9,11 +9,7 @@ _PASSWORD_FILE = "the password of {user} in ~/.pgpass, as {place}:{user}:..., wh
 
 
 def access(target: Target) -> tuple[str, ...]:
-    """What it needs, in words; no secret is told.
-
-    Args:
-        target: The table.
-    """
+    """The requirements in words, without secrets."""
     storage = (_AWS_VARIABLES,) if target.on_s3 else ()
     match target.backend:
         case Sqlite():

@@ -1,4 +1,4 @@
-"""DuckDB's Iceberg extension: a REST catalog is attached, a table of any other is read by its metadata file. Pure."""
+"""DuckDB's Iceberg extension: attaches a REST catalog; reads tables of other catalogs by their metadata file. Pure."""
 
 from lakesink.engines.queries import Words, first_queries, quoted, text_literal
 from lakesink.engines.recipe import File, Query, Recipe
@@ -8,7 +8,7 @@ ENGINE = "DuckDB 1.5.5"
 
 
 def recipe(target: Target) -> Recipe:
-    """Statements, and SQL."""
+    """Statements and queries for DuckDB."""
     rest = target.backend if isinstance(target.backend, Rest) else None
     secrets = ["the AWS keys in place of <...>"] if target.on_s3 else []
     secrets += [
@@ -44,7 +44,7 @@ def _storage(target: Target) -> str:
 
 
 def _secret(rest: Rest) -> list[str]:
-    """OAuth2, as far as the configuration asks for it."""
+    """A secret for OAuth2, if the configuration has a token or a credential."""
     facts = []
     if "token" in rest.secrets:
         facts.append(f"TOKEN '<{rest.secrets['token']}>'")

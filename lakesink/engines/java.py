@@ -1,4 +1,4 @@
-"""What Spark and Flink are told alike: properties of Iceberg's Java catalogs, and the jars behind them. Pure."""
+"""Common parts for Spark and Flink: properties of Iceberg's Java catalogs, and the jars that these need. Pure."""
 
 from typing import assert_never
 
@@ -15,7 +15,7 @@ def java_catalog(target: Target) -> dict[str, str]:
 
 
 def jars(target: Target, iceberg: str) -> tuple[str, ...]:
-    """Maven coordinates beside the runtime of this Iceberg version."""
+    """Maven coordinates in addition to the runtime of this Iceberg version."""
     storage = (f"{AWS_BUNDLE}:{iceberg}",) if target.on_s3 else ()
     match target.backend:
         case Sqlite():
@@ -46,6 +46,6 @@ def _storage(target: Target) -> dict[str, str]:
         return {}
     endpoint = {"s3.endpoint": target.storage["s3.endpoint"]} if "s3.endpoint" in target.storage else {}
     region = {"client.region": target.storage["s3.region"]} if "s3.region" in target.storage else {}
-    # Servers that are named by an endpoint seldom have a host name for every bucket.
+    # Servers with an endpoint of their own seldom have a host name for every bucket.
     path_style = {"s3.path-style-access": "true"} if endpoint else {}
     return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **endpoint, **region, **path_style}

@@ -11,11 +11,7 @@ ENGINE = "PyIceberg 0.12"
 
 
 def recipe(target: Target) -> Recipe:
-    """A program, and expressions.
-
-    Raises:
-        CatalogError: PyIceberg cannot read the table.
-    """
+    """A program with expressions; raises a `CatalogError` if PyIceberg cannot read the table."""
     if target.equality_deletes:
         raise CatalogError(
             "DELETES_UNSUPPORTED",

@@ -1,4 +1,4 @@
-"""Queries to begin with, in each engine's SQL. Shown, never run here. Pure."""
+"""First queries in each engine's SQL. They are shown, never run here. Pure."""
 
 from dataclasses import dataclass
 
@@ -8,27 +8,20 @@ from lakesink.engines.target import Moment
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What differs between engines.
+    """The differences between engines."""
 
-    Attributes:
-        table: The table as it follows FROM.
-        newest: A query for the newest snapshots.
-        at_snapshot: What goes behind the table to read a snapshot; ``{}`` stands for its id.
-        at_tag: The same for a tag, for its literal; empty where an engine takes none.
-    """
-
-    table: str
-    newest: str
-    at_snapshot: str
-    at_tag: str = ""
+    table: str  # as it follows FROM
+    newest: str  # a query for the newest snapshots
+    at_snapshot: str  # suffix that reads a snapshot; ``{}`` stands for its id
+    at_tag: str = ""  # suffix that reads a tag; ``{}`` stands for its literal; empty if the engine has none
 
 
 def newest_batches(snapshots: str, entry: str) -> str:
-    """The newest snapshots with what their summaries say.
+    """The newest snapshots with facts of their summaries.
 
     Args:
         snapshots: The metadata table.
-        entry: How an entry of the summary is taken; ``{}`` stands for its key.
+        entry: Expression for an entry of the summary; ``{}`` stands for its key.
     """
     keys = {"sink_id": "lakesink.sink-id", "batch_id": "lakesink.batch-id", "added_records": "added-records"}
     columns = ", ".join(f"{entry.format(key)} AS {name}" for name, key in keys.items())
@@ -36,12 +29,7 @@ def newest_batches(snapshots: str, entry: str) -> str:
 
 
 def first_queries(words: Words, moment: Moment | None) -> tuple[Query, ...]:
-    """Rows, newest batches, and the table as it was.
-
-    Args:
-        words: The engine's.
-        moment: A snapshot to go back to; None for none.
-    """
+    """Rows, newest batches, and the table as of `moment`, if there is one."""
     found = [
         Query("how many rows", f"SELECT count(*) FROM {words.table}"),  # noqa: S608 - as above
         Query("the newest batches", words.newest),
@@ -61,5 +49,5 @@ def text_literal(text: str) -> str:
 
 
 def quoted(parts: tuple[str, ...], mark: str) -> str:
-    """Identifiers, each in quotes: any of them may be a reserved word."""
+    """Quoted identifiers: any part may be a reserved word."""
     return ".".join(f"{mark}{part.replace(mark, mark * 2)}{mark}" for part in parts)

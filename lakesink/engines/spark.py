@@ -12,7 +12,7 @@ ENGINE = "Spark 4.1"
 
 
 def recipe(target: Target) -> Recipe:
-    """Settings for ``spark-defaults.conf``, and SQL."""
+    """Settings for ``spark-defaults.conf``, and queries."""
     return Recipe(
         engine=ENGINE,
         needs=access(target),
@@ -36,7 +36,7 @@ def _settings(target: Target) -> dict[str, str]:
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": _type(target),
         **{f"{catalog}.{name}": value for name, value in java_catalog(target).items()},
-        f"{catalog}.cache-enabled": "false",  # else it shows tables as they were half a minute ago
+        f"{catalog}.cache-enabled": "false",  # the cache shows tables as they were half a minute ago
     }
 
 

@@ -1,4 +1,4 @@
-"""What a recipe is for: catalog, storage and table, as far as engines have to be told. No secret is in it."""
+"""The input of a recipe: catalog, storage and table, as far as engines need them. It contains no secret."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,41 +22,29 @@ _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.pa
 
 @dataclass(frozen=True, slots=True)
 class Sqlite:
-    """A SQL catalog in a SQLite file.
+    """A SQL catalog in a SQLite file."""
 
-    Attributes:
-        path: Absolute.
-    """
-
-    path: str
+    path: str  # absolute
 
     @property
     def jdbc(self) -> str:
-        """For Java."""
+        """The URL for Java."""
         return f"jdbc:sqlite:{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """A SQL catalog in PostgreSQL; its password is not told.
-
-    Attributes:
-        host: Of the server.
-        port: Of the server.
-        database: The database.
-        user: Who asks; empty if the configuration names nobody.
-        sslmode: As libpq and Java's driver spell it; empty for the default.
-    """
+    """A SQL catalog in PostgreSQL, without its password."""
 
     host: str
     port: int
     database: str
-    user: str
-    sslmode: str = ""
+    user: str  # empty if the configuration names none
+    sslmode: str = ""  # as libpq and Java's driver spell it; empty for the default
 
     @property
     def jdbc(self) -> str:
-        """For Java."""
+        """The URL for Java."""
         return f"jdbc:postgresql://{self.host}:{self.port}/{self.database}" + (
             f"?sslmode={self.sslmode}" if self.sslmode else ""
         )
@@ -64,81 +52,49 @@ class Postgres:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A REST catalog.
+    """A REST catalog."""
 
-    Attributes:
-        uri: Without user and password.
-        properties: Of the catalog, by the names that Iceberg's Java and Python share; without secrets.
-        secrets: Names of those that are kept back, by the variables that are to hold them.
-    """
-
-    uri: str
-    properties: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    uri: str  # without user and password
+    properties: Mapping[str, str] = field(default_factory=dict)  # under names that Java and Python share; no secrets
+    secrets: Mapping[str, str] = field(default_factory=dict)  # property name -> environment variable for the secret
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A snapshot to go back to.
+    """A snapshot for a time-travel query."""
 
-    Attributes:
-        what: In words: its batch.
-        snapshot_id: Its id.
-        tag: A tag that stays at it; None for none.
-    """
-
-    what: str
+    what: str  # its batch, in words
     snapshot_id: int
-    tag: str | None = None
+    tag: str | None = None  # a tag that stays at the snapshot; None for none
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One table of one catalog.
-
-    Attributes:
-        catalog: Name of the catalog.
-        backend: What keeps it.
-        warehouse: Where it puts tables; empty if it does not say.
-        storage: Properties of the object store under PyIceberg's names, without secrets.
-        on_s3: Some of the table is on S3.
-        on_disk: Some of the table is in local files.
-        parts: Namespaces and name of the table.
-        metadata_file: Location of its metadata as of now.
-        format_version: Of the table.
-        equality_deletes: The table has some now.
-        moment: A snapshot to go back to; None if there is none.
-    """
+    """One table of one catalog."""
 
     catalog: str
     backend: Sqlite | Postgres | Rest
-    warehouse: str
-    storage: Mapping[str, str]
-    on_s3: bool
-    on_disk: bool
-    parts: tuple[str, ...]
-    metadata_file: str
+    warehouse: str  # its default location of tables; empty if not configured
+    storage: Mapping[str, str]  # properties of the object store under PyIceberg's names, without secrets
+    on_s3: bool  # a part of the table is on S3
+    on_disk: bool  # a part of the table is in local files
+    parts: tuple[str, ...]  # namespaces and name of the table
+    metadata_file: str  # location of the current metadata file
     format_version: int
-    equality_deletes: bool
+    equality_deletes: bool  # the current snapshot has some
     moment: Moment | None
 
     @property
     def is_sql(self) -> bool:
-        """The catalog is a database that engines open by themselves."""
+        """True for a catalog in a database that engines open themselves."""
         return not isinstance(self.backend, Rest)
 
 
 def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment: Moment | None) -> Target:
-    """Look at configuration and metadata.
-
-    Args:
-        found: The catalog.
-        table: As loaded from it.
-        parts: Namespaces and name.
-        moment: A snapshot to go back to.
+    """Read configuration and metadata.
 
     Raises:
-        CatalogError: A catalog or a storage that lakesink has no recipes for, or that cannot be read.
+        CatalogError: There are no recipes for this catalog or storage, or it cannot be read.
     """
     schemes = _schemes(table)
     backend = _backend(found)
@@ -159,7 +115,7 @@ def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment:
 
 
 def has_equality_deletes(table: Table) -> bool:
-    """Told by the manifests: summaries need not say it."""
+    """Read the manifests, because summaries need not state it."""
     head = table.metadata.current_snapshot()
     manifests = head.manifests(table.io) if head is not None else []
     return any(
@@ -211,7 +167,7 @@ def _rest(name: str, properties: Mapping[str, Any]) -> Rest:
 
 
 def variable_of(catalog: str, key: str) -> str:
-    """The environment variable that is to hold a secret of a catalog: ``LAKE_TOKEN``."""
+    """The environment variable for a secret of a catalog: ``LAKE_TOKEN``."""
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{catalog}_{key}").upper()
 
 

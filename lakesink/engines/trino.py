@@ -19,11 +19,7 @@ _REST_NAMES = {"prefix": "iceberg.rest-catalog.prefix", "scope": "iceberg.rest-c
 
 
 def recipe(target: Target) -> Recipe:
-    """A catalog's properties file, and SQL.
-
-    Raises:
-        CatalogError: Trino cannot say the table's name.
-    """
+    """A catalog's properties file, and queries; raises a `CatalogError` for a name that Trino cannot express."""
     _check_name(target)
     name = _catalog_name(target)
     return Recipe(
@@ -54,7 +50,7 @@ def _check_name(target: Target) -> None:
 
 
 def _catalog_name(target: Target) -> str:
-    """Trino names a catalog as its file is named, in lower case."""
+    """Trino names a catalog after its file, in lower case."""
     return re.sub(r"[^a-z0-9_]", "_", target.catalog.lower())
 
 
