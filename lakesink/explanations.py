@@ -1,4 +1,4 @@
-"""Every error code in words: what `lakesink explain` prints and the docs list, from `errors.toml` in this package."""
+"""Every error code in words, from `errors.toml` in this package: for `lakesink explain` and the documentation."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ _ASIDE = re.compile(r"[;,] (?:see )?\[[^`\]]+\]\([^)]+\)(?= |$)(?: has the rules
 
 
 class DataState(Enum):
-    """What of the batch is in the table. The name is in capitals what `errors.toml` says."""
+    """The state of the batch's data. In `errors.toml` the names are in lower case."""
 
     UNCHANGED = "Nothing was written."
     NOT_IN = "Nothing of this batch is in the table; files that it may have left are referenced by nothing."
@@ -24,24 +24,16 @@ class DataState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One error.
+    """One error."""
 
-    Attributes:
-        code: With its prefix.
-        data: What of the batch is in.
-        what: What happened, in Markdown.
-        action: What to do, in Markdown.
-        more: Paragraphs for whoever reads about this one error; may be empty.
-    """
-
-    code: str
+    code: str  # with its prefix
     data: DataState
-    what: str
-    action: str
-    more: str
+    what: str  # what happened, in Markdown
+    action: str  # what to do, in Markdown
+    more: str  # further paragraphs; may be empty
 
     def page(self) -> str:
-        """All that there is to say, as plain text."""
+        """The whole explanation as plain text."""
         parts = [
             f"{self.code}: {_plain(self.what)}.",
             f"Data:  {self.data.value}\nDo:    {_plain(self.action)}.",
@@ -52,19 +44,19 @@ class Explanation:
 
 @cache
 def explanations() -> dict[str, Explanation]:
-    """Every error by its code, in the order of the docs."""
+    """Every error by its code, in the order of the documentation."""
     document = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
     return {f"{PREFIX}{name}": _explanation(f"{PREFIX}{name}", facts) for name, facts in document.items()}
 
 
 def full_code(text: str) -> str:
-    """A code as somebody may type it: any case, with or without prefix and brackets."""
+    """Complete a code as a user may type it: in any case, with or without prefix and brackets."""
     word = text.strip().strip("[]`").upper().replace("-", "_")
     return word if word.startswith(PREFIX) else f"{PREFIX}{word}"
 
 
 def errors_table_markdown() -> str:
-    """Every error as a Markdown table, for the docs."""
+    """Every error as a Markdown table, for the documentation."""
     rows = (f"| `{one.code}` | {one.what} | {one.action} |" for one in explanations().values())
     return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows]) + "\n"
 
@@ -75,5 +67,5 @@ def _explanation(code: str, facts: dict[str, str]) -> Explanation:
 
 
 def _plain(markdown: str) -> str:
-    """Without marks, and without what only points at another page."""
+    """Remove Markdown marks, and remarks that only link to another page."""
     return _LINK.sub(r"\1", _ASIDE.sub("", markdown)).replace("`", "")

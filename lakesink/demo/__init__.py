@@ -1,1 +1,1 @@
-"""The story that a newcomer runs first: real flights, a driver killed twice, and the proof from the table alone."""
+"""The demo: a stream of real flights, a driver killed twice, and the proof from the table alone."""

@@ -1,4 +1,4 @@
-"""What is claimed, and what was found: nothing here runs anything."""
+"""Compares expected and found facts; runs nothing itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,40 +9,28 @@ from lakesink.demo.evidence import Look, PreparedRecord
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One claim, and what was found.
+    """One claim and its result."""
 
-    Attributes:
-        claim: What is compared.
-        expected: As the source, or the killed driver, has it: a count, or a name.
-        found: As the table has it.
-    """
-
-    claim: str
-    expected: int | str
-    found: int | str
+    claim: str  # what is compared
+    expected: int | str  # from the source or the killed driver: a count, or a name
+    found: int | str  # from the table
 
     @property
     def holds(self) -> bool:
-        """True if nothing contradicts the claim."""
+        """True if the table agrees with the claim."""
         return self.expected == self.found
 
 
 @dataclass(frozen=True, slots=True)
 class DiedBeforeCommit:
-    """A driver died with a batch prepared: the next one must commit that very batch, and write nothing.
-
-    Attributes:
-        batch_id: The batch.
-        record: What the driver had prepared.
-        then: The table when it had died.
-    """
+    """A driver died after it prepared a batch: the next one must commit exactly this batch, and write nothing."""
 
     batch_id: int
     record: PreparedRecord
-    then: Look
+    then: Look  # the table after the crash
 
     def checks(self, end: Look) -> Sequence[Check]:
-        """What must be true of the table in the end."""
+        """What must be true of the table at the end."""
         name, files = f"batch {self.batch_id}", self.record.files
         committed = end.files.get(self.record.snapshot_id, frozenset())
         return (
@@ -56,18 +44,13 @@ class DiedBeforeCommit:
 
 @dataclass(frozen=True, slots=True)
 class DiedAfterCommit:
-    """A driver died with a batch committed and Spark not told: the next one must find it, and write nothing.
-
-    Attributes:
-        batch_id: The batch.
-        then: The table when the driver had died.
-    """
+    """A driver died after a commit, before Spark recorded it: the next one must find the batch, and write nothing."""
 
     batch_id: int
-    then: Look
+    then: Look  # the table after the crash
 
     def checks(self, end: Look) -> Sequence[Check]:
-        """What must be true of the table in the end."""
+        """What must be true of the table at the end."""
         name, snapshot_id = f"batch {self.batch_id}", only(self.then, self.batch_id)
         before, after = self.then.files.get(snapshot_id, frozenset()), end.files.get(snapshot_id, frozenset())
         return (
@@ -78,7 +61,7 @@ class DiedAfterCommit:
 
 
 def source_checks(compared: Comparison) -> Sequence[Check]:
-    """The table holds what the source holds."""
+    """The table contains what the source contains."""
     source, table = compared.source, compared.table
     return (
         Check("rows", source.rows, table.rows),

@@ -1,4 +1,4 @@
-"""A child process in a group of its own, which does not outlive its parent however that comes to its end."""
+"""A child process in its own process group, which always ends with its parent."""
 
 import os
 import signal
@@ -16,16 +16,16 @@ from lakesink_catalog.connect.catalog import HOME_VARIABLE
 def child(
     command: Sequence[str], environment: Mapping[str, str], output: int | IO[str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process under way; it is ended if the block is left by an exception, and waited for either way.
+    """Run a process; an exception in the block kills it, and the end of the block waits for it.
 
     Args:
         command: A program that calls `end_with_parent`.
-        environment: All of it.
+        environment: The complete environment.
         output: Where its output and its errors go, as `subprocess` takes it.
     """
     with subprocess.Popen(  # noqa: S603 - the caller's own program
         command,
-        stdin=subprocess.PIPE,  # the child ends when this closes, however this process comes to its own end
+        stdin=subprocess.PIPE,  # the child ends when this closes, also if this process is killed
         stdout=output,
         stderr=subprocess.STDOUT,
         text=True,
@@ -41,23 +41,23 @@ def child(
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """SIGKILL to a driver and its JVM, which is of the same group; PySpark's workers end with the JVM."""
+    """Send SIGKILL to a driver and its JVM, which is in the same process group; PySpark's workers end with the JVM."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_with_parent() -> None:
-    """Called in the child: from now on it ends when its parent does."""
+    """Called in the child: it now ends when its parent ends."""
     threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
 
 def _wait_for_the_end() -> None:
-    os.read(sys.stdin.fileno(), 1)  # nobody writes: it returns when the other end is closed
+    os.read(sys.stdin.fileno(), 1)  # nothing is ever written: this returns when the other end closes
     os._exit(1)
 
 
 def driver_environment(lakehouse: os.PathLike[str]) -> dict[str, str]:
-    """What a Spark driver needs: this Python for its executors, and the embedded catalog of a folder."""
+    """The environment of a Spark driver: this Python for its executors, and the embedded catalog of a folder."""
     own = {
         HOME_VARIABLE: os.fspath(lakehouse),
         "PYSPARK_PYTHON": sys.executable,

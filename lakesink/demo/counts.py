@@ -1,4 +1,4 @@
-"""Counting by DuckDB, which shares no code with lakesink: the same query over the source's text and over data files."""
+"""Counts with DuckDB, which shares no code with lakesink: the same query over the source's text and the data files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakesink.demo.flights import COLUMNS, NULL_TEXTS
 
 _FILES = "read_parquet(?, hive_partitioning = false)"
-"""Not by folders like ``month=7``, which DuckDB takes for columns, before those of the files."""
+"""Without Hive partitions: DuckDB would prefer folders like ``month=7`` to the columns of the files."""
 _TYPES = ", ".join(
     f"'{name}': '{'TIMESTAMPTZ' if pa.types.is_timestamp(kind) else 'VARCHAR' if kind == pa.string() else 'INTEGER'}'"
     for name, kind in COLUMNS.items()
@@ -20,46 +20,33 @@ _MEASURES = ", ".join(["count(*)", "sum(distance)", *(f"count(*) - count({name})
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a set of flights adds up to.
-
-    Attributes:
-        rows: Flights.
-        distance: Sum of the column distance, miles.
-        nulls: NULLs by column, without the columns that have none.
-    """
+    """Totals of a set of flights."""
 
     rows: int
-    distance: int
-    nulls: Mapping[str, int]
+    distance: int  # sum of the column distance, miles
+    nulls: Mapping[str, int]  # NULLs by column, without the columns that have none
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Source and table, counted alike, and compared row by row.
+    """Source and table, counted in the same way and compared row by row."""
 
-    Attributes:
-        source: The package's text file.
-        table: The data files of the snapshot.
-        missing: Rows of the source that the table lacks, doubles counted.
-        surplus: Rows of the table that the source lacks, doubles counted.
-    """
-
-    source: Counts
-    table: Counts
-    missing: int
-    surplus: int
+    source: Counts  # the package's text file
+    table: Counts  # the data files of the snapshot
+    missing: int  # rows of the source that the table lacks, counted as a multiset
+    surplus: int  # rows of the table that the source lacks, counted as a multiset
 
 
 def compare(csv: Path, row_limit: int, data_files: Sequence[str]) -> Comparison:
-    """Count the first flights of the source and the rows of the data files, and subtract each from the other.
+    """Count the first flights of the source and the rows of the data files, and compare them in both directions.
 
     Args:
-        csv: As the package has it.
-        row_limit: How many flights, by day and then as in the file.
+        csv: The package's text file.
+        row_limit: Number of flights, by day and then in the order of the file.
         data_files: Parquet files, local paths or ``file:`` URIs.
     """
     with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")  # so that rows are numbered in the order of the file
+        connection.execute("SET threads = 1")  # numbers the rows in the order of the file
         connection.execute(
             f"CREATE TABLE source AS SELECT * EXCLUDE line FROM (SELECT *, row_number() OVER () AS line "  # noqa: S608 - constants
             f"FROM read_csv(?, header = true, columns = {{{_TYPES}}}, nullstr = {list(NULL_TEXTS)}))"

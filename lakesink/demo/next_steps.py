@@ -1,4 +1,4 @@
-"""What to try next: commands that work as they are printed, in the folder where they are printed."""
+"""Next steps: commands that work as printed, in the current folder."""
 
 import json
 import shlex
@@ -13,26 +13,15 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME, HOME_VARIABLE, Catal
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to try.
+    """One command to try."""
 
-    Attributes:
-        what: In words.
-        command: For a POSIX shell.
-        online: True if it downloads something.
-    """
-
-    what: str
-    command: str
-    online: bool = False
+    what: str  # in words
+    command: str  # for a POSIX shell
+    online: bool = False  # True if it downloads something
 
 
 def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
-    """Commands on the demo's table.
-
-    Args:
-        place: The demo's folder.
-        as_of: A batch and its snapshot.
-    """
+    """Commands on the demo's table; `as_of` is a batch with its snapshot."""
     batch_id, snapshot_id = as_of
     home = f"{HOME_VARIABLE}={shlex.quote(str(place.lakehouse))}"
     command = shlex.quote(program("lakesink"))
@@ -50,11 +39,11 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
 
 
 def duckdb_command(table: str, query: str, *, as_of: str = "") -> str:
-    """A query by PyIceberg alone: nothing of lakesink is needed to read what it wrote.
+    """A query through PyIceberg alone: reading the table does not need lakesink.
 
     Args:
         table: In the embedded catalog of ``LAKESINK_HOME``.
-        query: SQL over its last name, in single quotes if any.
+        query: SQL over the table's last name, with single quotes only.
         as_of: Argument of PyIceberg's scan.
     """
     uri = CatalogConfig(EMBEDDED_NAME).find().properties["uri"]
@@ -67,7 +56,7 @@ def duckdb_command(table: str, query: str, *, as_of: str = "") -> str:
 
 
 def program(name: str) -> str:
-    """How to call a program that was installed beside this Python."""
+    """The command for a program that is installed beside this Python."""
     beside = Path(sys.executable).with_name(name)
     return _shown(beside) if beside.exists() else name
 
@@ -76,7 +65,7 @@ def _spark(place: Place, snapshot_id: int) -> str:
     catalog = f"spark.sql.catalog.{EMBEDDED_NAME}"
     settings = {
         "spark.log.level": "ERROR",
-        "spark.sql.catalogImplementation": "in-memory",  # else it leaves a Hive metastore in the current folder
+        "spark.sql.catalogImplementation": "in-memory",  # else Spark leaves a Hive metastore in the current folder
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "jdbc",
         f"{catalog}.uri": f"jdbc:sqlite:{place.lakehouse / 'catalog.db'}",

@@ -1,4 +1,4 @@
-"""Where the demo keeps its things. A folder that holds anything else is never touched."""
+"""The demo's folder. A folder with other contents is never touched."""
 
 import shutil
 from dataclasses import dataclass
@@ -13,17 +13,13 @@ _SIGN = "made-by-lakesink-demo"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The demo's folder.
-
-    Attributes:
-        home: Absolute path.
-    """
+    """The demo's folder, as an absolute path."""
 
     home: Path
 
     @property
     def days(self) -> Path:
-        """One Parquet file a day: what the stream reads."""
+        """The input of the stream: one Parquet file for each day."""
         return self.home / "days"
 
     @property
@@ -38,16 +34,12 @@ class Place:
 
     @property
     def log(self) -> Path:
-        """What the drivers print, one after the other."""
+        """The output of all drivers."""
         return self.home / "drivers.log"
 
 
 def prepare(home: Path) -> Place:
-    """An empty folder for a demo: made, or emptied if an earlier demo made it.
-
-    Raises:
-        SettingsError: It holds something else.
-    """
+    """Return an empty folder: create it, or empty it if an earlier demo created it."""
     home = home.absolute()
     sign = home / _SIGN
     if sign.exists():

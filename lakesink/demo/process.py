@@ -15,36 +15,25 @@ from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
 
 LONGEST_SECONDS = 900
 DRIVER = "lakesink.demo.driver"
-"""The module that drivers run; they have it in their command line."""
+"""The module of the drivers, which is in their command line."""
 _BATCH = re.compile(r" lakesink\.batch\.(?P<event>[a-z-]+) .*\bbatch=(?P<batch>\d+)(?: |$)")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLine:
-    """One batch, as the driver logged it.
+    """One batch, as the driver logged it."""
 
-    Attributes:
-        event: ``committed``, ``recovered``, ``already-committed``, ``failed``, ...
-        batch_id: Spark's batch id.
-    """
-
-    event: str
+    event: str  # ``committed``, ``recovered``, ``already-committed``, ``failed``, ...
     batch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DriverRun:
-    """How one driver ended.
+    """The end of one driver."""
 
-    Attributes:
-        exit_code: As the system reports it; negative for a signal.
-        batches: What it logged.
-        last_words: End of its output.
-    """
-
-    exit_code: int
+    exit_code: int  # negative for a signal
     batches: tuple[BatchLine, ...]
-    last_words: str
+    last_words: str  # end of its output
 
     @property
     def was_killed(self) -> bool:
@@ -55,19 +44,12 @@ class DriverRun:
 def run_driver(
     place: Place, files_per_batch: int, failpoint: str | None, on_batch: Callable[[BatchLine], None]
 ) -> DriverRun:
-    """Run a driver until it ends, and until its Java and Python children have ended too.
-
-    Args:
-        place: The demo's folder.
-        files_per_batch: Files that a micro-batch reads.
-        failpoint: Where it is to die, as in ``LAKESINK_FAILPOINTS``; None to let it live.
-        on_batch: Called for each batch that the driver logs.
-    """
+    """Run a driver until it and its Java and Python children have ended; `failpoint` as in ``LAKESINK_FAILPOINTS``."""
     batches: list[BatchLine] = []
     tail: list[str] = []
     with _started(place, files_per_batch, failpoint) as process, place.log.open("a", buffering=1) as log:
         assert process.stdout is not None
-        for line in process.stdout:  # ends when the last process that holds the other end has ended
+        for line in process.stdout:  # ends when the last process that holds the other end of the pipe ends
             log.write(line)
             tail = [*tail[-30:], line]
             found = _BATCH.search(line)

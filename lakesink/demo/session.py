@@ -7,13 +7,7 @@ from pyspark.sql import SparkSession
 
 
 def quiet_session(name: str, folder: Path, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on two cores that starts fast, shows nothing and opens no port to others.
-
-    Args:
-        name: Of the application.
-        folder: For what it keeps while it runs.
-        conf: More settings.
-    """
+    """A session on two cores that starts fast, prints nothing and opens no port to other machines."""
     builder = (
         SparkSession.builder.master("local[2]")
         .appName(name)

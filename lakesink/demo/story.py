@@ -1,4 +1,4 @@
-"""The story: a stream of real flights, its driver killed at the two worst moments, and what the table shows then."""
+"""The run of the demo: a stream of real flights, a driver killed at the two worst moments, and the table afterwards."""
 
 import time
 from collections.abc import Sequence
@@ -17,27 +17,21 @@ MOST_BATCHES = 25
 
 
 class Audience(Protocol):
-    """Is told what happens, as it happens."""
+    """Receives progress of the demo."""
 
     def say(self, text: str) -> None:
-        """One step of the story."""
+        """One step of the demo."""
 
     def expect(self, batches: int) -> None:
-        """How many batches there will be."""
+        """The number of batches."""
 
     def batch(self, line: BatchLine) -> None:
-        """A driver is done with a batch."""
+        """A driver has finished a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the files become batches, and which of them outlive their driver.
-
-    Attributes:
-        source: What the stream reads.
-        files_per_batch: Files that a micro-batch reads.
-        batches: How many there will be.
-    """
+    """Assigns the files to batches, and chooses the two batches in which a driver dies."""
 
     source: DailyFiles
     files_per_batch: int
@@ -45,18 +39,18 @@ class Plan:
 
     @classmethod
     def of(cls, source: DailyFiles) -> "Plan":
-        """At most `MOST_BATCHES` batches of equal numbers of files."""
+        """At most `MOST_BATCHES` batches with the same number of files each."""
         files_per_batch = -(-len(source.rows) // MOST_BATCHES)
         return cls(source, files_per_batch, batches=-(-len(source.rows) // files_per_batch))
 
     @property
     def recovered(self) -> int:
-        """The batch that is prepared, and not committed, when its driver dies."""
+        """The batch that is prepared, but not committed, when its driver dies."""
         return self.batches // 3
 
     @property
     def replayed(self) -> int:
-        """The batch that is committed, and not known to Spark as done, when its driver dies."""
+        """The batch that is committed, but not recorded by Spark, when its driver dies."""
         return 2 * self.batches // 3
 
     def rows_until(self, batch_id: int) -> int:
@@ -66,29 +60,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What the story came to.
-
-    Attributes:
-        rows: Rows in the table.
-        batches: Snapshots of the stream's batches.
-        drivers: Driver processes, the killed ones too.
-        killed: Those that died by SIGKILL.
-        recovered: Batches that were committed from a dead driver's record.
-        skipped: Batches that came again and were found in the table.
-        orphan_files: Data files that no snapshot references.
-        as_of: A batch in the middle and its snapshot, for reading the table as it was.
-        checks: Every claim.
-        seconds: How long it took.
-    """
+    """Result of the demo."""
 
     rows: int
-    batches: int
-    drivers: int
-    killed: int
-    recovered: int
-    skipped: int
-    orphan_files: int
-    as_of: tuple[int, int]
+    batches: int  # snapshots of the stream's batches
+    drivers: int  # driver processes, including killed ones
+    killed: int  # drivers that died by SIGKILL
+    recovered: int  # batches that were committed from a dead driver's record
+    skipped: int  # repeated batches that were found in the table
+    orphan_files: int  # data files that no snapshot references
+    as_of: tuple[int, int]  # a batch in the middle and its snapshot, for time travel
     checks: tuple[Check, ...]
     seconds: float
 
@@ -99,17 +80,7 @@ class Ending:
 
 
 def tell(place: Place, audience: Audience, *, row_limit: int, kill: bool) -> Ending:
-    """Run it.
-
-    Args:
-        place: An empty folder.
-        audience: Is told what happens.
-        row_limit: How many flights.
-        kill: False to let the first driver live.
-
-    Raises:
-        LakesinkError: A driver ended in another way than it was to.
-    """
+    """Run the demo in an empty folder; without `kill`, the first driver finishes."""
     started = time.monotonic()
     plan = Plan.of(write_daily_files(place.home, row_limit))
     stage = _Stage(place, audience, plan, runs=[])
