@@ -1,6 +1,6 @@
-"""For whoever writes a two-phase sink: failpoints, and the suite that shows whether it keeps its promises.
+"""For authors of two-phase sinks: failpoints, and a conformance suite that checks a sink's promises.
 
-`reached` and `FAILPOINTS` need nothing, so that a sink may use them. The suite needs pytest.
+`reached` and `FAILPOINTS` have no dependencies, so a sink may use them. The suite needs pytest.
 """
 
 from importlib import import_module
@@ -34,7 +34,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the suite when it is first asked for: a sink that only has failpoints needs no pytest."""
+    """Import the suite at its first use: a sink that uses only failpoints needs no pytest."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""Processes of the suite's own: a driver that is really killed, an executor that shares nothing with the driver.
+"""Child processes of the suite: drivers that are really killed, and executors that share nothing with the driver.
 
 Started as ``python -m lakesink.testing.child``, with one pickled request on standard input and the pickled answer on
 standard output. Both come from the same suite on the same machine.
@@ -22,7 +22,7 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import TaskWriter
 
 PREFIX = "conformance."
-"""Before the names of `lakesink.testing.points`, where they stand in ``LAKESINK_FAILPOINTS``."""
+"""Prefix of the names of `lakesink.testing.points` in ``LAKESINK_FAILPOINTS``."""
 
 PATIENCE_SECONDS = 120
 READY = b"ready\n"
@@ -32,48 +32,34 @@ class OpensSink(Protocol):
     """The part of a suite that a child process needs; see `lakesink.testing.checks.base.SinkUnderTest`."""
 
     def open_sink(self, target: Any) -> Sink:
-        """The sink."""
+        """Open the sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One task's attempt in a process of its own.
+    """One attempt of a task, in its own process."""
 
-    Attributes:
-        writer: What the driver ships.
-        attempt: The rows.
-    """
-
-    writer: TaskWriter
-    attempt: Attempt
+    writer: TaskWriter  # as the driver ships it
+    attempt: Attempt  # the rows
 
     def do(self) -> bytes:
-        """The receipt."""
+        """Write the rows and return the receipt."""
         return wrote(self.writer, self.attempt)
 
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A driver in a process of its own.
+    """A driver in its own process."""
 
-    Attributes:
-        suite: Class of the suite.
-        target: Where the sink writes.
-        batch_ids: Batches to run.
-        run: Number of its jobs.
-        tries: How often a batch is started again after an error of lakesink.
-        waits: It says when it is ready, and begins when it is told to.
-    """
-
-    suite: type[OpensSink]
+    suite: type[OpensSink]  # class of the suite
     target: Any
     batch_ids: tuple[int, ...]
-    run: int
-    tries: int = 1
-    waits: bool = False
+    run: int  # number of its jobs
+    tries: int = 1  # attempts for a batch that ends with an error of lakesink
+    waits: bool = False  # it reports when it is ready, and starts at a signal
 
     def do(self) -> None:
-        """Run the batches, each by the sink that the process opens once."""
+        """Run the batches, all with one sink."""
         stream = Stream(partial(self.suite().open_sink, self.target), lambda: ())
         sink = stream.open_sink()
         if self.waits:
@@ -101,12 +87,7 @@ def _failpoint(point: Point, batch: Batch) -> None:
 
 
 def start(request: Work | Drive, failpoints: str = "") -> "subprocess.Popen[bytes]":
-    """Start a child process. It has this process's path of imports.
-
-    Args:
-        request: What it does.
-        failpoints: Its ``LAKESINK_FAILPOINTS``.
-    """
+    """Start a child process, with this process's import path and the given ``LAKESINK_FAILPOINTS``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), VARIABLE: failpoints}
     child = subprocess.Popen(  # noqa: S603 - this very Python and module
         [sys.executable, "-m", __name__],
@@ -126,7 +107,7 @@ def start(request: Work | Drive, failpoints: str = "") -> "subprocess.Popen[byte
 
 
 def start_together(drives: Sequence[Drive]) -> "list[subprocess.Popen[bytes]]":
-    """Start drivers that wait for one another: however long each takes to start, they begin at one moment."""
+    """Start drivers that wait for each other, so that they begin at the same moment."""
     children = [start(replace(drive, waits=True)) for drive in drives]
     for child in children:
         assert child.stdout is not None
@@ -140,7 +121,7 @@ def start_together(drives: Sequence[Drive]) -> "list[subprocess.Popen[bytes]]":
 
 
 def ended(child: "subprocess.Popen[bytes]") -> tuple[int, bytes, str]:
-    """Exit code, answer, and the end of what a child process said on standard error; it is killed if it is too slow."""
+    """Exit code, answer, and the end of standard error of a child process; kills it after a time limit."""
     try:
         answer, said = child.communicate(timeout=PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -150,23 +131,19 @@ def ended(child: "subprocess.Popen[bytes]") -> tuple[int, bytes, str]:
 
 
 def answered(child: "subprocess.Popen[bytes]") -> Any:
-    """The answer of a child process that ends well.
-
-    Raises:
-        AssertionError: It did not.
-    """
+    """The answer of a child process; an `AssertionError` if it failed."""
     code, answer, said = ended(child)
     assert code == 0, f"a process ended with {code}: {said}"
     return pickle.loads(answer)  # noqa: S301 - from our own child
 
 
 def all_answered(children: Sequence["subprocess.Popen[bytes]"]) -> list[Any]:
-    """The answers of processes that run side by side."""
+    """The answers of concurrent processes."""
     return [answered(child) for child in children]
 
 
 def main() -> None:
-    """Do what standard input says."""
+    """Run the request from standard input."""
     request: Work | Drive = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
     pickle.dump(request.do(), sys.stdout.buffer)
 

@@ -1,4 +1,4 @@
-"""The suite that a two-phase sink passes. Inherit it, and say where the sink writes, how it opens, what readers see.
+"""The suite that a two-phase sink must pass. Inherit it, and supply the target, the opened sink, and the visible rows.
 
     class TestMySink(lakesink.testing.SinkConformance):
         @pytest.fixture
@@ -11,9 +11,9 @@
         def read_rows(self, target):
             return [(row["batch"], row["position"]) for row in read(target)]
 
-No Spark is needed: rows come as Arrow, in the two columns of `lakesink.testing.ROWS`, from several tasks, and the real
-coordinator runs the batches. What the suite cannot see: a file system that loses what was synced, a network between
-driver and target, a machine that loses power. A sink that passes has kept its promises here, on this target.
+The suite needs no Spark: several tasks write Arrow rows with the two columns of `lakesink.testing.ROWS`, and the real
+coordinator runs the batches. It cannot test a file system that loses synced data, a network between driver and target,
+or a power failure. A sink that passes has kept its promises here, on this target.
 """
 
 from lakesink.testing.checks.crashes import CrashChecks
@@ -25,4 +25,4 @@ from lakesink.testing.checks.votes import VoteChecks
 
 
 class SinkConformance(RowChecks, VoteChecks, HistoryChecks, CrashChecks, RivalChecks, ProcessChecks):
-    """Every promise of `lakesink.two_phase.TwoPhaseCommitSink`, checked. See `SinkUnderTest` for what to supply."""
+    """Checks every promise of `lakesink.two_phase.TwoPhaseCommitSink`. See `SinkUnderTest` for what to supply."""

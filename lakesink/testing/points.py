@@ -1,4 +1,4 @@
-"""The points that a batch comes to on its way through the seam, and a sink that says when it has come to one."""
+"""The points that a batch passes in the seam, and a sink that calls back at each point."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,7 @@ from lakesink_protocol.two_phase import Payload, PreparedLog, TwoPhaseCommitSink
 
 
 class Phase(Enum):
-    """What the coordinator has done next, in this order; a run that recovers does not write."""
+    """The next step of the coordinator, in this order; a run that recovers does not write."""
 
     BEGIN = "begin"
     RECOVER = "recover"
@@ -25,24 +25,19 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Just before or just after a phase.
-
-    Attributes:
-        phase: The phase.
-        after: After it.
-    """
+    """The moment just before or just after a phase."""
 
     phase: Phase
     after: bool
 
     @property
     def committed(self) -> bool:
-        """The batch is visible here."""
+        """True if the batch is visible at this point."""
         return self.phase is Phase.LANDED or (self.phase is Phase.COMMIT and self.after)
 
     @property
     def recorded(self) -> bool:
-        """The prepared record is durable here."""
+        """True if the prepared record is durable at this point."""
         return self.phase in (Phase.COMMIT, Phase.LANDED) or (self.phase is Phase.RECORD and self.after)
 
     def __str__(self) -> str:
@@ -50,25 +45,25 @@ class Point:
 
 
 CRASH_POINTS = tuple(Point(phase, after) for phase in Phase if phase is not Phase.RECOVER for after in (False, True))
-"""Where the driver of a batch that is written dies."""
+"""Where the driver of a batch with a job dies."""
 
 KILL_POINTS = tuple(point for point in CRASH_POINTS if point.after)
-"""Where real processes are killed: before a phase is after the one before it."""
+"""Where real processes are killed: the point before a phase is the point after the previous one."""
 
 RECOVERY_POINTS = tuple(
     Point(phase, after) for phase in (Phase.BEGIN, Phase.RECOVER, Phase.COMMIT) for after in (False, True)
 )
-"""Where the driver of a batch that an earlier one prepared dies."""
+"""Where the driver of a recovered batch dies."""
 
 Meet = Callable[[Point, Batch], None]
-"""Called at every point. Raises `Died` to have the process end there, as far as the sink can tell."""
+"""Called at every point. Raises `Died` to simulate the end of the process at this point."""
 
 Within = Callable[[Phase], AbstractContextManager[object]]
-"""Makes the context in which a phase runs."""
+"""Creates the context in which a phase runs."""
 
 
 class Died(BaseException):
-    """The process is gone: whatever comes after this is not heard by the sink."""
+    """The process died: the sink receives no further calls."""
 
 
 def pass_by(point: Point, batch: Batch) -> None:
@@ -76,18 +71,12 @@ def pass_by(point: Point, batch: Batch) -> None:
 
 
 def plainly(phase: Phase) -> AbstractContextManager[object]:
-    """Nothing special."""
+    """An empty context."""
     return nullcontext(phase)
 
 
 class WatchedSink(TwoPhaseCommitSink[Any, Any]):
-    """The sink under test, with somebody at every point.
-
-    Args:
-        sink: The sink.
-        meet: Called at every point.
-        within: Makes the context in which each phase runs.
-    """
+    """The sink under test, with a callback at every point and a context around each phase."""
 
     def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet, within: Within = plainly) -> None:
         self.sink = sink
@@ -100,7 +89,7 @@ class WatchedSink(TwoPhaseCommitSink[Any, Any]):
 
     @property
     def prepared_log(self) -> "WatchedLog":
-        """The sink's own, watched too."""
+        """The sink's own log, watched too."""
         return WatchedLog(self.sink.prepared_log, self)
 
     def begin(self, batch: Batch) -> Any | AlreadyCommitted:
@@ -122,16 +111,16 @@ class WatchedSink(TwoPhaseCommitSink[Any, Any]):
         return found
 
     def abort(self, transaction: Any) -> None:
-        """See `TwoPhaseCommitSink`; a process that is gone aborts nothing."""
+        """See `TwoPhaseCommitSink`; a dead process aborts nothing."""
         if not self._dead:
             self.sink.abort(transaction)
 
     def writing(self, write: Write) -> Write:
-        """A job, watched too."""
+        """Watch a job too."""
         return lambda writers: self.at(Phase.WRITE, lambda: write(writers))
 
     def at(self, phase: Phase, call: Callable[[], Any]) -> Any:
-        """One phase, with somebody before and after it."""
+        """Run one phase, with the callback before and after it."""
         assert self._batch is not None
         try:
             self._meet(Point(phase, after=False), self._batch)

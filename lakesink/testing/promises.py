@@ -1,4 +1,4 @@
-"""What a sink promises, by name, and where it says so: every failure of the suite names one. Pure."""
+"""The promises of a sink by name, with the place that states each; every failure of the suite names one. Pure."""
 
 from enum import Enum
 
@@ -7,7 +7,7 @@ SEAM = "lakesink.two_phase"
 
 
 class Promise(Enum):
-    """A promise of the seam: what is kept, and the part of the seam that asks for it."""
+    """A promise of the seam: the text, and the part of the seam that demands it."""
 
     ONCE = ("each row of each batch is in the target once", "TwoPhaseCommitSink")
     WHOLE = ("readers see all of a batch or nothing of it, and nothing before commit", "TwoPhaseCommitSink.commit")
@@ -32,12 +32,12 @@ class Promise(Enum):
 
     @property
     def seam(self) -> str:
-        """What asks for it, in `lakesink_protocol.two_phase`."""
+        """The part of `lakesink_protocol.two_phase` that demands it."""
         return self.value[1]
 
     @property
     def anchor(self) -> str:
-        """Its place in `DOCUMENT`."""
+        """Its anchor in `DOCUMENT`."""
         return self.name.lower()
 
 
@@ -45,8 +45,8 @@ class BrokenPromise(AssertionError):
     """A check of the suite failed.
 
     Args:
-        promise: What was promised.
-        found: What was found instead.
+        promise: The promise.
+        found: The violation.
     """
 
     def __init__(self, promise: Promise, found: BaseException) -> None:
@@ -60,7 +60,7 @@ class BrokenPromise(AssertionError):
 
 
 def promises_table_markdown() -> str:
-    """The table of promises as the documents show it."""
+    """The table of promises for the documentation."""
     lines = ["| name | what a sink promises | asked for by |", "|---|---|---|"]
     lines += [f'| <a id="{kept.anchor}"></a>`{kept.name}` | {kept.says} | `{kept.seam}` |' for kept in Promise]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""Another driver, on a thread of its own: it runs while the driver under test stands still before a step.
+"""A second driver on its own thread: it runs while the driver under test waits before a step.
 
-A rival that needs a lock of the driver cannot end before the driver goes on. So it is waited for, and after a while the
-driver goes on beside it. A slow machine may cut that short; no sink fails by it.
+A rival that needs a lock of the driver cannot end before the driver continues. The driver therefore continues after a
+time limit, in parallel with the rival. A slow machine may cut a rival short, but no sink fails because of that.
 """
 
 import threading
@@ -16,7 +16,7 @@ from lakesink_protocol.two_phase import TaskWriter
 
 PATIENCE_SECONDS = 5.0
 HELD_SECONDS = 0.2
-"""Given to a rival where the one before it was held up by a lock."""
+"""Time limit for a rival if a lock blocked the previous one."""
 
 END_SECONDS = 240.0
 
@@ -25,29 +25,24 @@ Ended = Outcome | Exception | None
 
 @dataclass(slots=True)
 class Party:
-    """One driver and what its own jobs voted for.
+    """One driver, and the votes of its own jobs."""
 
-    Attributes:
-        votes: The positions of each job.
-        ended: Its outcome or its error.
-    """
-
-    votes: list[frozenset[int]] = field(default_factory=list)
-    ended: Ended = None
+    votes: list[frozenset[int]] = field(default_factory=list)  # the positions of each job
+    ended: Ended = None  # its outcome or its error
 
     def cast(self, writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
-        """A job of its own."""
+        """Run a job of its own."""
         votes, positions = cast_votes(writer, batch_id, run)
         self.votes.append(frozenset(positions))
         return votes, positions
 
     @property
     def says_there(self) -> bool:
-        """It says that the batch is in the target."""
+        """True if it reports that the batch is in the target."""
         return isinstance(self.ended, (Committed, AlreadyCommitted))
 
     def lie(self, seen: frozenset[int]) -> str:
-        """What is not true of its outcome, given the rows of the batch; empty if it is true."""
+        """What is wrong with its outcome, given the rows of the batch; else empty."""
         if self.says_there and not seen:
             return f"says {_named(self.ended)}, and readers see nothing of the batch"
         if not isinstance(self.ended, Committed):
@@ -64,28 +59,21 @@ class Party:
 
 @dataclass(slots=True)
 class Rival:
-    """The other driver.
+    """The other driver."""
 
-    Attributes:
-        run: Runs it; given the party that it is.
-        stream: The stream.
-        party: The party.
-        saw: What readers saw after it, if it ended before the driver went on.
-    """
-
-    run: Callable[[Party], Ended]
+    run: Callable[[Party], Ended]  # runs it as the given party
     stream: Stream
     party: Party = field(default_factory=Party)
-    saw: Found | None = None
+    saw: Found | None = None  # what readers saw after it, if it ended before the driver continued
     _thread: threading.Thread | None = None
 
     @property
     def came(self) -> bool:
-        """It was started."""
+        """True if it was started."""
         return self._thread is not None
 
     def come(self, patience_seconds: float) -> bool:
-        """Start it and wait. False if something that the driver holds keeps it from its end."""
+        """Start it and wait. False if it is blocked by something that the driver holds."""
         self._thread = threading.Thread(target=self._go, name="lakesink-rival", daemon=True)
         self._thread.start()
         self._thread.join(patience_seconds)
@@ -95,7 +83,7 @@ class Rival:
         return True
 
     def finish(self) -> None:
-        """Wait for its end, once the driver has ended."""
+        """Wait for its end, after the driver has ended."""
         assert self._thread is not None
         self._thread.join(END_SECONDS)
         assert not self._thread.is_alive(), "the rival waits for ever, although the other driver has ended"
@@ -109,18 +97,13 @@ class Rival:
 
 @dataclass(slots=True)
 class Patience:
-    """How long a rival is waited for: long, unless the one before it was held up.
+    """How long a driver waits for a rival: long, unless the previous rival was blocked."""
 
-    Attributes:
-        held: The rival before was held up.
-        places: Where rivals were held up.
-    """
-
-    held: bool = False
-    places: set[str] = field(default_factory=set)
+    held: bool = False  # the previous rival was blocked
+    places: set[str] = field(default_factory=set)  # places at which rivals were blocked
 
     def meet(self, rival: Rival, place: str) -> None:
-        """Let a rival come."""
+        """Start a rival and wait for it."""
         long = not self.held and place not in self.places
         self.held = not rival.come(PATIENCE_SECONDS if long else HELD_SECONDS)
         if self.held:
@@ -128,7 +111,7 @@ class Patience:
 
 
 def run_driver(run: Callable[[], Ended]) -> Ended:
-    """How a driver ends; an error that the seam does not name is raised."""
+    """The end of a driver; an error that the seam does not define is raised."""
     try:
         return run()
     except LakesinkError as error:

@@ -1,4 +1,4 @@
-"""Rows that tell where they come from: their batch, and a position that no other run, task or attempt has."""
+"""Rows that identify their origin: their batch, and a position that no other run, task or attempt has."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 ROWS = pa.schema([("batch", pa.int64()), ("position", pa.int64())])
-"""The rows that the suite writes: two columns of whole numbers."""
+"""The schema of the suite's rows: two columns of whole numbers."""
 
 MOST_ROWS = 100
 _MOST_ATTEMPTS = 10
@@ -16,45 +16,33 @@ _MOST_TASKS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of one task, and the rows that it is given.
-
-    Attributes:
-        batch_id: The batch.
-        run: Which of all runs of jobs.
-        task: Index of the task, from 0.
-        number: Which of the task's attempts, from 0.
-        rows: How many.
-    """
+    """One attempt of one task, and its rows."""
 
     batch_id: int
-    run: int
+    run: int  # number of the job, over all batches
     task: int = 0
-    number: int = 0
-    rows: int = 4
+    number: int = 0  # number of the attempt, from 0
+    rows: int = 4  # number of rows
 
     @property
     def positions(self) -> range:
-        """What its rows say of themselves."""
+        """The positions in its rows."""
         first = ((self.run * _MOST_TASKS + self.task) * _MOST_ATTEMPTS + self.number) * MOST_ROWS
         return range(first, first + self.rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as two Arrow batches where there are two rows or more; none at all if there are no rows."""
+        """The rows: two Arrow batches for two or more rows, none for no rows."""
         half = self.rows // 2
         for positions in filter(None, (self.positions[:half], self.positions[half:])):
             yield pa.record_batch([[self.batch_id] * len(positions), list(positions)], schema=ROWS)
 
 
 Found = dict[int, Counter[int]]
-"""Positions by batch, each with how often it is there."""
+"""Positions by batch, each with its number of occurrences."""
 
 
 def counted(rows: Iterable[tuple[int, int]]) -> Found:
-    """What a reader saw, by batch.
-
-    Args:
-        rows: (batch, position) of every row.
-    """
+    """What a reader saw, by batch; rows are (batch, position)."""
     found: Found = {}
     for batch_id, position in rows:
         found.setdefault(int(batch_id), Counter())[int(position)] += 1
@@ -66,8 +54,8 @@ def trouble(found: Found, candidates: dict[int, list[frozenset[int]]], batches: 
 
     Args:
         found: What the reader saw.
-        candidates: What each job of a batch would have put there.
-        batches: The batches that should be there.
+        candidates: The positions that each job of a batch voted for.
+        batches: The expected batches.
     """
     wanted = set(batches)
     unwanted = sorted(set(found) - wanted)

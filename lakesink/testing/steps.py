@@ -1,7 +1,7 @@
-"""Steps through Python code: a crash between two steps, a look, or a rival at each, without threads or luck.
+"""Steps through Python code, to crash, read, or run a rival before each step, without threads or chance.
 
-A step is a line of the code that is stepped through, or a call that this line makes after its first one. So two calls
-on one line are two steps, and what happens between them is seen.
+A step is a line of the stepped code, or a further call on that line. Two calls on one line are therefore two steps, and
+the moment between them is tested.
 """
 
 import sys
@@ -18,20 +18,14 @@ OURS = __name__.rpartition(".")[0]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step.
+    """One step."""
 
-    Attributes:
-        number: Its number, from 0.
-        place: File and line, and the call on this line, if the step is one.
-        visit: How often the place was met before.
-    """
-
-    number: int
-    place: str
-    visit: int
+    number: int  # from 0
+    place: str  # file and line, and the call for a further call on the line
+    visit: int  # number of earlier visits of the place
 
     def is_at(self, other: "Step") -> bool:
-        """Whether it is the same step of another run, which may have taken more or fewer steps on its way."""
+        """True for the same step of another run, which may have taken another number of steps before."""
         return (self.place, self.visit) == (other.place, other.visit)
 
     def __str__(self) -> str:
@@ -40,17 +34,11 @@ class Step:
 
 @dataclass(slots=True)
 class Stepper:
-    """Calls somebody before each step of some packages, on one thread.
+    """Calls back before each step of some packages, on one thread."""
 
-    Attributes:
-        packages: Names of top-level packages or modules.
-        at_step: Is given the step. What it raises, the step raises.
-        taken: Steps so far.
-    """
-
-    packages: tuple[str, ...]
-    at_step: Callable[[Step], None]
-    taken: list[Step] = field(default_factory=list)
+    packages: tuple[str, ...]  # names of top-level packages or modules
+    at_step: Callable[[Step], None]  # an exception in it is raised at the step
+    taken: list[Step] = field(default_factory=list)  # steps so far
     _visits: Counter[str] = field(default_factory=Counter)
     _line_is_new: bool = False
 
@@ -64,7 +52,7 @@ class Stepper:
         return self.trace
 
     def profile(self, frame: FrameType, event: str, called: Any) -> None:
-        """For `sys.setprofile`: so is every call that a line makes after its first one, into C or other packages."""
+        """For `sys.setprofile`: each further call on a line, into C or other packages, is a step."""
         if event == "c_call" and self._is_stepped(frame):
             self._call(frame, called.__name__)
         elif event == "call" and not self._is_stepped(frame):
@@ -92,15 +80,7 @@ class Stepper:
 
 @contextmanager
 def stepping(packages: tuple[str, ...], at_step: Callable[[Step], None]) -> Iterator[list[Step]]:
-    """Call `at_step` before every step that this thread takes inside the block in functions of the packages.
-
-    Args:
-        packages: Names of top-level packages or modules.
-        at_step: Is given the step. What it raises, the step raises.
-
-    Yields:
-        The steps taken so far.
-    """
+    """Call `at_step` before every step that this thread takes in the packages; yields the steps so far."""
     stepper = Stepper(packages, at_step)
     before, profiled = sys.gettrace(), sys.getprofile()
     sys.settrace(stepper.trace)
@@ -113,7 +93,7 @@ def stepping(packages: tuple[str, ...], at_step: Callable[[Step], None]) -> Iter
 
 
 def spread(count: int, most: int) -> list[int]:
-    """At most so many of the numbers below `count`, evenly spread, the first and the last among them."""
+    """At most `most` of the numbers below `count`, evenly spread, including the first and the last."""
     if count <= most:
         return list(range(count))
     if most < 2:
@@ -122,7 +102,7 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def worth_trying(steps: Sequence[Step], most: int) -> list[Step]:
-    """At most so many of the steps, in their order: the first at each place, and the last where there is room."""
+    """At most `most` of the steps, in order: the first visit of each place, then last visits while there is room."""
     first = [step for step in steps if step.visit == 0]
     if len(first) >= most:
         return [first[number] for number in spread(len(first), most)]

@@ -1,4 +1,4 @@
-"""A stream without Spark: batches, drivers that run them by the real coordinator, and what readers should then see."""
+"""A stream without Spark: batches, drivers with the real coordinator, and the rows that readers should see."""
 
 import itertools
 import pickle
@@ -16,17 +16,17 @@ from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batc
 
 Sink = TwoPhaseCommitSink[Any, Any]
 Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]
-"""Runs one job: writer, batch id and number of the run in; its votes, and the positions that they stand for, out."""
+"""Runs one job: takes writer, batch id and number of the run; returns its votes, and the positions they stand for."""
 
 
 def shipped(writer: TaskWriter) -> TaskWriter:
-    """The writer as an executor has it: from its pickle, so that no two tasks share one."""
+    """The writer as an executor receives it: unpickled, so that no two tasks share an object."""
     copy: TaskWriter = pickle.loads(pickle.dumps(writer))  # noqa: S301 - just pickled
     return copy
 
 
 def wrote(writer: TaskWriter, attempt: Attempt) -> bytes:
-    """The receipt of one attempt by a writer of its own."""
+    """The receipt of one attempt, with a writer of its own."""
     receipt = shipped(writer).write(attempt.task, attempt.batches())
     assert isinstance(receipt, bytes), f"a receipt is a {type(receipt).__name__}, not bytes"
     return receipt
@@ -35,15 +35,7 @@ def wrote(writer: TaskWriter, attempt: Attempt) -> bytes:
 def cast_votes(
     writer: TaskWriter, batch_id: int, run: int, *, tasks: int = 3, rows: int = 4
 ) -> tuple[list[bytes], list[int]]:
-    """A job in which nothing happens.
-
-    Args:
-        writer: The batch's writer.
-        batch_id: The batch.
-        run: Number of the run.
-        tasks: How many.
-        rows: Rows of each.
-    """
+    """Run a job without incidents."""
     attempts = [Attempt(batch_id, run, task, rows=rows) for task in range(tasks)]
     return [wrote(writer, attempt) for attempt in attempts], [at for attempt in attempts for at in attempt.positions]
 
@@ -53,26 +45,18 @@ empty = partial(cast_votes, rows=0)
 
 @dataclass(slots=True)
 class Stream:
-    """Batches into one target, and a record of what every job voted for.
+    """Batches into one target, and the votes of all jobs."""
 
-    Attributes:
-        open_sink: A sink, as a process that has just started opens it.
-        read_rows: What a reader sees now.
-        query: Id of the query.
-        runs: Numbers of jobs to come.
-        candidates: By batch, the positions that each of its jobs voted for.
-        jobs: Batches in the order in which jobs ran for them.
-    """
-
-    open_sink: Callable[[], Sink]
-    read_rows: Callable[[], Iterable[tuple[int, int]]]
-    query: str = "query-1"
-    runs: "itertools.count[int]" = field(default_factory=itertools.count)
+    open_sink: Callable[[], Sink]  # opens it as a process that has just started
+    read_rows: Callable[[], Iterable[tuple[int, int]]]  # what a reader sees now
+    query: str = "query-1"  # id of the query
+    runs: "itertools.count[int]" = field(default_factory=itertools.count)  # numbers for future jobs
+    # By batch, the positions that each of its jobs voted for.
     candidates: dict[int, list[frozenset[int]]] = field(default_factory=lambda: defaultdict(list))
-    jobs: list[int] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)  # batch ids in the order of their jobs
 
     def batch(self, batch_id: int, *, end: int | None = None) -> Batch:
-        """Batch n reads offsets n to n+1, unless told where else it ends."""
+        """Batch n reads offsets n to n+1, unless another end is given."""
         return stream_batch(batch_id, self.query, start=[batch_id], end=[batch_id + 1 if end is None else end])
 
     def run(
@@ -84,15 +68,7 @@ class Stream:
         cast: Cast = cast_votes,
         within: Within = plainly,
     ) -> Outcome:
-        """One batch.
-
-        Args:
-            batch: The batch, or its id.
-            sink: Who runs it; a driver that has just started, if None.
-            meet: Called at every point.
-            cast: The job.
-            within: Makes the context in which each phase runs.
-        """
+        """Run one batch, without `sink` by the sink of a driver that has just started."""
         batch = self.batch(batch) if isinstance(batch, int) else batch
         watched = WatchedSink(sink or self.open_sink(), meet, within)
         write = watched.writing(partial(self._job, batch.batch_id, cast))
@@ -100,7 +76,7 @@ class Stream:
         return outcomes[watched.name]
 
     def run_all(self, *batch_ids: int) -> None:
-        """Batches in this order, each by a driver that has just started."""
+        """Run batches in this order, each with a driver that has just started."""
         for batch_id in batch_ids:
             self.run(batch_id)
 
@@ -109,13 +85,13 @@ class Stream:
         return self._job(batch_id, cast, {"it": transaction.writer})["it"]
 
     def begin(self, sink: Sink, batch_id: int) -> Any:
-        """The open batch of a sink that does not have it."""
+        """The transaction of a sink for a batch that is not committed."""
         transaction = sink.begin(self.batch(batch_id))
         assert not isinstance(transaction, AlreadyCommitted), f"begin takes batch {batch_id} for committed; it is not"
         return transaction
 
     def prepare(self, sink: Sink, batch_id: int, cast: Cast = cast_votes) -> tuple[Any, Any]:
-        """A batch that a sink has begun and pre-committed, under a durable record: transaction and prepared."""
+        """Begin and pre-commit a batch, with a durable record; returns transaction and prepared."""
         transaction = self.begin(sink, batch_id)
         prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id, cast))
         sink.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
@@ -126,7 +102,7 @@ class Stream:
         return counted(self.read_rows())
 
     def check(self, *batch_ids: int) -> None:
-        """Readers see exactly these batches, each as one of its jobs voted for it, each row once."""
+        """Readers must see exactly these batches, each with the votes of one of its jobs, each row once."""
         found = trouble(self.seen(), self.candidates, batch_ids)
         assert not found, found
 

@@ -1,1 +1,1 @@
-"""The checks of the suite, by theme. Each names the promise that it is about."""
+"""The checks of the suite, by theme. Each names its promise."""

@@ -1,4 +1,4 @@
-"""What whoever inherits the suite supplies, and what every check starts from."""
+"""What a subclass of the suite supplies, and the base of every check."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +26,9 @@ class SinkUnderTest:
     """Supplies the sink.
 
     Attributes:
-        stepped_packages: Top-level packages whose code is stepped through, line by line and call by call; that of the
-            sink's class, if there are none.
-        most_steps: Steps that a check tries at most, evenly spread; a warning says when that is not all of them.
+        stepped_packages: Top-level packages whose code is stepped through, line by line and call by call; empty for the
+            package of the sink's class.
+        most_steps: Maximum number of steps that a check tries, evenly spread; a warning reports if steps are left out.
         failpoints: Names with which the sink calls `lakesink.testing.reached`: its processes are killed there too.
     """
 
@@ -38,15 +38,15 @@ class SinkUnderTest:
 
     @pytest.fixture
     def target(self, tmp_path: Any) -> Any:
-        """An empty place for the sink to write to. Other processes get it too, so it must pickle: a path, a name."""
+        """An empty place for the sink's data. It is pickled for other processes, so use a path or a name."""
         raise NotImplementedError("supply the fixture `target`: an empty place for the sink to write to")
 
     def open_sink(self, target: Any) -> Sink:
-        """The sink, as a process that has just started opens it. Called in child processes too: use no fixture."""
+        """Open the sink, as a process that has just started. Child processes call this too, so use no fixture."""
         raise NotImplementedError("supply `open_sink`: the sink, as a process that has just started opens it")
 
     def read_rows(self, target: Any) -> Iterable[tuple[int, int]]:
-        """(batch, position) of every row that a reader sees now, also while a commit is under way: never wait."""
+        """(batch, position) of every row that a reader sees now. Never wait, because a commit may be running."""
         raise NotImplementedError("supply `read_rows`: (batch, position) of every row that a reader sees now")
 
     @pytest.fixture
@@ -55,20 +55,11 @@ class SinkUnderTest:
         return Stream(partial(self.open_sink, target), partial(self.read_rows, target))
 
     def packages_of(self, sink: Sink) -> tuple[str, ...]:
-        """Whose code is stepped through."""
+        """The packages that are stepped through."""
         return self.stepped_packages or (type(sink).__module__.partition(".")[0],)
 
     def steps_of_commit(self, stream: Stream, batch_id: int, at_step: Callable[[Step], None] = pass_on) -> list[Step]:
-        """Prepare a batch and step through its commit.
-
-        Args:
-            stream: The stream.
-            batch_id: The batch.
-            at_step: Called before each step.
-
-        Returns:
-            The steps.
-        """
+        """Prepare a batch and step through its commit; returns the steps."""
         sink = stream.open_sink()
         transaction, prepared = stream.prepare(sink, batch_id)
         packages = self.packages_of(sink)
@@ -78,7 +69,7 @@ class SinkUnderTest:
         return steps
 
     def chosen(self, steps: Sequence[Step], what: str) -> list[Step]:
-        """The steps that a check tries: `most_steps` at most. It prints how many, and warns if that is not all."""
+        """At most `most_steps` steps for a check. Prints their number, and warns if places are left out."""
         places, chosen = len({step.place for step in steps}), worth_trying(steps, self.most_steps)
         told = f"{what} takes {len(steps)} steps at {places} places"
         print(f"{told}; {len(chosen)} steps are tried")  # noqa: T201 - shown by pytest -rP, and beside a failure
@@ -88,11 +79,7 @@ class SinkUnderTest:
 
 
 def keeps(promise: Promise) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """The check is about this promise: whatever goes wrong in it is told as its breach.
-
-    Args:
-        promise: The promise.
-    """
+    """Mark a check of this promise: any failure in the check is reported as a violation of this promise."""
 
     def about(check: Callable[P, None]) -> Callable[P, None]:
         @wraps(check)

@@ -1,4 +1,4 @@
-"""Whoever dies, fails or comes late, wherever: the replay completes the batch, once. Crashes are data."""
+"""A process dies, fails or is late at any point: the replay completes the batch, once. Crashes are data."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,16 +17,11 @@ from lakesink_protocol.two_phase import Durability
 
 
 class Failed(Exception):
-    """Something went wrong, and the process lives."""
+    """An error, after which the process continues."""
 
 
 def at(where: Point, act: Callable[[], object]) -> Meet:
-    """Do something when a batch comes to a point for the first time.
-
-    Args:
-        where: The point.
-        act: What to do.
-    """
+    """Call `act` when a batch first reaches a point."""
     done: list[Point] = []
 
     def meet(point: Point, _: Batch) -> None:
@@ -38,7 +33,7 @@ def at(where: Point, act: Callable[[], object]) -> Meet:
 
 
 def ends_with(error: BaseException) -> Callable[[], None]:
-    """Raise this."""
+    """Raise this error."""
 
     def act() -> None:
         raise error
@@ -47,11 +42,7 @@ def ends_with(error: BaseException) -> Callable[[], None]:
 
 
 def ended_at(stream: Stream, where: Point, batch_id: int, error: BaseException, **how: object) -> None:
-    """Run a batch that ends at a point with an error.
-
-    Raises:
-        AssertionError: It does not.
-    """
+    """Run a batch that must end at a point with an error."""
     try:
         stream.run(batch_id, meet=at(where, ends_with(error)), **how)  # type: ignore[arg-type] # passed on as they are
     except type(error):
@@ -61,17 +52,17 @@ def ended_at(stream: Stream, where: Point, batch_id: int, error: BaseException, 
 
 
 def by(point: Point) -> str:
-    """The point's name as an id of a test."""
+    """The point's name as a test id."""
     return str(point)
 
 
 class CrashChecks(SinkUnderTest):
-    """Crash points times batches times what happens there."""
+    """Crashes and failures at each point, for the first, a middle and the last batch."""
 
     @keeps(Promise.CRASH)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
     def test_a_driver_dies_and_another_completes_its_batch(self, stream: Stream, point: Point) -> None:
-        """The process is gone: no abort, no memory. First, middle and last batch."""
+        """The process dies: no abort, no memory. First, middle and last batch."""
         for batch_id in FIRST_MIDDLE_LAST:
             ended_at(stream, point, batch_id, Died())
             stream.check(*range(batch_id + 1 if point.committed else batch_id))
@@ -83,7 +74,7 @@ class CrashChecks(SinkUnderTest):
     @keeps(Promise.CRASH)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
     def test_a_driver_fails_and_the_same_sink_completes_its_batch(self, stream: Stream, point: Point) -> None:
-        """The query is started again in one process: the sink is told to abort, and remembers what it remembers."""
+        """The query restarts in the same process: the sink is asked to abort, and keeps its memory."""
         sink = stream.open_sink()
         for batch_id in FIRST_MIDDLE_LAST:
             ended_at(stream, point, batch_id, Failed(), sink=sink)
@@ -94,7 +85,7 @@ class CrashChecks(SinkUnderTest):
     @keeps(Promise.CRASH)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
     def test_an_empty_batch_dies_and_is_completed(self, stream: Stream, point: Point) -> None:
-        """What has no rows has a place in the history all the same."""
+        """A batch without rows has a place in the history too."""
         stream.run(0)
         ended_at(stream, point, 1, Died(), cast=empty)
         stream.run(1, cast=empty)
@@ -103,7 +94,7 @@ class CrashChecks(SinkUnderTest):
 
     @keeps(Promise.CRASH)
     def test_a_crash_at_any_line_of_commit_loses_and_doubles_nothing(self, stream: Stream) -> None:
-        """A driver dies before a step of the sink's own code that commit takes; each batch at another one."""
+        """A driver dies before a step of commit in the sink's own code; each batch at another step."""
         steps = self.steps_of_commit(stream, 0)
         for batch_id, step in enumerate(self.chosen(steps, "commit"), start=1):
 
@@ -124,7 +115,7 @@ class CrashChecks(SinkUnderTest):
     def test_a_prepared_batch_is_used_again_if_it_survives_and_written_again_if_not(
         self, stream: Stream, batch_id: int
     ) -> None:
-        """A driver dies just before commit. What its tasks wrote is committed, or a new job writes."""
+        """A driver dies just before commit. The prepared files are committed, or a new job writes the batch again."""
         stream.run_all(*range(batch_id))
         ended_at(stream, Point(Phase.COMMIT, after=False), batch_id, Died())
         jobs = len(stream.jobs)
@@ -141,7 +132,7 @@ class CrashChecks(SinkUnderTest):
 
     @keeps(Promise.DURABILITY)
     def test_what_was_prepared_for_other_data_is_not_used(self, stream: Stream) -> None:
-        """The batch comes back with another fingerprint: what is prepared is not this batch."""
+        """The batch is repeated with another fingerprint: the prepared files belong to other data."""
         stream.run(0)
         ended_at(stream, Point(Phase.COMMIT, after=False), 1, Died())
         of_other_data = stream.candidates[1][-1]
@@ -168,7 +159,7 @@ class CrashChecks(SinkUnderTest):
     @keeps(Promise.AGAIN)
     @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
     def test_commit_may_be_called_twice(self, stream: Stream, restarted: bool) -> None:  # noqa: FBT001 - a table of cases
-        """As after an answer that never came."""
+        """As after a lost answer to the first commit."""
         stream.run(0)
         sink, second = stream.open_sink(), stream.open_sink()
         other = stream.begin(second, 1)

@@ -1,4 +1,4 @@
-"""What does not follow the target's history is refused, and what comes back from storage is checked."""
+"""A batch that does not follow the target's history is refused, and records from storage are checked."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ STRANGE: dict[str, Callable[[Stream], Batch]] = {
     "a later one of another checkpoint": lambda stream: replace(stream, query="query-2").batch(LAST + 1),
     "the last of another checkpoint": lambda stream: replace(stream, query="query-2").batch(LAST),
 }
-"""Batches that must not come to a target with three batches."""
+"""Batches that a target with three batches must refuse."""
 
 LACKING = object()
 JUNK: tuple[Any, ...] = (None, -1, "../../x")
@@ -34,18 +34,13 @@ Payload = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Spoiling:
-    """What can be wrong with a payload.
+    """A defect of a payload."""
 
-    Attributes:
-        name: The key that it is about; None if it is about all.
-        junk: What stands there instead; nothing at all if it is `LACKING`.
-    """
-
-    name: str | None
-    junk: Any
+    name: str | None  # the damaged key; None for the whole payload
+    junk: Any  # the value instead; `LACKING` for none
 
     def of(self, payload: Payload) -> Payload:
-        """The payload, spoilt."""
+        """The damaged payload."""
         kept = {key: value for key, value in payload.items() if self.name not in (None, key)}
         return kept if self.junk is LACKING else {**kept, str(self.name): self.junk}
 
@@ -54,11 +49,7 @@ class Spoiling:
 
 
 def spoilings(names: Iterable[str]) -> list[Spoiling]:
-    """All that is tried.
-
-    Args:
-        names: The payload's keys.
-    """
+    """All defects for a payload with these keys."""
     return [Spoiling(None, LACKING), *(Spoiling(name, junk) for name in names for junk in (LACKING, *JUNK))]
 
 
@@ -74,7 +65,7 @@ class HistoryChecks(SinkUnderTest):
         strange: str,
         restarted: bool,  # noqa: FBT001 - a table of cases
     ) -> None:
-        """Other data, a new checkpoint, a gap. The stream itself goes on."""
+        """Other data, a new checkpoint, a gap. The stream itself continues."""
         sink = stream.open_sink()
         for batch_id in range(BATCHES):
             stream.run(batch_id, sink=sink)
@@ -88,7 +79,7 @@ class HistoryChecks(SinkUnderTest):
 
     @keeps(Promise.HISTORY)
     def test_a_later_batch_is_refused_by_a_target_that_knows_none(self, stream: Stream) -> None:
-        """The batches before it went elsewhere, or are lost."""
+        """The batches before it are in another target, or lost."""
         self._is_refused(stream, stream.open_sink(), stream.batch(1))
         assert not stream.seen(), "a refused batch is visible"
         stream.run_all(0, 1)
@@ -110,7 +101,7 @@ class HistoryChecks(SinkUnderTest):
 
     @keeps(Promise.PAYLOAD)
     def test_a_record_that_was_spoilt_is_not_believed(self, stream: Stream) -> None:
-        """Whatever a record says, the batch is written again or refused; each spoilt one is of another batch."""
+        """With any damaged record, the batch is written again or refused; each damaged record is of another batch."""
         if stream.open_sink().durability is Durability.MUST_BE_REDONE:
             pytest.skip("nothing is recovered by a sink that must redo")
         for spoiling in spoilings(self._payload(stream, 0)):
@@ -120,7 +111,7 @@ class HistoryChecks(SinkUnderTest):
 
     @keeps(Promise.PAYLOAD)
     def test_the_record_of_another_batch_is_not_believed(self, stream: Stream) -> None:
-        """Its files are committed already: committing them again would double them."""
+        """Its files are committed already: a second commit would double them."""
         if stream.open_sink().durability is Durability.MUST_BE_REDONE:
             pytest.skip("nothing is recovered by a sink that must redo")
         payload = self._payload(stream, 0)
@@ -129,7 +120,7 @@ class HistoryChecks(SinkUnderTest):
         self._survives(stream, 1, "a record is of batch 0")
 
     def _payload(self, stream: Stream, batch_id: int) -> Payload:
-        """What a driver prepares for a batch, and does not commit."""
+        """A driver prepares a batch and does not commit it."""
         sink = stream.open_sink()
         transaction = stream.begin(sink, batch_id)
         return dict(sink.pre_commit(transaction, stream.votes(transaction, batch_id)).payload)

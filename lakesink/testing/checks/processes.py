@@ -1,4 +1,4 @@
-"""Real processes: executors that share nothing with the driver, drivers that are killed, and two drivers at once."""
+"""Real processes: executors that share nothing with the driver, drivers that are killed, two concurrent drivers."""
 
 import itertools
 import signal
@@ -18,16 +18,16 @@ TRIES = 20
 
 
 def rows_of(batch_id: int, run: int) -> frozenset[int]:
-    """What the job of a child process votes for."""
+    """The positions that a child process's job votes for."""
     return frozenset(at for task in range(3) for at in Attempt(batch_id, run, task).positions)
 
 
 class ProcessChecks(SinkUnderTest):
-    """With processes of the suite's own."""
+    """Checks with the suite's own processes."""
 
     @keeps(Promise.TRAVELS)
     def test_tasks_run_in_other_processes(self, stream: Stream) -> None:
-        """The writer goes there as its pickle, the receipt comes back as bytes."""
+        """The writer is sent as a pickle, the receipt returns as bytes."""
 
         def elsewhere(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
             attempts = [Attempt(batch_id, run, task) for task in range(2)]
@@ -40,7 +40,7 @@ class ProcessChecks(SinkUnderTest):
 
     @keeps(Promise.CRASH)
     def test_a_driver_is_killed_at_every_point(self, stream: Stream, target: Any) -> None:
-        """SIGKILL: each driver completes the batch of the one before it, and dies in the next one at the next point."""
+        """SIGKILL: each driver completes the previous driver's batch, and dies in the next batch, at the next point."""
         points: list[Point | str] = [*KILL_POINTS, *self.failpoints]
         for batch_id, point in enumerate(points):
             run = next(stream.runs)
@@ -64,7 +64,7 @@ class ProcessChecks(SinkUnderTest):
 
     @keeps(Promise.RIVAL)
     def test_two_drivers_run_the_same_batches_at_once(self, stream: Stream, target: Any) -> None:
-        """Two processes on one checkpoint; whichever is late finds the batch there, or is refused and tries again."""
+        """Two processes on one checkpoint: the later one finds the batch, or is refused and tries again."""
         batches = tuple(range(RACED_BATCHES))
         runs = [next(stream.runs) for _ in range(RACERS)]
         for batch_id, run in itertools.product(batches, runs):

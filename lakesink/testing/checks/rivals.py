@@ -1,4 +1,4 @@
-"""Of two drivers with one batch one commits it, wherever the other one comes between."""
+"""Of two drivers with one batch, one commits it, at whichever step the other one interferes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -28,12 +28,12 @@ Made = Callable[[Stream, int], Callable[[Party], Ended]]
 
 
 def from_the_start(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
-    """A driver that has just started; it uses what is prepared."""
+    """A driver that has just started; it uses the prepared batch."""
     return lambda party: stream.run(batch_id, cast=party.cast)
 
 
 def and_goes_on(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
-    """A driver that has just started, and runs the next batch too."""
+    """A driver that has just started, and also runs the next batch."""
 
     def run(party: Party) -> Ended:
         ended = stream.run(batch_id, cast=party.cast)
@@ -44,7 +44,7 @@ def and_goes_on(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
 
 
 def with_rows_of_its_own(stream: Stream, batch_id: int) -> Callable[[Party], Ended]:
-    """A driver that began with the other one, and has prepared the batch for itself."""
+    """A driver that began with the other one, and has prepared its own rows for the batch."""
     party, sink = Party(), stream.open_sink()
     transaction = stream.begin(sink, batch_id)
     prepared = sink.pre_commit(transaction, stream.votes(transaction, batch_id, party.cast))
@@ -66,10 +66,10 @@ RIVALS: dict[Phase, tuple[Made, ...]] = {
     Phase.RECOVER: (from_the_start, and_goes_on),
     Phase.COMMIT: (with_rows_of_its_own, from_the_start, and_goes_on),
 }
-"""Which rivals come in each phase, in turn; in `commit`, each comes before every step."""
+"""The rivals for each phase, in turn; in `commit`, all of them run before every step."""
 
 FIRST_STEPS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 22, 30, 45, 70, 120)
-"""Tried in the first batch, each on a target of its own."""
+"""Steps of the first batch, each tried on its own target."""
 
 
 class RivalChecks(SinkUnderTest):
@@ -78,7 +78,7 @@ class RivalChecks(SinkUnderTest):
     @keeps(Promise.RIVAL)
     @pytest.mark.parametrize("phase", RIVALS, ids=lambda phase: phase.value)
     def test_a_rival_commits_before_every_step(self, stream: Stream, phase: Phase) -> None:
-        """The driver stands still before a step of the phase, another one runs its whole commit, the driver goes on."""
+        """The driver stops before a step of the phase, another driver runs its whole commit, the driver continues."""
         if phase is Phase.RECOVER and stream.open_sink().durability is Durability.MUST_BE_REDONE:
             pytest.skip("nothing is recovered by a sink that must redo")
         stream.run(0)
@@ -95,14 +95,14 @@ class RivalChecks(SinkUnderTest):
     @keeps(Promise.RIVAL)
     @pytest.mark.parametrize("number", FIRST_STEPS)
     def test_a_rival_commits_before_a_step_of_the_first_begin(self, stream: Stream, number: int) -> None:
-        """The target is empty: two drivers make what a sink makes at first."""
+        """The target is empty: two drivers create what a sink creates first."""
         self._rival_at(stream, Phase.BEGIN, and_goes_on, lambda step: step.number == number, Patience())
 
     @keeps(Promise.RIVAL)
     @pytest.mark.parametrize("committed", COMMITTED)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
     def test_a_driver_goes_on_after_another_one_committed(self, stream: Stream, point: Point, committed: str) -> None:
-        """A zombie: it stands still while another driver commits, and then goes on. First, middle and last batch."""
+        """A zombie: it stops while another driver commits, and then continues. First, middle and last batch."""
         last = -1
         for _ in FIRST_MIDDLE_LAST:
             rival = COMMITTED[committed](last + 1)
@@ -128,7 +128,7 @@ class RivalChecks(SinkUnderTest):
     def _rival_at(
         self, stream: Stream, phase: Phase, make: Made, is_it: Callable[[Step], bool], patience: Patience
     ) -> None:
-        """One batch, and a rival before one step of it."""
+        """Run one batch, with a rival before one step."""
         batch_id, driver = len(stream.seen()), Party()
         self._prepare_for(phase, stream, batch_id)
         rival = Rival(make(stream, batch_id), stream)
@@ -153,14 +153,14 @@ class RivalChecks(SinkUnderTest):
             ) from found
 
     def _prepare_for(self, phase: Phase, stream: Stream, batch_id: int) -> None:
-        """A driver recovers what an earlier one prepared."""
+        """For RECOVER, an earlier driver prepares the batch and dies."""
         if phase is Phase.RECOVER:
             ended_at(stream, Point(Phase.COMMIT, after=False), batch_id, Died())
 
     def _driver(
         self, stream: Stream, batch_id: int, phase: Phase, at_step: Callable[[Step], Any], party: Party | None = None
     ) -> Ended:
-        """A driver whose steps in one phase are watched."""
+        """Run a driver whose steps in one phase are watched."""
         sink = stream.open_sink()
 
         def within(now: Phase) -> AbstractContextManager[object]:
@@ -169,7 +169,7 @@ class RivalChecks(SinkUnderTest):
         return stream.run(batch_id, sink=sink, within=within, cast=(party or Party()).cast)
 
     def _judge(self, stream: Stream, batch_id: int, driver: Party, rival: Rival) -> None:
-        """Each row once, what was seen stays, and neither outcome is a lie; then the stream goes on."""
+        """Each row once, visible rows stay, and both outcomes are true; then the stream continues."""
         seen = stream.seen()
         found = trouble(seen, stream.candidates, seen)
         assert not found, found

@@ -1,4 +1,4 @@
-"""Each row once, each batch whole, and nothing before its time."""
+"""Each row once, each batch complete, and nothing visible before its commit."""
 
 from functools import partial
 
@@ -27,12 +27,12 @@ def backwards(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes],
 
 
 class RowChecks(SinkUnderTest):
-    """Without a crash."""
+    """Checks without a crash."""
 
     @keeps(Promise.ONCE)
     @pytest.mark.parametrize("tasks", [1, 3, MANY_TASKS])
     def test_each_row_of_each_batch_is_there_once(self, stream: Stream, tasks: int) -> None:
-        """Batches of several tasks, each by a process of its own."""
+        """Batches of several tasks, each batch with a new driver."""
         for batch_id in range(BATCHES):
             outcome = stream.run(batch_id, cast=partial(cast_votes, tasks=tasks))
             assert isinstance(outcome, Committed), f"commit returned {outcome!r}, not Committed"
@@ -42,7 +42,7 @@ class RowChecks(SinkUnderTest):
 
     @keeps(Promise.ONCE)
     def test_one_process_may_run_many_batches(self, stream: Stream) -> None:
-        """One sink object for all batches, as in a query that goes on."""
+        """One sink object for all batches, as in a running query."""
         sink = stream.open_sink()
         for batch_id in range(BATCHES * 4):
             stream.run(batch_id, sink=sink)
@@ -50,14 +50,14 @@ class RowChecks(SinkUnderTest):
 
     @keeps(Promise.VOTES)
     def test_votes_may_come_in_any_order(self, stream: Stream) -> None:
-        """Tasks end when they end."""
+        """Tasks end in any order."""
         for batch_id in range(BATCHES):
             stream.run(batch_id, cast=backwards)
         stream.check(*range(BATCHES))
 
     @keeps(Promise.WHOLE)
     def test_readers_see_a_batch_after_its_commit_and_not_before(self, stream: Stream) -> None:
-        """A reader looks at every point."""
+        """A reader reads at every point."""
 
         def look(point: Point, batch: Batch) -> None:
             there = batch.batch_id + 1 if point.committed else batch.batch_id
@@ -69,7 +69,7 @@ class RowChecks(SinkUnderTest):
 
     @keeps(Promise.WHOLE)
     def test_readers_see_all_or_nothing_at_every_line_of_commit(self, stream: Stream) -> None:
-        """A reader looks before each step of the sink's own code that commit takes, or before many of them."""
+        """A reader reads before each step of commit in the sink's own code, or before many of them."""
         chosen = self.chosen(self.steps_of_commit(stream, 0), "commit")
         for batch_id in range(1, BATCHES):
 
@@ -120,7 +120,7 @@ class RowChecks(SinkUnderTest):
         batches: int,
         restarted: bool,  # noqa: FBT001 - a table of cases
     ) -> None:
-        """Spark runs its last batch again after most crashes."""
+        """Spark repeats its last batch after most crashes."""
         sink = stream.open_sink()
         for batch_id in range(batches):
             stream.run(batch_id, sink=sink)

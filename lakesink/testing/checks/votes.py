@@ -1,4 +1,4 @@
-"""What makes a batch: one sound receipt of every task. What does not: any other attempt, and an abort."""
+"""A batch needs one sound receipt of every task. Other attempts and an abort change nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ BAD_VOTES: dict[str, Callable[[Votes, Votes], Votes]] = {
     "one is JSON and no receipt": lambda votes, _: [votes[0], b"{}", votes[2]],
     "one is of another batch": lambda votes, others: [votes[0], others[1], votes[2]],
 }
-"""What may come instead of the votes of three tasks, given also those of the batch before."""
+"""Replacements for the votes of three tasks; the second argument has the votes of the previous batch."""
 
 
 def killed_halfway(attempt: Attempt) -> Iterator[pa.RecordBatch]:
@@ -53,7 +53,7 @@ def retried(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], l
 
 
 def speculative(counts: int, writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
-    """Every task has two attempts that end well, one after the other; one of them counts."""
+    """Every task has two successful attempts, one after the other; one of them counts."""
     attempts = [[Attempt(batch_id, run, task, number) for number in range(2)] for task in range(3)]
     votes = [[wrote(writer, attempt) for attempt in pair] for pair in attempts]
     return [pair[counts] for pair in votes], [at for pair in attempts for at in pair[counts].positions]
@@ -147,14 +147,14 @@ class VoteChecks(SinkUnderTest):
     @keeps(Promise.ATTEMPTS)
     @pytest.mark.parametrize("attempts", ATTEMPTS)
     def test_of_the_attempts_of_a_task_one_counts(self, stream: Stream, attempts: str) -> None:
-        """Tasks are retried and run twice at once; attempts may bring other rows. The vote says which are meant."""
+        """Tasks are retried or run twice; attempts may write different rows. The votes decide which rows count."""
         for batch_id in range(2):
             stream.run(batch_id, cast=ATTEMPTS[attempts])
             stream.check(*range(batch_id + 1))
 
     @keeps(Promise.ATTEMPTS)
     def test_an_attempt_that_ends_after_the_commit_changes_nothing(self, stream: Stream) -> None:
-        """A straggler: Spark no longer waits for it."""
+        """A late attempt: Spark no longer waits for it."""
         writers: list[TaskWriter] = []
 
         def remembered(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
@@ -180,7 +180,7 @@ class VoteChecks(SinkUnderTest):
 
     @keeps(Promise.ABORT)
     def test_an_abort_after_the_record_spoils_nothing(self, stream: Stream) -> None:
-        """A failed commit may be followed by an abort; nobody knows whether it landed."""
+        """An abort may follow a failed commit, although the commit may have landed."""
         stream.run(0)
         sink = stream.open_sink()
         transaction, _ = stream.prepare(sink, 1)
