@@ -1,1 +1,1 @@
-"""What tests, proof, servers and benchmarks share: builders, catalogs that fail, drivers in processes."""
+"""Shared by tests, proof, servers and benchmarks: builders, catalogs that fail, drivers in processes."""

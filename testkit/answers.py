@@ -1,4 +1,4 @@
-"""Answers of a catalog to one commit, true or not: each is a fault that `FaultyCatalog` can meet."""
+"""Answers of a catalog to one commit, true or false: each is a fault for `FaultyCatalog`."""
 
 from collections.abc import Callable
 
@@ -50,7 +50,7 @@ ERRORS: dict[str, Exception] = {
 
 
 def refuses_with(error: Exception) -> Fault:
-    """Nothing is carried out."""
+    """The commit is not applied."""
 
     def fault(_: Apply) -> CommitTableResponse:
         raise error
@@ -59,7 +59,7 @@ def refuses_with(error: Exception) -> Fault:
 
 
 def lands_but_says(error: Exception) -> Fault:
-    """It is carried out, and the answer says otherwise."""
+    """The commit is applied, but the answer is this error."""
 
     def fault(apply: Apply) -> CommitTableResponse:
         apply()
@@ -69,13 +69,13 @@ def lands_but_says(error: Exception) -> Fault:
 
 
 def sent_twice(apply: Apply) -> CommitTableResponse:
-    """The transport sends again by itself; its own first try makes the second fail."""
+    """The transport repeats the request: the second attempt fails because the first one landed."""
     apply()
     return apply()
 
 
 def first(action: Callable[[], object]) -> Fault:
-    """Somebody else is quicker."""
+    """Another action comes first."""
 
     def fault(apply: Apply) -> CommitTableResponse:
         action()
@@ -85,7 +85,7 @@ def first(action: Callable[[], object]) -> Fault:
 
 
 def lands_then(action: Callable[[], object]) -> Fault:
-    """It is carried out, others go on, and the answer is lost."""
+    """The commit is applied, another action follows, and the answer is lost."""
 
     def fault(apply: Apply) -> CommitTableResponse:
         apply()
@@ -96,7 +96,7 @@ def lands_then(action: Callable[[], object]) -> Fault:
 
 
 def says_yes_and_shows_what_was(lake: Lake) -> Fault:
-    """Nothing is carried out; the answer is the table as it was."""
+    """The commit is not applied; the answer is the table as it was."""
 
     def fault(_: Apply) -> CommitTableResponse:
         table = lake.table()
@@ -106,7 +106,7 @@ def says_yes_and_shows_what_was(lake: Lake) -> Fault:
 
 
 def says_yes_and_shows_another_branch(lake: Lake, branch: str) -> Fault:
-    """It is carried out, but the answer's branch stands elsewhere: a catalog without a real compare-and-swap."""
+    """The commit is applied, but the answer shows another head of the branch: a catalog without compare-and-swap."""
 
     def fault(apply: Apply) -> CommitTableResponse:
         answer = apply()
@@ -120,7 +120,7 @@ def says_yes_and_shows_another_branch(lake: Lake, branch: str) -> Fault:
 
 
 def says_yes_and_shows_another_parent(apply: Apply) -> CommitTableResponse:
-    """It is carried out, but the answer's snapshot stands on another one than was asserted."""
+    """The commit is applied, but the answer shows another parent of the snapshot than the commit asserted."""
     answer = apply()
     *older, newest = answer.metadata.snapshots
     moved = [*older, newest.model_copy(update={"parent_snapshot_id": None})]

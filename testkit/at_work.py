@@ -1,4 +1,4 @@
-"""Drivers that are killed while they are at work."""
+"""Drivers that are killed while they run batches."""
 
 import subprocess
 import time
@@ -14,12 +14,12 @@ AT_WORK = "lakesink.query.started"
 def committed(stream: Stream) -> int:
     try:
         return len(own_snapshots(stream.load()))
-    except CatalogError:  # no driver has come as far as to make the table
+    except CatalogError:  # no driver has created the table yet
         return 0
 
 
 def kill_at_work(stream: Stream, seconds: float) -> float:
-    """Kill a driver so long after its first batch has begun, as before Spark only starts; when, in epoch ms."""
+    """Kill a driver some seconds after its first batch began, because Spark's start takes long; when, in epoch ms."""
     before = runs(stream)
     with stream.driver() as driver:
         deadline = time.monotonic() + PATIENCE_SECONDS

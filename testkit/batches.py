@@ -1,4 +1,4 @@
-"""Batches committed as the product commits them, without Spark: the receipts name files that nobody reads."""
+"""Commits batches like the product, without Spark: the receipts name files that do not exist."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ START_MS = 1_900_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Commits batches of one sink; its clock moves on by a minute at each look."""
+    """Commits batches of one sink; its clock advances by a minute with each reading."""
 
     catalog: Catalog
     table: str = "demo.events"

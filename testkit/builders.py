@@ -1,6 +1,6 @@
-"""A real catalog that can be made to fail, a real table, and streams that write real files into it. No Spark.
+"""A real catalog that can fail on demand, a real table, and streams that write real files into it. No Spark.
 
-Every row tells what its batch reads, its position in it, and which run wrote it: a reader can count each row.
+Each row contains its batch, its position in the batch, and the run that wrote it, so that a reader can count each row.
 """
 
 import hashlib
@@ -52,9 +52,9 @@ class FaultyCatalog(SqlCatalog):
     """PyIceberg's SQL catalog; the next commits of lakesink meet the next faults.
 
     Attributes:
-        faults: Taken from the front, one for each commit that lakesink sends; without one it is simply applied.
-        sent: What lakesink asked for, request by request.
-        load_faults: What the next loads raise, from the front.
+        faults: Taken from the front, one for each commit of lakesink; without a fault the commit is applied.
+        sent: The requests of lakesink, in order.
+        load_faults: Errors for the next loads, from the front.
         late: Requests that `arrives_late` held back.
     """
 
@@ -86,7 +86,7 @@ class FaultyCatalog(SqlCatalog):
         return self.faults.pop(0)(apply) if self.faults else apply()
 
     def arrives_late(self, apply: Apply) -> CommitTableResponse:
-        """A fault: accepted, never answered, and carried out whenever the test says."""
+        """A fault: the request is accepted and not answered; the test applies it later."""
         self.late.append(apply)
         raise TimeoutError("no answer")
 
@@ -104,7 +104,7 @@ class OpenCatalog(FoundCatalog):
 
 @dataclass(slots=True)
 class Chance:
-    """Clock and sleep of a stream's drivers, and ids that no other one gives. The clock moves by a second a look."""
+    """Clock and sleep of a stream's drivers, and unique ids. The clock advances by a second with each reading."""
 
     now: "itertools.count[int]" = field(default_factory=lambda: itertools.count(START_MS, 1000))
     waited_ms: list[float] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Chance:
             sleep_ms=self._sleep,
             jitter=lambda: 0.5,
             new_snapshot_id=lambda: ids.choice(SNAPSHOT_IDS),
-            told_by_storage_ms=lambda _io, _path: None,  # the files live in another time
+            told_by_storage_ms=lambda _io, _path: None,  # the files have real times
         )
 
     def move_ms(self, by_ms: int) -> None:
@@ -176,7 +176,7 @@ class Lake:
         return head
 
     def files(self) -> set[Path]:
-        """Every file that there is, catalog aside."""
+        """Every file of the warehouse."""
         return {path for path in (self.folder / "warehouse").rglob("*") if path.is_file()}
 
 
@@ -195,7 +195,7 @@ class Stream:
     writes: int = 0
 
     def __post_init__(self) -> None:
-        """No two streams are of one query."""
+        """Streams of other sinks or branches have other queries."""
         usual = (self.sink_id, self.branch) == ("events", MAIN_BRANCH)
         self.query = self.query or ("query-1" if usual else f"query-of-{self.sink_id}-{self.branch}")
 
@@ -204,7 +204,7 @@ class Stream:
         return SinkKey(self.sink_id, self.branch, self.kind)
 
     def sink(self, **options: Any) -> IcebergSink:
-        """A fresh driver's sink."""
+        """The sink of a driver that has just started."""
         needed = {"sink_id": self.sink_id, "checkpoint": "/nowhere"} if self.kind is SinkKind.STREAM else {}
         return IcebergSink(
             table=TABLE,
@@ -217,7 +217,7 @@ class Stream:
         )
 
     def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:
-        """Batch n reads offsets n to n+1, unless told otherwise."""
+        """Batch n reads offsets n to n+1, unless another range is given."""
         if self.kind is SinkKind.TXN:
             return transaction_batch(batch_id)
         start = batch_id if start is None else start
@@ -225,15 +225,15 @@ class Stream:
 
     @staticmethod
     def tells(batch: Batch) -> int:
-        """What its rows say of a batch: the last offset that it reads, or its version."""
+        """The number in the rows of a batch: the last offset that it reads, or its version."""
         return int(json.loads(batch.offsets)[0]) - 1 if batch.offsets else batch.batch_id
 
     def run(self, batch: Batch | int, rows: int = 3, **options: Any) -> Outcome:
-        """One batch, by a driver that has just started."""
+        """Run one batch with a driver that has just started."""
         return self.run_with(self.sink(**options), batch, rows)
 
     def overrule(self, batch: Batch | int, does: str = "commit", **options: Any) -> Outcome:
-        """A batch that is refused, and the choice that the refusal offers."""
+        """Run a batch that is refused, then accept it with a word that the refusal offers."""
         try:
             self.run(batch, **options)
         except BatchRefused as refused:
@@ -262,7 +262,7 @@ class Stream:
         return [pa.record_batch([pa.array(values, pa.int64()) for values in columns], schema=ROWS)] if positions else []
 
     def own_snapshots(self) -> list[tuple[Mark, Snapshot]]:
-        """Of the branch, oldest first, as far as links lead."""
+        """The sink's snapshots in the branch's ancestry, oldest first, as far as they are retained."""
         table, found = self.lake.table(), []
         snapshot = table.snapshot_by_name(self.branch)
         while snapshot is not None:
@@ -288,7 +288,7 @@ def offered(refused: BatchRefused) -> dict[str, str]:
 
 
 def counted(lake: Lake, branch: str = MAIN_BRANCH) -> Counter[tuple[int, int]]:
-    """How often each row of each batch is in the table, as PyIceberg and DuckDB agree; no file is there twice."""
+    """The number of each row of each batch, as PyIceberg and DuckDB agree; no file is referenced twice."""
     scan = lake.table().scan(snapshot_id=lake.head(branch).snapshot_id)
     paths = [task.file.file_path for task in scan.plan_files()]
     assert len(paths) == len(set(paths))
@@ -305,12 +305,12 @@ def expected(*batches: int, rows: int = 3) -> Counter[tuple[int, int]]:
 
 
 def contents(lake: Lake) -> dict[Path, str]:
-    """Digest of every file, to see that none was changed."""
+    """Digest of every file, to check that none was changed."""
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in lake.files()}
 
 
 def lasting_contents(lake: Lake) -> dict[Path, str]:
-    """The same without prepared records, which go once a later batch is committed."""
+    """The same without prepared records, which are removed after a later commit."""
     return {path: digest for path, digest in contents(lake).items() if not is_prepared_record(path)}
 
 

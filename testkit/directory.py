@@ -1,6 +1,6 @@
-"""A real directory, a storage that can be made to fail, and streams that write real files. No Spark.
+"""A real directory, a storage that can fail on demand, and streams that write real files. No Spark.
 
-Every row tells what its batch reads, its position in it, and which run wrote it: a reader can count each row.
+Each row contains its batch, its position in the batch, and the run that wrote it, so that a reader can count each row.
 """
 
 import json
@@ -30,11 +30,11 @@ class FaultyStorage(LocalStorage):
     """A local directory; the next markers meet the next faults.
 
     Attributes:
-        faults: Taken from the front, one for each marker that is created; without one it simply is.
+        faults: Taken from the front, one for each new marker; without a fault the marker is created.
         late: Creations that `arrives_late` held back.
         reads: Files that were read, and folders that were listed.
-        looked_at: Files whose size was asked for.
-        rounds: How many files were read at once, each time that several were.
+        looked_at: Files whose size was requested.
+        rounds: Number of files in each read of several files.
     """
 
     def __init__(self) -> None:
@@ -67,25 +67,25 @@ class FaultyStorage(LocalStorage):
         return super().size(location)
 
     def arrives_late(self, apply: Apply) -> None:
-        """A fault: accepted, never answered, and carried out whenever the test says."""
+        """A fault: the request is accepted and not answered; the test applies it later."""
         self.late.append(apply)
         raise TimeoutError("no answer")
 
 
 def lost_answer(apply: Apply) -> None:
-    """A fault: done, but nobody hears of it."""
+    """A fault: the request is applied, but its answer is lost."""
     apply()
     raise TimeoutError("no answer")
 
 
 def lost_request(_: Apply) -> None:
-    """A fault: never done."""
+    """A fault: the request is never applied."""
     raise ConnectionError("nobody there")
 
 
 @dataclass(slots=True)
 class Stream:
-    """A stream into a directory. Each `run` is a new driver process: it remembers nothing."""
+    """A stream into a directory. Each `run` is a new driver without memory."""
 
     directory: Path
     sink_id: str = "clicks"
@@ -96,23 +96,23 @@ class Stream:
     writes: int = 0
 
     def sink(self, **options: Any) -> FileSink:
-        """A fresh driver's sink."""
+        """The sink of a driver that has just started."""
         chosen = {**self.options, **options}
         return FileSink(
             self.directory, self.sink_id, storage=self.storage, surroundings=self.chance.surroundings(), **chosen
         )
 
     def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:
-        """Batch n reads offsets n to n+1, unless told otherwise."""
+        """Batch n reads offsets n to n+1, unless another range is given."""
         start = batch_id if start is None else start
         return stream_batch(batch_id, self.query, start=[start], end=[start + 1 if end is None else end])
 
     def run(self, batch: Batch | int, rows: int = 3, tasks: int = 1, **options: Any) -> Outcome:
-        """One batch, by a driver that has just started."""
+        """Run one batch with a driver that has just started."""
         return self.run_with(self.sink(**options), batch, rows, tasks)
 
     def overrule(self, batch: Batch | int, does: str = "commit") -> Outcome:
-        """A batch that is refused, and the choice that the refusal offers."""
+        """Run a batch that is refused, then accept it with a word that the refusal offers."""
         try:
             self.run(batch)
         except BatchRefused as refused:
@@ -160,7 +160,7 @@ class Stream:
         return sorted((self.root / "parts").glob("*"))
 
     def counted(self) -> Counter[tuple[int, int]]:
-        """How often each row of each batch is committed, read by DuckDB from the listed files."""
+        """The number of each committed row of each batch, read by DuckDB from the listed files."""
         paths = lakesink.committed_files(self.directory, sink_id=self.sink_id)
         assert len(paths) == len(set(paths))
         if not paths:

@@ -1,7 +1,7 @@
-"""A real driver in a process of its own: streams JSON-lines files into a table, or a directory, until they are used up.
+"""A real driver in its own process: streams all JSON-lines files into a table or a directory, then ends.
 
-Run as ``python driver.py CONFIG``, where CONFIG is the JSON of `testkit.harness.Stream.config`. The embedded
-catalog lies where ``LAKESINK_HOME`` says; ``LAKESINK_FAILPOINTS`` says where this process dies.
+Run as ``python driver.py CONFIG``, where CONFIG is the JSON of `testkit.harness.Stream.config`. ``LAKESINK_HOME`` names
+the folder of the embedded catalog; ``LAKESINK_FAILPOINTS`` says where this process dies.
 """
 
 import json
@@ -54,7 +54,7 @@ WRITERS = {"stream": by_foreach_batch, "format": by_format, "files": into_files}
 
 
 def report_heap(spark: SparkSession, query: StreamingQuery, batch: int) -> None:
-    """Print what the JVM's heap holds once a batch is done and the garbage is gone."""
+    """Print the size of the JVM's heap after a batch and a garbage collection."""
     while (query.lastProgress or {"batchId": -1})["batchId"] < batch:
         assert query.isActive, query.exception()
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Runs real drivers, kills them, and asks an independent reader what is in the table."""
+"""Runs real drivers, kills them, and reads the table with an independent reader."""
 
 import json
 import os
@@ -61,7 +61,7 @@ class Stream:
         return self.shared_home or self.root / "home"
 
     def add_files(self, first: int, last: int) -> None:
-        """Files arrive whole, and with growing times, so that Spark always takes them in this order."""
+        """Add complete files with ascending times, so that Spark always reads them in this order."""
         source = self.root / "source"
         source.mkdir(parents=True, exist_ok=True)
         for number in range(first, last):
@@ -89,7 +89,7 @@ class Stream:
 
     @contextmanager
     def driver(self, failpoints: str = "") -> Iterator[subprocess.Popen[str]]:
-        """A driver under way, in a process group of its own; nothing of it outlives the block."""
+        """Run a driver in its own process group; the end of the block kills all its processes."""
         pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         environment = {**os.environ, **pythons, **self.environment}
         environment |= {"LAKESINK_HOME": str(self.home), VARIABLE: failpoints}
@@ -109,7 +109,7 @@ class Stream:
                 kill_all(process)
 
     def run(self, failpoints: str = "") -> int:
-        """Run a driver to its end, or its death, and return its exit code (-9 if it was killed)."""
+        """Run a driver until it ends or dies; returns its exit code (-9 if it was killed)."""
         with self.driver(failpoints) as process:
             return process.wait(PATIENCE_SECONDS)
 
@@ -128,12 +128,12 @@ class Stream:
 def rows_of(
     table: Table, branch: str = "main", path_of: Callable[[str], str] = lambda location: location
 ) -> Counter[tuple[int, int]]:
-    """Every row with its multiplicity, read by DuckDB over the files that the branch's head references.
+    """Every row with its multiplicity, read by DuckDB from the files that the branch's head references.
 
     Args:
         table: The table.
         branch: Its branch.
-        path_of: Where DuckDB finds a location.
+        path_of: Converts a location to a path for DuckDB.
     """
     snapshot = table.snapshot_by_name(branch)
     paths = [path_of(path) for path in live_files(table, snapshot.snapshot_id)] if snapshot else []
@@ -166,7 +166,7 @@ def added_files(table: Table, snapshot_id: int) -> set[str]:
 
 
 def own_snapshots(table: Table, sink_id: str = "numbers") -> list[tuple[int, str, int]]:
-    """(batch id, outcome, snapshot id) of every snapshot that bears a mark of the sink, oldest first."""
+    """(batch id, outcome, snapshot id) of every snapshot with a mark of the sink, oldest first."""
     ordered = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     marks = ((mark_of(snapshot.summary), snapshot.snapshot_id) for snapshot in ordered)
     return [(mark.batch_id, mark.outcome, snapshot) for mark, snapshot in marks if mark and mark.key.name == sink_id]
@@ -178,7 +178,7 @@ def ended_by_name(log: str) -> bool:
 
 
 def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until a paused driver says so by creating a file; a driver that ends before has missed its window."""
+    """Wait until a paused driver creates a file; fails if the driver ends before."""
     deadline = time.monotonic() + seconds
     while not path.exists():
         assert process.poll() is None, f"the driver ended with {process.returncode} before it reached the window"
@@ -187,7 +187,7 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = PATIEN
 
 
 def signal_all(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """To the driver, its JVM and its Python workers, which are in a process group of their own."""
+    """Signal the driver, its JVM and its Python workers, which are in a process group of their own."""
     for pid in (process.pid, *descendants(process.pid)):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -199,7 +199,7 @@ def kill_all(process: subprocess.Popen[str]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Processes that a process has started, and those that they have."""
+    """All direct and indirect child processes of a process."""
     listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
     children: dict[int, list[int]] = {}
     for line in listed.splitlines():

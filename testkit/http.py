@@ -1,4 +1,4 @@
-"""Servers for catalog tests: a loopback HTTP server that answers or hangs as told, and a real PostgreSQL."""
+"""Servers for catalog tests: a loopback HTTP server with scripted answers or none, and a real PostgreSQL."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ from servers.missing import Missing
 from servers.postgres import Postgres, postgres_server
 
 Answer = tuple[int, Any] | None
-"""Status and body (bytes, or anything that JSON has); None accepts the request and never answers."""
+"""Status and body (bytes, or anything for JSON); None accepts the request and never answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one packet: in two, the second waits for the receiver's delayed answer
+        wbufsize = -1  # head and body in one packet: a second packet would wait for the receiver's delayed ACK
 
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -68,7 +68,7 @@ def http_server(answer: Callable[[Request], Answer]) -> Iterator[str]:
 
 @contextmanager
 def dripping_server(*, every_seconds: float) -> Iterator[str]:
-    """Answers every request with headers at once and then a byte at a time, for a minute; yields its URI."""
+    """Answer every request with headers at once, then one byte at a time for a minute; yields its URI."""
     released = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -90,7 +90,7 @@ def dripping_server(*, every_seconds: float) -> Iterator[str]:
 
 
 class Scripted:
-    """Answers each path as told, and counts requests."""
+    """Answers each path with its scripted answer, and records the requests."""
 
     def __init__(self, answers: dict[str, Answer]) -> None:
         self.answers: dict[str, Answer] = {"/v1/config": (200, {"defaults": {}, "overrides": {}}), **answers}
@@ -114,14 +114,14 @@ def error_answer(status: int, kind: str, message: str = "not there") -> Answer:
 
 @contextmanager
 def postgres(password: str) -> Iterator[Postgres]:
-    """A fresh PostgreSQL with user `lake`, that runs. Skips where there is none."""
+    """A fresh PostgreSQL server with user `lake`. Skips if PostgreSQL is not installed."""
     with skipped_where_missing(), postgres_server(password) as server:
         yield server
 
 
 @contextmanager
 def skipped_where_missing() -> Iterator[None]:
-    """The tests of every day run on any machine; those beside other engines fail where something is missing."""
+    """Everyday tests skip what the machine lacks; tests with other engines fail instead."""
     try:
         yield
     except Missing as reason:

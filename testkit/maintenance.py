@@ -1,4 +1,4 @@
-"""What others do to a table: append, roll back, expire as two libraries do it, rewrite, replace."""
+"""Actions of others on a table: append, roll back, expire like two libraries, rewrite, replace."""
 
 import json
 import uuid
@@ -27,12 +27,12 @@ FOREIGN_BATCH = -1
 
 
 def change(lake: Lake, *updates: TableUpdate) -> None:
-    """A commit that asserts nothing, as a human's command does."""
+    """A commit without assertions, as an operator's command makes it."""
     lake.catalog.commit_table(lake.table(), (), updates)
 
 
 def append_foreign(lake: Lake, branch: str = MAIN_BRANCH) -> "Counter[tuple[int, int]]":
-    """Another writer's row."""
+    """Append a row of another writer."""
     table = lake.table()
     row = (FOREIGN_BATCH, len(table.metadata.snapshots))
     table.append(pa.Table.from_pylist([dict(zip(ROWS.names, (*row, 0), strict=True))], schema=ROWS), branch=branch)
@@ -40,7 +40,7 @@ def append_foreign(lake: Lake, branch: str = MAIN_BRANCH) -> "Counter[tuple[int,
 
 
 def rewrite(lake: Lake) -> None:
-    """All rows in new files, as a compaction leaves them."""
+    """Write all rows into new files, like a compaction."""
     lake.table().overwrite(lake.table().scan().to_arrow())
 
 
@@ -74,21 +74,21 @@ def set_property(lake: Lake, name: str, value: str | None) -> None:
 
 
 def expirable(lake: Lake) -> list[int]:
-    """Snapshots that no branch and no tag points at."""
+    """Snapshots without a branch or a tag."""
     metadata = lake.table().metadata
     held = {ref.snapshot_id for ref in metadata.refs.values()}
     return [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in held]
 
 
 def expire(lake: Lake, snapshot_ids: Iterable[int] | None = None) -> None:
-    """As PyIceberg does: children of what expired lose their parent."""
+    """Expire like PyIceberg: children of expired snapshots lose their parent id."""
     ids = expirable(lake) if snapshot_ids is None else list(snapshot_ids)
     if ids:
         change(lake, RemoveSnapshotsUpdate(snapshot_ids=ids))
 
 
 def expire_like_java(lake: Lake, snapshot_ids: Iterable[int] | None = None) -> None:
-    """As Iceberg's Java library does: children keep the id of a parent that is not there any more."""
+    """Expire like Iceberg's Java library: children keep the id of an expired parent."""
     gone = set(expirable(lake) if snapshot_ids is None else snapshot_ids)
 
     def without(metadata: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ def upgrade(lake: Lake) -> None:
 
 
 def edit_metadata(lake: Lake, edit: Callable[[dict[str, Any]], object]) -> None:
-    """What an engine may do that PyIceberg cannot: a new metadata file, and the catalog points at it."""
+    """Changes that other engines can make, but not PyIceberg: writes new metadata and sets the catalog's reference."""
     table = lake.table()
     before = table.metadata_location
     metadata = json.loads(Path(urlsplit(before).path).read_text())
@@ -123,7 +123,7 @@ def edit_metadata(lake: Lake, edit: Callable[[dict[str, Any]], object]) -> None:
 
 
 def unreachable(lake: Lake) -> set[Path]:
-    """Data files that no snapshot refers to."""
+    """Data files that no snapshot references."""
     table = lake.table()
     reachable = {
         Path(urlsplit(entry.data_file.file_path).path)
@@ -135,7 +135,7 @@ def unreachable(lake: Lake) -> set[Path]:
 
 
 def sweep(lake: Lake) -> set[Path]:
-    """Delete what is unreachable, as an orphan cleaner does; returns what it took."""
+    """Delete unreferenced files like an orphan cleanup; returns them."""
     orphans = unreachable(lake)
     for path in orphans:
         path.unlink()
@@ -143,7 +143,7 @@ def sweep(lake: Lake) -> set[Path]:
 
 
 def replace_table(lake: Lake, *keep_properties: str) -> None:
-    """Drop the table and make it anew under its name and, as it happens, its place."""
+    """Drop the table, and recreate it under its name and at its location."""
     kept = {name: value for name, value in lake.table().properties.items() if name in keep_properties}
     lake.catalog.drop_table(TABLE)
     lake.create(properties=kept)

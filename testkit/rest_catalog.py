@@ -38,9 +38,9 @@ class RestService:
     """Serves `backing`.
 
     Attributes:
-        before: Taken from the front, one a commit: answers instead of committing; None commits.
-        after: Taken from the front, one a commit that landed: answers instead of the truth; None tells it.
-        commits: Commits that landed.
+        before: Taken from the front, one for each commit: the answer instead of a commit; None commits.
+        after: Taken from the front, one for each commit that landed: a false answer; None for the true answer.
+        commits: Number of commits that landed.
     """
 
     def __init__(self, backing: Catalog) -> None:
@@ -91,7 +91,7 @@ class RestService:
         return 200, _loaded(self.backing.load_table(identifier))
 
     def _drop(self, table: Table) -> Answer:
-        """As a service does that is asked to purge; the table is the only one of its namespace."""
+        """Like a service that purges; the table is the only one of its namespace."""
         self.backing.drop_table(table.name())
         shutil.rmtree(Path(table.location().removeprefix("file://")).parent)
         return 204, b""
@@ -127,7 +127,7 @@ class RestService:
 
 @contextmanager
 def rest_catalog(backing: Catalog) -> Iterator[tuple[str, RestService]]:
-    """Serve a catalog; yields the URI and the service, to plant faults in."""
+    """Serve a catalog; yields the URI and the service, which takes the faults."""
     service = RestService(backing)
     with http_server(service.answer) as uri:
         yield uri, service
