@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakesink.settings.given import Options
 from lakesink.settings.metrics_modes import metrics_modes
 from lakesink.settings.options import OPTIONS, options_table_markdown
 from lakesink.settings.settings import Settings
@@ -35,6 +36,12 @@ def parse(**options: Any) -> Settings:
 
 def test_the_table_of_options_and_the_settings_have_the_same_names() -> None:
     assert {option.name for option in OPTIONS} == {part.name for part in fields(Settings) if part.name != "_said"}
+
+
+def test_editors_know_every_option_but_those_that_a_stream_names_itself() -> None:
+    named = {option.name for option in OPTIONS if option.stream_only}
+    assert named == {"sink_id", "checkpoint"}
+    assert set(Options.__annotations__) == {option.name for option in OPTIONS} - named
 
 
 def test_every_option_is_in_the_docs_table_with_its_property() -> None:

@@ -5,7 +5,7 @@
 
 import os
 import time
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
+from lakesink.settings.given import Options
 from lakesink.settings.settings import Settings, read_option
 from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.preflight import CatalogThatIsThere, check_start
@@ -41,7 +42,7 @@ NOTHING_STARTED = "Nothing was started or written."
 
 
 def stream(
-    df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Any
+    df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Unpack[Options]
 ) -> DataStreamWriter:
     """A writer of a streaming DataFrame into an Iceberg table, each row exactly once; start it as any other.
 
@@ -93,7 +94,7 @@ def stream_to(
     return stream_writer(df, place, Reporter(sink.name, sink.name), lambda _schema, _session: sink)
 
 
-def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Any) -> Outcome:
+def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
     """Append a batch DataFrame once for each version of an application, however often this is called.
 
     If the version is in the table, `df` is not evaluated. Else its rows are written, also where an earlier call for

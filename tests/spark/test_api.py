@@ -5,6 +5,7 @@ import pytest
 from pyiceberg.transforms import TruncateTransform
 
 import lakesink
+from lakesink.settings.given import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from tests.spark.streams import file_stream, write_files
@@ -106,7 +107,7 @@ def test_columns_that_no_table_holds_are_told_at_the_call_and_nothing_is_made(
 def test_what_does_not_fit_a_table_that_is_there_is_told_at_the_call(
     events: Any, tmp_path: Path, query: str, options: dict[str, Any], code: str, told: str
 ) -> None:
-    there = {"create_table": True, "partition_by": "bucket(4, id)"}
+    there: Options = {"create_table": True, "partition_by": "bucket(4, id)"}
     lakesink.append(events.sparkSession.range(1), "demo.events", txn=("a", 1), **there)
     with pytest.raises(lakesink.LakesinkError) as caught:
         _stream(events.selectExpr(query), **options)
@@ -121,7 +122,7 @@ def test_what_does_not_fit_a_table_that_is_there_is_told_at_the_call(
 
 
 def test_a_table_that_was_divided_anew_may_still_be_asked_for_as_it_was_made(events: Any) -> None:
-    there = {"create_table": True, "partition_by": "bucket(4, id)"}
+    there: Options = {"create_table": True, "partition_by": "bucket(4, id)"}
     lakesink.append(events.sparkSession.range(1), "demo.events", txn=("a", 1), **there)
     with load_table(connect(), "demo.events").update_spec() as change:
         change.add_field("id", TruncateTransform(10), "id_trunc")

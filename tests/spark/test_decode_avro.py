@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakesink
+from lakesink.settings.given import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from tests.decode.avro.messages import encoded, message, record
@@ -117,7 +118,7 @@ def test_an_outage_of_the_registry_loses_nothing_and_makes_no_row_of_nulls(
     ],
 )
 def test_options_that_do_not_go_together_are_refused_before_a_task_runs(
-    spark: Any, options: dict[str, str], code: str
+    spark: Any, options: Options, code: str
 ) -> None:
     frame = spark.createDataFrame([(b"",)], "value binary")
     with pytest.raises(lakesink.LakesinkError) as refused:

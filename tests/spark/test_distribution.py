@@ -84,7 +84,7 @@ def test_with_hash_distribution_a_partition_has_one_file_of_a_batch(
     spark: Any, tmp_path: Path, mode: str, files: int
 ) -> None:
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path / 'c.db'}", "warehouse": f"file://{tmp_path}"}
-    catalog = {"catalog": "lake", "catalog_properties": properties}
+    catalog: dict[str, Any] = {"catalog": "lake", "catalog_properties": properties}
     rows = spark.sql(ROWS).select("id", "few").repartition(4)
     lakesink.append(
         rows, "a.b", txn=("app", 1), create_table=True, partition_by="few", distribution_mode=mode, **catalog

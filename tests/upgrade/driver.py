@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -50,7 +51,7 @@ def main(sinks: Sequence[str]) -> None:
     for sink in sinks:
         numbers = spark.readStream.format("rate-micro-batch").options(**SOURCE).load()
         rows = numbers.select(lit(sink).alias("sink"), "value")
-        kept = {"prepared_max_age": "36500 days"}  # a record that waited in a repository is old
+        kept: dict[str, Any] = {"prepared_max_age": "36500 days"}  # a record that waited in a repository is old
         writer = lakesink.stream(rows, TABLE, sink_id=sink, checkpoint=f"checkpoints/{sink}", catalog="lake", **kept)
         writer.trigger(availableNow=True).start().awaitTermination()
 
