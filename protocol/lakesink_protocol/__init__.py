@@ -1,1 +1,1 @@
-"""The kernel of lakesink: who writes what, the ledger, the verdict, the seam of a sink. Standard library only."""
+"""The protocol of lakesink: batch identity, the ledger, the verdict, and the seam for sinks. Standard library only."""

@@ -1,4 +1,4 @@
-"""An operator's word on one refusal of one batch, in one state of the ledger. Pure."""
+"""An operator's accept: it overrules one refusal of one batch, in one state of the ledger. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ _WORD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """An operator's word on one refusal of one batch.
+    """An operator's accept of one refusal of one batch.
 
     Attributes:
-        reason: The refusal that is overruled; any other still holds.
-        batch_id: The only batch that this speaks of.
+        reason: The refusal that is overruled; any other refusal still holds.
+        batch_id: The only batch that is accepted.
         adds_rows: True to commit the batch, False to skip it.
-        against: The state of the ledger that is overruled, see `ledger_state`. The accepted commit changes that state,
-            so the word works once. Empty in a word of an older lakesink: such a word overrules nothing.
-        without_inputs: True to overrule the missing input files of the same batch as well.
+        against: The state of the ledger that is overruled, see `ledger_state`. The commit changes that state, so an
+            accept works once. Empty in an accept of an older lakesink, which overrules nothing.
+        without_inputs: True to also overrule the missing input files of the same batch.
     """
 
     reason: Reason
@@ -36,10 +36,10 @@ class Accept:
 
     @classmethod
     def parse(cls, text: str) -> "Accept":
-        """From ``<Verdict>:<batch id>@<ledger>:commit`` or ``:skip``, as a refusal prints it.
+        """Parse ``<Verdict>:<batch id>@<ledger>:commit`` or ``:skip``, as a refusal prints it.
 
         Raises:
-            ValueError: Not of this form, or a refusal that nobody may overrule.
+            ValueError: The text has another form, or the refusal cannot be overruled.
         """
         word = text.partition(":")[0].removesuffix(_TOO)
         overrulable = {reason.value: reason for reason in Reason if reason not in NEVER_OVERRULED}
@@ -67,14 +67,14 @@ class Accept:
 
 
 def accept_of(reason: Reason, situation: Situation, *, adds_rows: bool) -> Accept:
-    """The word that overrules this refusal, in this state of the ledger alone."""
+    """The accept that overrules this refusal, in this state of the ledger only."""
     return Accept(reason, situation.batch.batch_id, adds_rows, ledger_state(situation))
 
 
 def ledger_state(situation: Situation) -> str:
-    """Last batch of the ledger and six digits that no other state of it shares; without an entry, of its newest mark.
+    """Last batch of the ledger and six digits of a digest; without an entry, a digest of the newest mark's snapshot.
 
-    Commits of others do not change it, and every commit of the sink does.
+    Every commit of the sink changes it; commits of others do not.
     """
     entry = situation.entry
     if entry is not None:

@@ -1,7 +1,7 @@
-"""The choices that a refusal offers, and what each would do to the rows. Pure.
+"""The choices that a refusal offers, and the effect of each on the rows. Pure.
 
-A choice that cannot be right is not offered and has no effect: rows that are there are never added again by it, and no
-later batch is committed twice because of it.
+A choice that cannot be right is not offered and has no effect. No choice adds rows again that are in the table, or
+causes a later batch to be committed twice.
 """
 
 import json
@@ -18,12 +18,7 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to overrule a refusal.
-
-    Attributes:
-        adds_rows: True for ``commit``, False for ``skip``.
-        does: What it does to the rows, as a clause.
-    """
+    """One way to overrule a refusal: ``commit`` or ``skip``, and its effect on the rows as a clause."""
 
     adds_rows: bool
     does: str
@@ -33,17 +28,12 @@ Choices = tuple[Choice, ...]
 
 
 def choices(reason: Reason, s: Situation) -> Choices:
-    """What an operator may choose; empty if nothing can be right.
-
-    Args:
-        reason: Why the batch is refused.
-        s: The facts.
-    """
+    """The choices of an operator; empty if none can be right."""
     of_reason = _CHOICES.get(reason)
     if of_reason is None:
         return ()
     if reason is Reason.UNKNOWN_HISTORY and s.others_epochs:
-        return (_skip("begins the ledger after it"),)  # what `lakesink adopt` does
+        return (_skip("begins the ledger after it"),)  # the same as `lakesink adopt`
     if reason is not Reason.REWOUND and s.later_landed is not None:
         return ()
     if s.landed is not None:
@@ -52,7 +42,7 @@ def choices(reason: Reason, s: Situation) -> Choices:
 
 
 def what_landed(s: Situation) -> str:
-    """Where this very batch is, in words."""
+    """Where exactly this batch is, for messages."""
     assert s.landed is not None
     mark, snapshot_id = s.landed
     by = "" if mark.key == s.key else f", written by sink {mark.key.name!r} into {mark.key.branch[:LONGEST_NAME]!r}"
@@ -62,7 +52,7 @@ def what_landed(s: Situation) -> str:
 
 
 def reads_files(s: Situation) -> bool:
-    """The batch reads nothing but file sources, which start at no place but the beginning."""
+    """True if the batch reads only file sources, which cannot start anywhere but at the beginning."""
     try:
         ends = json.loads(s.batch.offsets or "[]")
     except ValueError:
@@ -88,7 +78,7 @@ def _leaves_out(s: Situation) -> Choice:
 
 
 def _leaves_out_and_repeats(s: Situation) -> Choice:
-    """For a batch that does not follow what is there: those after it go on from its end, wherever that is."""
+    """For a batch that does not follow the newest committed one: later batches continue from this batch's end."""
     return _skip(
         f"leaves the rows of batch {_n(s)} out; later batches go on from its end: what is there beyond it comes twice"
     )
@@ -190,7 +180,7 @@ def _after_rollback(s: Situation) -> Choices:
 
 
 def _beside(s: Situation, newest: Mark) -> Choices:
-    """A batch that does not follow the newest one that a rollback has left."""
+    """For a batch that does not follow the newest batch left after a rollback."""
     n = _n(s)
     if newest.query_id != s.batch.query_id:
         doubled = f"adds batch {n} of another checkpoint: what both read comes twice, and what lies between is lost"

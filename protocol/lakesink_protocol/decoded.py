@@ -1,4 +1,4 @@
-"""What became of a batch's documents when the executors decoded them, as counts. Pure; executors import this."""
+"""Counts of the documents that executors decoded for a batch. Pure; executors import this."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES = (
     "lakesink.unknown-keys",
     "lakesink.unknown-key-names",
 )
-"""Summary properties of a batch's snapshot; those that say nothing are left out."""
+"""Summary properties of a batch's snapshot; zero counts and empty lists are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Decoded:
     """Counts of one task, or of a batch.
 
     Attributes:
-        malformed_rows: Rows of NULLs in place of documents that could not be decoded.
-        unknown_keys: Members of documents, other than null, that the table has no column for; of those documents
-            that were looked at, the first thousand of every 16 MiB.
-        unknown_names: The first ten of their names in the order of the alphabet, from the top, with dots.
+        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
+        unknown_keys: Non-null keys of documents for which the table has no column, in a sample of the documents: the
+            first thousand of every 16 MiB.
+        unknown_names: The first ten of their names in alphabetical order, as paths with dots.
     """
 
     malformed_rows: int = 0
@@ -33,7 +33,7 @@ class Decoded:
     unknown_names: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """For receipts and prepared records."""
+        """JSON form for receipts and prepared records."""
         return {
             "malformed": self.malformed_rows,
             "unknown_keys": self.unknown_keys,
@@ -41,19 +41,19 @@ class Decoded:
         }
 
     def to_summary(self) -> dict[str, str]:
-        """For a snapshot's summary."""
+        """Properties for a snapshot's summary."""
         counts = {MALFORMED_ROWS: self.malformed_rows, UNKNOWN_KEYS: self.unknown_keys}
         found = {name: str(count) for name, count in counts.items() if count}
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
 
     @property
     def names_text(self) -> str:
-        """The names for a log line or a summary: a JSON list without spaces."""
+        """The names as a JSON list without spaces, for a log line or a summary."""
         return json.dumps(self.unknown_names, separators=(",", ":"), ensure_ascii=False)
 
 
 def together(parts: Iterable[Decoded]) -> Decoded:
-    """The counts of all parts."""
+    """The sum of all parts."""
     found = list(parts)
     return Decoded(
         sum(part.malformed_rows for part in found),
@@ -63,15 +63,15 @@ def together(parts: Iterable[Decoded]) -> Decoded:
 
 
 def first_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The first ten names, safe to show: the same ones however the documents were split."""
+    """The first ten names, safe to show; the result does not depend on how the documents were split."""
     return tuple(sorted({redact(shown(name, LONGEST_NAME)) for name in names})[:MOST_NAMES])
 
 
 def decoded_from(document: Mapping[str, Any]) -> Decoded:
-    """The counts in a receipt or a prepared record; what an earlier version did not write is 0.
+    """The counts in a receipt or a prepared record; counts that an earlier version did not write are 0.
 
     Raises:
-        ValueError: Something else than counts and names.
+        ValueError: The document does not consist of counts and names.
     """
     malformed, unknown = document.get("malformed", 0), document.get("unknown_keys", 0)
     names = document.get("unknown_names", [])

@@ -1,7 +1,7 @@
-"""Every error lakesink raises on purpose: eight classes, each message a stable code, the facts, and the way on.
+"""The errors that lakesink raises on purpose. Each message has a stable code, the facts, and the action to take.
 
-The first line travels inside a Java stack trace, so it carries the code and stays short. Broken promises are
-raised; expected results of a batch are values (see `outcome`).
+The first line travels inside a Java stack trace, so it contains the code and stays short. Broken promises are raised;
+expected results of a batch are values (see `outcome`).
 """
 
 from collections.abc import Iterable
@@ -12,22 +12,22 @@ from lakesink_protocol.redact import shown
 LONGEST_FIRST_LINE = 199
 LONGEST_DETAIL = 800
 LONGEST_PART = 8_000
-"""Of what is in the table, and of what to do: an action may quote 4 KiB of offsets."""
+"""Limit for the texts `data` and `action`: an action may quote 4 KiB of offsets."""
 
 
 class LakesinkError(Exception):
-    """What happened, whether the data is in the table, and what to do.
+    """An error with the state of the data and the action to take.
 
     Attributes:
-        code: Stable identifier, for example ``LAKESINK_BATCH_CHANGED``; search logs for it.
+        code: Stable identifier for a search in logs, for example ``LAKESINK_BATCH_CHANGED``.
         what: One sentence: what happened.
-        data: One sentence: what is and is not in the table now.
+        data: One sentence: which data is in the table now.
         action: One or more sentences: what the reader should do.
     """
 
     def __init__(self, code: str, what: str, *, data: str, action: str) -> None:
         self.code = f"LAKESINK_{code}"
-        # Names in tables are other people's text: it fills no log, forges no line of it, and moves no terminal.
+        # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
         self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
@@ -50,7 +50,7 @@ class WriteError(LakesinkError):
     """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
 
     Attributes:
-        details: Lines between the first one and the others, for example one for each malformed value.
+        details: Lines after the first one, for example one for each malformed value.
     """
 
     def __init__(self, code: str, what: str, *, data: str, action: str, details: Iterable[str] = ()) -> None:
@@ -62,7 +62,7 @@ class WriteError(LakesinkError):
         return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
 
     def brief(self) -> "WriteError":
-        """The same error without its details: Spark prints what leaves a batch three times."""
+        """The same error without its details, because Spark prints an error of a batch three times."""
         if not self.details:
             return self
         action = f"{self.action} The driver's log has the whole list, once."
@@ -87,11 +87,7 @@ class Reason(Enum):
 
 
 class BatchRefused(LakesinkError):
-    """The table's ledger does not allow this batch; nothing of it was committed.
-
-    Attributes:
-        reason: The refusal, see `Reason`.
-    """
+    """The table's ledger does not allow this batch; nothing of it was committed."""
 
     def __init__(self, reason: Reason, what: str, *, data: str, action: str) -> None:
         self.reason = reason
@@ -99,15 +95,11 @@ class BatchRefused(LakesinkError):
 
 
 class CommitUnresolved(LakesinkError):
-    """Attempts ran out before the table showed the batch; nothing was deleted, a restart resolves it."""
+    """Attempts ran out before the table showed the batch; nothing was deleted, and a restart resolves it."""
 
 
 class PartialBatch(LakesinkError):
-    """Some participants of one batch landed and a later one did not; the replay skips those that did.
-
-    Attributes:
-        landed: Names of the participants that committed.
-    """
+    """Some participants of a batch committed and a later one did not; the replay skips those in `landed`."""
 
     def __init__(self, landed: tuple[str, ...], what: str, *, data: str, action: str) -> None:
         self.landed = landed

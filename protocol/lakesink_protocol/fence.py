@@ -1,7 +1,7 @@
-"""The one loop for every change of a target: attempt it until the target shows it. Pure: what an attempt does is given.
+"""The one loop for every change of a target: attempt it until the target shows it. Pure: attempts are injected.
 
-Every attempt looks at the target as it is now, decides, builds and sends. An answer that is not a proven yes proves
-nothing, so the next attempt looks, and after the last attempt one more look says what the target shows.
+Every attempt looks at the current target, decides, builds and sends. Only a proven success counts: after any other
+answer, the next attempt looks at the target. After the last attempt, one more look finds the result.
 """
 
 from dataclasses import dataclass
@@ -23,32 +23,27 @@ class Fenced(Protocol[R_co]):
         """Look, decide, build and send. None if the target's answer does not show the change.
 
         Raises:
-            GivenUp: No attempt may be made any more.
+            GivenUp: No further attempt is allowed.
         """
 
     def look(self, number: int, /) -> R_co | None:
-        """What the target shows after so many attempts; None if it does not show the change."""
+        """The result that the target shows after this many attempts; None if it does not show the change."""
 
     def unsure(self, number: int, error: Exception, /) -> str:
-        """Say in words why an attempt proved nothing. An error that is certain is raised again."""
+        """Describe why an attempt proved nothing. An error that is certain is raised again."""
 
 
 class GivenUp(Exception):
-    """No attempt may be made any more; its text says why. What was sent before is still looked for."""
+    """No further attempt is allowed; the text gives the reason. A last look still checks earlier attempts."""
 
 
 class MustBeWrittenAgain:
-    """The target moved on since the change was prepared: it is to be prepared again."""
+    """The target changed since the change was prepared, so the change must be prepared again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The target was not seen to have the change.
-
-    Attributes:
-        trouble: The last one, in words.
-        attempts: How many were made.
-    """
+    """The target does not show the change; `trouble` describes the last failure."""
 
     trouble: str
     attempts: int
@@ -57,13 +52,8 @@ class Unseen:
 def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unseen:
     """Attempt a change until the target shows it, or attempts run out.
 
-    Args:
-        change: What each attempt does.
-        policy: Bounds of the attempts.
-        waiting: Clock and sleep.
-
     Raises:
-        Exception: What `Fenced.unsure` raises again, and a refusal of the target's history.
+        Exception: Raised again by `Fenced.unsure`, or a refusal because of the target's history.
     """
     number, trouble = 0, ""
     for number in attempts(policy, waiting):

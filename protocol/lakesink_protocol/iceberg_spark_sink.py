@@ -1,7 +1,7 @@
-"""What Iceberg's own sink for Spark leaves of a stream: its query and epoch in the summary of each snapshot. Pure.
+"""Traces of Iceberg's own Spark sink: query id and epoch in the summary of each snapshot. Pure.
 
-An epoch is Spark's batch id, and the query id is that of the checkpoint; offsets are not kept. The sink finds its last
-epoch by walking from the head, and so does lakesink, to take a stream over.
+An epoch is Spark's batch id, and the query id is that of the checkpoint; offsets are not stored. That sink searches the
+ancestry from the head for its last epoch. lakesink does the same, to take over a stream.
 """
 
 import re
@@ -16,11 +16,9 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def epochs(snapshots: Iterable[SnapshotLike], query_id: str) -> Iterator[int]:
-    """What Iceberg's own sink committed for a query, snapshot by snapshot.
+    """Epochs that Iceberg's own sink committed for a query, in the order of the snapshots.
 
-    Args:
-        snapshots: In any order; it is kept.
-        query_id: Id in the checkpoint's ``metadata``.
+    `query_id` is the id in the checkpoint's ``metadata``.
     """
     found = (_epoch_of(snapshot.summary, query_id) for snapshot in snapshots)
     return (epoch for epoch in found if epoch is not None)

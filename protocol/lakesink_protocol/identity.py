@@ -1,8 +1,8 @@
-"""Who writes, and what a batch is: pure values, no I/O.
+"""Sink keys and batches: pure values, no I/O.
 
-A *sink key* names one stream into one table and branch for life. A *batch* is what Spark asks us to write: its id,
-the query it belongs to, and a fingerprint of the offsets that it reads, so that a batch that comes back with other data
-is seen.
+A *sink key* names one stream into one table and branch, for the stream's whole life. A *batch* is what Spark asks
+lakesink to write: its id, its query, and a fingerprint of the offsets that it reads. A batch that is replayed with
+other data has another fingerprint.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class SinkKind(Enum):
-    """A stream counts batches one by one; a transaction application only promises growing versions."""
+    """A stream counts batches one by one; a transaction application only promises increasing versions."""
 
     STREAM = "stream"
     TXN = "txn"
@@ -32,7 +32,7 @@ class SinkKey:
 
     Attributes:
         name: Sink id, or application id of `append`; matches `NAME_PATTERN`.
-        branch: Branch of the table that is written.
+        branch: Target branch of the table.
         kind: Stream or transaction application; the two never share a ledger.
     """
 
@@ -48,13 +48,13 @@ class SinkKey:
 
     @property
     def ledger_tag(self) -> str:
-        """Tag at the sink's newest snapshot. No name of a stream can spell that of a transaction application."""
+        """Tag at the sink's newest snapshot. A stream and a transaction application never have the same tag."""
         stem = f"lakesink-{self.name}" if self.kind is SinkKind.STREAM else f"lakesink.txn-{self.name}"
         return stem if self.branch == MAIN_BRANCH else f"{stem}@{escape(self.branch)}"
 
     @property
     def audit_tag_prefix(self) -> str:
-        """How the names of this sink's audit tags begin: with a slash, which is in no ledger tag."""
+        """Start of the names of this sink's audit tags; it contains a slash, which no ledger tag contains."""
         return f"{self.ledger_tag}/batch-"
 
     def audit_tag(self, batch_id: int) -> str:
@@ -75,11 +75,11 @@ class Batch:
     Attributes:
         batch_id: Spark's batch id, or the version.
         query_id: Id in the checkpoint's ``metadata``; empty for a transaction application.
-        fingerprint: Digest of all that the batch reads (see `fingerprint`).
-        start: Digest of the offsets it starts at; None where the source does not tell.
-        end: Digest of the offsets it ends at; empty for a transaction application.
-        offsets: The end offsets as JSON, for people; empty if unknown.
-        missing_inputs: Files that it reads and that are not there. No part of what the batch is: they may come back.
+        fingerprint: Digest of everything that the batch reads (see `stream_batch`).
+        start: Digest of the start offsets; None if the source does not report them.
+        end: Digest of the end offsets; empty for a transaction application.
+        offsets: The end offsets as JSON, for operators; empty if unknown.
+        missing_inputs: Input files that are missing. Not part of the identity, because they may come back.
     """
 
     batch_id: int
@@ -92,9 +92,9 @@ class Batch:
 
 
 NO_BATCH = Batch(0, "", "", start=None, end="")
-"""Stands in where a table is asked about a sink, whatever batch comes next."""
+"""Placeholder to read the state of a sink without a batch."""
 BATCH_FACTS = tuple(found.name for found in fields(Batch) if found.compare)
-"""What a batch is, and what is stored of it."""
+"""The fields that identify a batch and are stored."""
 
 
 def escape(text: str) -> str:
@@ -104,7 +104,7 @@ def escape(text: str) -> str:
 
 
 def digest(value: Any) -> str:
-    """32 hex digits over the canonical JSON of a value: equal for equal parsed values, whatever their spelling."""
+    """32 hex digits over the canonical JSON of a value: equal values have equal digests, however they were written."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
@@ -122,9 +122,9 @@ def stream_batch(
     Args:
         batch_id: Spark's batch id.
         query_id: Id in the checkpoint's ``metadata``.
-        start: Parsed start offset of every source, in their order or by their names, or None if unknown.
+        start: Parsed start offset of every source, in order or by name; None if unknown.
         end: Parsed end offset of every source.
-        source_log: What the sources' own logs say the batch reads (the files of a file source).
+        source_log: Input of the batch according to the sources' own logs (the files of a file source).
     """
     return Batch(
         batch_id=batch_id,
@@ -137,5 +137,5 @@ def stream_batch(
 
 
 def transaction_batch(version: int) -> Batch:
-    """One version of a transaction application: it has no offsets, so its identity is the version alone."""
+    """One version of a transaction application: it has no offsets, so the version alone identifies it."""
     return Batch(version, query_id="", fingerprint=digest({"version": version}), start=None, end="")

@@ -1,8 +1,8 @@
-"""What a table says about a sink: the ledger entry, the marks, and the branch that carries them. Pure.
+"""The state of a sink in a table: the ledger entry, the batch marks, and the branch with its snapshots. Pure.
 
-Three places record every batch, written in one atomic commit: the *entry*, a table property that survives expiry and
-rollback; the *mark* in the summary of the batch's own snapshot, for audits; and the *tag* at the newest own snapshot,
-which proves a rollback. `TableView` is one look at all of it.
+One atomic commit records every batch in three places. The *entry* is a table property that survives expiry and
+rollback. The *mark* in the summary of the batch's own snapshot is for audits. The *tag* at the newest own snapshot
+proves a rollback. `TableView` contains all three.
 """
 
 import json
@@ -17,33 +17,33 @@ from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 LEDGER_VERSION = 1
 MAX_ENTRY_BYTES = 1024
 LONGEST_READ = 16 * MAX_ENTRY_BYTES
-"""With room for what a later lakesink may write, whose version is to be told."""
+"""Leaves room for entries of a later lakesink, to report their version."""
 MAX_MARK_OFFSETS_BYTES = 4096
 LARGEST_NUMBER = 2**63 - 1
 FORGOTTEN = "lakesink.forgotten"
-"""Summary property of the snapshot that retired a sink: the name of its ledger property."""
+"""Summary property of the snapshot that removed a sink: the name of its ledger property."""
 RESTORED = "lakesink.restored"
-"""Summary property of the snapshot that set a lost ledger entry again: the name of its ledger property."""
+"""Summary property of the snapshot that restored a ledger entry: the name of its ledger property."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
 class EntryUnreadable(ValueError):
-    """A ledger property is there but is not an entry of a version this code knows."""
+    """The ledger property exists, but is not an entry of a version that this code knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The newest batch of one sink, as the table property says.
+    """The newest batch of one sink, from the table property.
 
     Attributes:
-        batch_id: Highest batch of the query below that is in the table.
-        query_id: Query that wrote it.
-        fingerprint: What it read.
-        end: Digest of the offsets where it ended.
+        batch_id: Highest batch of the query that is in the table.
+        query_id: Query of that batch.
+        fingerprint: Fingerprint of that batch.
+        end: Digest of its end offsets.
         snapshot_id: The sink's newest snapshot.
         sequence_number: That snapshot's sequence number.
-        table_uuid: The table this was written for: a clone carries the property but not the UUID.
-        offsets: End offsets for people; empty if they do not fit.
+        table_uuid: The table that the entry was written for: a clone has the property but another UUID.
+        offsets: End offsets for operators; empty if they do not fit.
     """
 
     batch_id: int
@@ -67,7 +67,7 @@ def parse_entry(text: str) -> LedgerEntry:
     """The entry in a table property.
 
     Raises:
-        EntryUnreadable: Malformed, longer than an entry is, or written by a newer version.
+        EntryUnreadable: The text is malformed, too long, or written by a newer version.
     """
     if len(text) > LONGEST_READ:
         raise EntryUnreadable(f"{len(text)} characters, an entry has at most {MAX_ENTRY_BYTES}")
@@ -84,12 +84,7 @@ def parse_entry(text: str) -> LedgerEntry:
 
 
 def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
-    """The entry with these fields, each of its own type.
-
-    Raises:
-        EntryUnreadable: A field has another type.
-        TypeError: A field is missing or unknown.
-    """
+    """The entry with these fields, each of its own type; raises `EntryUnreadable`, or TypeError for missing or unknown fields."""
     entry = LedgerEntry(**document)
     numbers = (entry.batch_id, entry.snapshot_id, entry.sequence_number)
     texts = (entry.query_id, entry.fingerprint, entry.end, entry.table_uuid, entry.offsets)
@@ -101,7 +96,7 @@ def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; which of two equal keys counts is told by no one, so that readers disagree."""
+    """A JSON object without duplicate keys: readers disagree about which of two equal keys counts."""
     document = dict(pairs)
     if len(document) != len(pairs):
         raise EntryUnreadable("a field is there twice")
@@ -110,19 +105,15 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The same facts in the summary of a batch's own snapshot.
+    """The batch mark: the same facts in the summary of a batch's own snapshot.
 
     Attributes:
-        key: Sink, branch and kind.
-        batch_id: The batch in this snapshot.
-        query_id: Query that asked for it.
-        fingerprint: What it read.
-        end: Digest of the offsets where it ended.
         outcome: ``committed``, ``recovered`` or ``accepted``.
-        accepted: The overruled refusal as the user spelled it; empty if none.
-        ledger_batch_id: Batch that the ledger shows after this commit; below it only if a human replayed an old one.
-        offsets: End offsets for people; empty if they do not fit.
-        missing_inputs: Number of input files whose rows the batch lacks, accepted by an operator.
+        accepted: The accept as the user wrote it; empty if none.
+        ledger_batch_id: Batch in the ledger after this commit; above `batch_id` only if an operator replayed an old
+            batch.
+        offsets: End offsets for operators; empty if they do not fit.
+        missing_inputs: Number of missing input files that an operator accepted.
     """
 
     key: SinkKey
@@ -138,11 +129,11 @@ class Mark:
 
     @property
     def adds_rows(self) -> bool:
-        """False if an operator had the batch skipped: it has a place in the ledger and no rows."""
+        """False if an operator skipped the batch: it is in the ledger and has no rows."""
         return not self.accepted.endswith(":skip")
 
     def to_summary(self) -> dict[str, str]:
-        """Summary properties, strings under ``lakesink.``; what is usual is left out, for a table keeps them all."""
+        """Summary properties under ``lakesink.``; usual values are left out, because a table keeps all summaries."""
         fields = {
             "kind": "" if self.key.kind is SinkKind.STREAM else self.key.kind.value,
             "sink-id": self.key.name,
@@ -157,14 +148,14 @@ class Mark:
             "offsets": self.offsets if len(self.offsets) <= MAX_MARK_OFFSETS_BYTES else "",
             "missing-inputs": str(self.missing_inputs or ""),
         }
-        # A driver keeps the summaries of all snapshots: they share their keys.
+        # A driver holds the summaries of all snapshots, so they share their keys.
         return {"lakesink.version": str(LEDGER_VERSION)} | {
             sys.intern(f"lakesink.{name}"): value for name, value in fields.items() if value
         }
 
 
 def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
-    """The mark in a snapshot summary; None if it bears none, or none that this version can read."""
+    """The mark in a snapshot summary; None if there is none that this version can read."""
     if summary is None or summary.get("lakesink.version") != str(LEDGER_VERSION):
         return None
     fields = {name: str(summary.get(f"lakesink.{name}") or "") for name in _MARK_FIELDS}
@@ -189,7 +180,7 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
 
 
 def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | None:
-    """Version of a mark of this very sink that this code cannot read, as a newer one writes it; None for any other."""
+    """Version of a mark of this sink that this code cannot read because a newer one wrote it; None for any other mark."""
     version = None if summary is None else summary.get("lakesink.version")
     if summary is None or version in (None, str(LEDGER_VERSION)):
         return None
@@ -199,7 +190,7 @@ def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | Non
 
 
 def _number(text: str) -> int | None:
-    """What `Mark.to_summary` writes of a number; other spellings of one are not its own."""
+    """Parses the numbers that `Mark.to_summary` writes; it accepts no other spelling."""
     number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1
     return number if number <= LARGEST_NUMBER else None
 
@@ -221,7 +212,7 @@ _MARK_FIELDS = (
 
 
 class SnapshotLike(Protocol):
-    """What the ledger needs of a snapshot; PyIceberg's own class fits."""
+    """The snapshot fields that the ledger needs; PyIceberg's own class has them."""
 
     @property
     def snapshot_id(self) -> int:
@@ -229,7 +220,7 @@ class SnapshotLike(Protocol):
 
     @property
     def parent_snapshot_id(self) -> int | None:
-        """Id of the parent, None for a first snapshot, or where expiry removed the parent."""
+        """Id of the parent; None for a first snapshot, or if expiry removed the parent."""
 
     @property
     def sequence_number(self) -> int | None:
@@ -242,21 +233,19 @@ class SnapshotLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """One look at a table on behalf of one sink.
+    """The state of one sink in one version of a table.
 
     Attributes:
-        table_uuid: UUID of the table as loaded.
-        format_version: Iceberg format version.
-        branch_exists: False if the target branch is not there; ``main`` always is.
+        branch_exists: False if the target branch is missing; ``main`` always exists.
         head: The branch's snapshot; None on an empty branch.
         entry: The sink's ledger entry, None if there is none.
-        entry_damage: Why the property cannot be read; empty if it can, or if there is none.
+        entry_damage: Why the ledger property cannot be read; empty if it can, or if there is none.
         snapshots: Every snapshot in the metadata, by id.
-        tag_snapshot_id: Where the sink's ledger tag points, None if it is not there.
-        last_sequence_number: The table's.
-        branch_contains: Looks for proof that a snapshot, whose path from the head was cut by expiry, is under the
-            head nevertheless. Asked only then; may read files.
-        elsewhere: Ledger entries of the same sink for other branches, by branch; None where one cannot be read.
+        tag_snapshot_id: Snapshot of the sink's ledger tag, None if there is no tag.
+        last_sequence_number: The table's last sequence number.
+        branch_contains: Looks for proof that a snapshot is under the head, although expiry cut the ancestry between
+            them. Called only in that case; may read files.
+        elsewhere: Ledger entries of the same sink for other branches, by branch; None for an unreadable one.
     """
 
     table_uuid: str
@@ -272,7 +261,7 @@ class TableView:
     elsewhere: Mapping[str, LedgerEntry | None] = field(default_factory=dict)
 
     def walk(self) -> Iterator[SnapshotLike]:
-        """The branch's snapshots from the head to the first missing parent, or to one that was passed before."""
+        """The branch's ancestry: snapshots from the head to the first missing parent, each at most once."""
         passed: set[int] = set()
         snapshot_id = self.head
         while snapshot_id is not None and snapshot_id not in passed:
@@ -287,7 +276,7 @@ class TableView:
 def next_mark(
     key: SinkKey, batch: Batch, *, outcome: str, accepted: str, ledger_batch_id: int, missing_inputs: int = 0
 ) -> Mark:
-    """The mark of a commit of `batch`."""
+    """The mark for a commit of `batch`."""
     return Mark(
         key=key,
         batch_id=batch.batch_id,
