@@ -20,8 +20,6 @@ class Accept:
     """An operator's accept of one refusal of one batch.
 
     Attributes:
-        reason: The refusal that is overruled; any other refusal still holds.
-        batch_id: The only batch that is accepted.
         adds_rows: True to commit the batch, False to skip it.
         against: The state of the ledger that is overruled, see `ledger_state`. The commit changes that state, so an
             accept works once. Empty in an accept of an older lakesink, which overrules nothing.
@@ -36,11 +34,7 @@ class Accept:
 
     @classmethod
     def parse(cls, text: str) -> "Accept":
-        """Parse ``<Verdict>:<batch id>@<ledger>:commit`` or ``:skip``, as a refusal prints it.
-
-        Raises:
-            ValueError: The text has another form, or the refusal cannot be overruled.
-        """
+        """Parse ``<Verdict>:<batch id>@<ledger>:commit`` or ``:skip``, as a refusal prints it, or raise ValueError."""
         word = text.partition(":")[0].removesuffix(_TOO)
         overrulable = {reason.value: reason for reason in Reason if reason not in NEVER_OVERRULED}
         if word not in overrulable:

@@ -68,11 +68,7 @@ def first_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def decoded_from(document: Mapping[str, Any]) -> Decoded:
-    """The counts in a receipt or a prepared record; counts that an earlier version did not write are 0.
-
-    Raises:
-        ValueError: The document does not consist of counts and names.
-    """
+    """The counts in a receipt or a prepared record, 0 if an earlier version did not write them; else ValueError."""
     malformed, unknown = document.get("malformed", 0), document.get("unknown_keys", 0)
     names = document.get("unknown_names", [])
     if not all(type(count) is int and 0 <= count < 2**63 for count in (malformed, unknown)):

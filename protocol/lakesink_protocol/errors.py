@@ -49,8 +49,7 @@ class QueryError(LakesinkError):
 class WriteError(LakesinkError):
     """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
 
-    Attributes:
-        details: Lines after the first one, for example one for each malformed value.
+    `details` are lines after the first one, for example one for each malformed value.
     """
 
     def __init__(self, code: str, what: str, *, data: str, action: str, details: Iterable[str] = ()) -> None:

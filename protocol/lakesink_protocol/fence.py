@@ -22,8 +22,7 @@ class Fenced(Protocol[R_co]):
     def attempt(self, number: int, /) -> R_co | None:
         """Look, decide, build and send. None if the target's answer does not show the change.
 
-        Raises:
-            GivenUp: No further attempt is allowed.
+        Raises `GivenUp` if no further attempt is allowed.
         """
 
     def look(self, number: int, /) -> R_co | None:
@@ -50,11 +49,7 @@ class Unseen:
 
 
 def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unseen:
-    """Attempt a change until the target shows it, or attempts run out.
-
-    Raises:
-        Exception: Raised again by `Fenced.unsure`, or a refusal because of the target's history.
-    """
+    """Attempt a change until the target shows it, or attempts run out. A certain error or a refusal is raised."""
     number, trouble = 0, ""
     for number in attempts(policy, waiting):
         try:

@@ -119,12 +119,8 @@ def stream_batch(
 ) -> Batch:
     """A batch of a stream, with its fingerprint.
 
-    Args:
-        batch_id: Spark's batch id.
-        query_id: Id in the checkpoint's ``metadata``.
-        start: Parsed start offset of every source, in order or by name; None if unknown.
-        end: Parsed end offset of every source.
-        source_log: Input of the batch according to the sources' own logs (the files of a file source).
+    The offsets are parsed, one per source, in order or by name; `start` is None if unknown. `source_log` is the batch's
+    input according to the sources' own logs (the files of a file source).
     """
     return Batch(
         batch_id=batch_id,

@@ -37,11 +37,8 @@ class LedgerEntry:
 
     Attributes:
         batch_id: Highest batch of the query that is in the table.
-        query_id: Query of that batch.
-        fingerprint: Fingerprint of that batch.
         end: Digest of its end offsets.
         snapshot_id: The sink's newest snapshot.
-        sequence_number: That snapshot's sequence number.
         table_uuid: The table that the entry was written for: a clone has the property but another UUID.
         offsets: End offsets for operators; empty if they do not fit.
     """
@@ -64,11 +61,7 @@ class LedgerEntry:
 
 
 def parse_entry(text: str) -> LedgerEntry:
-    """The entry in a table property.
-
-    Raises:
-        EntryUnreadable: The text is malformed, too long, or written by a newer version.
-    """
+    """The entry in a table property; raises `EntryUnreadable`, also for an entry of a newer version."""
     if len(text) > LONGEST_READ:
         raise EntryUnreadable(f"{len(text)} characters, an entry has at most {MAX_ENTRY_BYTES}")
     try:
@@ -84,7 +77,7 @@ def parse_entry(text: str) -> LedgerEntry:
 
 
 def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
-    """The entry with these fields, each of its own type; raises `EntryUnreadable`, or TypeError for missing or unknown fields."""
+    """The entry with these fields. A wrong type raises `EntryUnreadable`, a missing or unknown field TypeError."""
     entry = LedgerEntry(**document)
     numbers = (entry.batch_id, entry.snapshot_id, entry.sequence_number)
     texts = (entry.query_id, entry.fingerprint, entry.end, entry.table_uuid, entry.offsets)
@@ -180,7 +173,7 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
 
 
 def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | None:
-    """Version of a mark of this sink that this code cannot read because a newer one wrote it; None for any other mark."""
+    """Version of a mark of this sink that a newer lakesink wrote and this code cannot read; None for any other mark."""
     version = None if summary is None else summary.get("lakesink.version")
     if summary is None or version in (None, str(LEDGER_VERSION)):
         return None

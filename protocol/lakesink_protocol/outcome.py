@@ -1,4 +1,4 @@
-"""What happened to a batch: expected results as values. A refusal or an unresolved commit is raised instead."""
+"""The expected outcomes of a batch, as values. A refusal or an unresolved commit is raised instead."""
 
 from dataclasses import dataclass, field
 
@@ -7,16 +7,15 @@ from lakesink_protocol.decoded import Decoded
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The batch is in the table, by a commit of this run: with this run's rows, unless it is `recovered`.
+    """This run committed the batch: with this run's rows, unless it is `recovered`.
 
     Attributes:
-        snapshot_id: The batch's own snapshot, or whatever number the target gives to its commits.
-        rows: Rows added.
+        snapshot_id: The batch's own snapshot, or the target's own number of the commit.
         files: Data files added; 0 where the target has none.
-        bytes: Their size in bytes.
-        recovered: True if an earlier run prepared the batch: it holds what the earlier code wrote. Never so for
-            `append`, whose call commits its own rows or none.
-        accepted: The overruled refusal as the user spelled it, or None.
+        bytes: Size of the data files in bytes.
+        recovered: True if an earlier run prepared the batch, so its rows are those of the earlier code. Always False
+            for `append`, which commits the rows of its own call or none.
+        accepted: The accept as the user wrote it, or None.
         attempts: Commit attempts made, at least 1.
         decoded: Counts of the documents that the rows came from.
     """
@@ -33,7 +32,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """The batch was in the table before, with an earlier run's rows: nothing of this run was committed.
+    """The batch was already in the table, with an earlier run's rows: this run committed nothing.
 
     Attributes:
         snapshot_id: The batch's snapshot if the table still shows it, else None.

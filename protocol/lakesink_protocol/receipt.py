@@ -1,7 +1,7 @@
-"""The vote of one task: what it wrote, as bounded, versioned data. Standard library only; executors import this.
+"""The receipt of one task for its files, as bounded, versioned data. Standard library only; executors import this.
 
-A receipt comes from a less trusted process than the driver: `decode` accepts exactly this shape and nothing else, and
-the caller still checks every path against the table's own locations.
+A receipt comes from a less trusted process than the driver. `decode` accepts exactly this form, and the caller still
+checks every path against the table's own locations.
 """
 
 import json
@@ -18,7 +18,7 @@ from lakesink_protocol.redact import shown
 RECEIPT_VERSION = 2
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 MOST_IN_A_BATCH = 2**53
-"""Rows, and bytes: totals that readers hold in 64 bits take a thousand such batches."""
+"""Limit for rows and for bytes: totals of a thousand such batches still fit into 64 bits."""
 MOST_MISFITS = 20
 LONGEST_PLACE, LONGEST_WORDS = 300, 120
 LARGEST_FIELD_ID = 2**31 - 1
@@ -33,19 +33,13 @@ class ReceiptInvalid(ValueError):
 class DataFileReceipt:
     """One closed Parquet file.
 
+    All statistics are by field id. Partition values and bounds are in Iceberg's single-value binary form.
+
     Attributes:
-        path: Full location, scheme included.
-        spec_id: Partition spec that the file was written under.
-        partition: One value a partition field, in Iceberg's single-value binary form; None is NULL.
-        record_count: Rows, as counted and as the footer says.
-        file_size_bytes: Size as closed.
-        column_sizes: Compressed bytes by field id.
-        value_counts: Values, NULLs included, by field id.
-        null_value_counts: NULLs by field id.
-        nan_value_counts: NaNs by field id, floating point only.
-        lower_bounds: Lower bound by field id, single-value binary form.
-        upper_bounds: Upper bound by field id, single-value binary form.
-        split_offsets: Offsets in bytes of the row groups, ascending.
+        partition: One value per partition field; None is NULL.
+        value_counts: Values, NULLs included.
+        nan_value_counts: NaNs, for floating-point columns only.
+        split_offsets: Offsets of the row groups in bytes, ascending.
     """
 
     path: str
@@ -64,12 +58,11 @@ class DataFileReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """One malformed value, in words.
+    """One malformed value, described in words.
 
     Attributes:
-        place: Where the document is: its file or Kafka's partition and offset, else its row in the task.
-        column: Names from the top, with dots; empty for the document itself.
-        expected: The column's type as Spark names it.
+        place: The document's file, or its Kafka partition and offset, else its row in the task.
+        column: Path of names with dots; empty for the document itself.
         found: The kind of value; the value itself only if the user asked for values.
     """
 
@@ -81,21 +74,17 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one task returns, exactly once, after every file it wrote is closed.
+    """The result of one task, returned exactly once, after every file it wrote is closed.
 
     Attributes:
         task: Index of the task's partition in the job, from 0.
-        lakesink_version: Version of lakesink in the executor's Python.
         skipped: True if the task wrote nothing because the batch was already in the ledger.
-        rows: Rows that the task received.
-        largest_arrow_batch_bytes: Size of the largest Arrow batch received, to bound the next ones.
-        files: Closed files; empty if the task had no rows.
-        schema_id: Schema that the files were written under; None if the batch was skipped.
-        decoded: Counts of the documents that the rows came from.
+        largest_arrow_batch_bytes: Size of the largest Arrow batch received, which limits the next ones.
+        schema_id: Schema of the files; None if the batch was skipped.
         misfits: The first malformed values, at most `MOST_MISFITS`.
-        documents: Rows that had a document at all; 0 where none was decoded.
-        refused: True if the task votes no: it found malformed values, which are to fail the batch, and wrote nothing.
-        premises: Digest of that schema and of the files' spec, whose ids can be given again; empty if skipped.
+        documents: Rows that had a document; 0 without decoding.
+        refused: True if the task found malformed values that must fail the batch; it wrote nothing.
+        premises: Digest of the files' schema and spec, whose ids can be assigned again; empty if skipped.
     """
 
     task: int
@@ -113,7 +102,7 @@ class Receipt:
 
 
 def encode(receipt: Receipt) -> bytes:
-    """Compressed JSON."""
+    """The receipt as compressed JSON."""
     document = {
         "v": RECEIPT_VERSION,
         "task": receipt.task,
@@ -133,11 +122,7 @@ def encode(receipt: Receipt) -> bytes:
 
 
 def decode(data: bytes) -> Receipt:
-    """The receipt in `data`.
-
-    Raises:
-        ReceiptInvalid: Not a receipt, of an unknown version, or larger than `MAX_RECEIPT_BYTES`.
-    """
+    """The receipt in `data`, of this version and of at most `MAX_RECEIPT_BYTES`; else raises `ReceiptInvalid`."""
     try:
         document = json.loads(_inflate(data))
         _check_version(document["v"])
@@ -209,28 +194,28 @@ def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
 
 
 def whole_count(value: Any) -> int:
-    """The value, if it is a count that readers can hold; raises `ReceiptInvalid`."""
+    """The value, if it is a count that readers can hold; else raises `ReceiptInvalid`."""
     if type(value) is not int or not 0 <= value < 2**63:
         raise ReceiptInvalid("a count is not a whole number from 0 to 2^63-1")
     return value
 
 
 def plain_text(value: Any) -> str:
-    """The value, if it is text; raises `ReceiptInvalid`."""
+    """The value, if it is text; else raises `ReceiptInvalid`."""
     if not isinstance(value, str):
         raise ReceiptInvalid("a text is not a string")
     return value
 
 
 def flag(value: Any) -> bool:
-    """The value, if it is true or false; raises `ReceiptInvalid`."""
+    """The value, if it is true or false; else raises `ReceiptInvalid`."""
     if not isinstance(value, bool):
         raise ReceiptInvalid("a flag is not true or false")
     return value
 
 
 def binary(value: Any) -> bytes:
-    """The bytes in Base64 text; raises ValueError."""
+    """The bytes of a Base64 text; raises ValueError."""
     return b64decode(plain_text(value), validate=True)
 
 

@@ -1,7 +1,7 @@
-"""The one redactor: what lakesink prints, logs or raises about other people's settings goes through here. Pure.
+"""The only redactor: all text about users' settings passes through it before lakesink prints, logs or raises it. Pure.
 
-Three nets, each for what slips through the others: keys that bear a secret, the user part of a URI, and the very values
-of a catalog's own secrets wherever they turn up. It errs on the side of hiding too much.
+It hides the values of keys that name a secret, the user part of a URI, and all values of a catalog's own secrets in any
+text. Each filter catches secrets that the others miss. If in doubt, it hides too much.
 """
 
 import re
@@ -40,11 +40,9 @@ def redact(value: str, known: Mapping[str, Any] | None = None) -> str: ...
 @overload
 def redact(value: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
 def redact(value: str | Mapping[str, Any], known: Mapping[str, Any] | None = None) -> str | dict[str, Any]:
-    """The text or mapping with every secret replaced by `MASK`.
+    """The text or mapping with every secret replaced by `MASK`; nested mappings are redacted too.
 
-    Args:
-        value: Text of any origin, or properties; nested mappings are redacted too.
-        known: Properties whose secrets must not show, in whatever form the text has them.
+    Secrets of the properties in `known` must not show in the text, in any form.
     """
     if isinstance(value, str):
         return _redact_text(value, known or {})
@@ -57,19 +55,19 @@ def is_secret(key: str) -> bool:
 
 
 def bears_secret(key: str, value: object) -> bool:
-    """True if this property must not travel in clear: a secret by its name, or a URI with user info."""
+    """True if this property must stay hidden: a secret by its name, or a URI with user info."""
     return is_secret(key) or (isinstance(value, str) and any(_user_infos(value)))
 
 
 def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> str:
-    """One short line about somebody else's exception, without secrets."""
+    """One short line about another library's exception, without secrets."""
     first = _reason_first(next((line.strip() for line in str(error).splitlines() if line.strip()), ""))
     text = _printable(redact(f"{type(error).__name__}: {first}" if first else type(error).__name__, known))
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 3]}..."
 
 
 def shown(text: str, longest: int) -> str:
-    """Text that anybody may have written: bounded, and nothing in it that moves a terminal."""
+    """Untrusted text with limited length and without terminal control characters."""
     return "".join(char if char.isprintable() else "?" for char in text[:longest])
 
 
@@ -134,7 +132,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _reason_first(text: str) -> str:
-    """Arrow begins with the whole name of an object; what befell it would be cut off."""
+    """Arrow's message begins with the full name of an object, so the reason at its end would be cut off."""
     where, found, reason = text.partition(f": {_OF_S3}")
     return f"{_OF_S3}{reason} {where}" if found else text
 

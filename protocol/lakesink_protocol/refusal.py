@@ -1,4 +1,4 @@
-"""Words for a refusal: what happened, that nothing was committed, and what to do. Pure."""
+"""Messages for refusals: what happened, that nothing was committed, and what to do. Pure."""
 
 from dataclasses import replace
 
@@ -34,11 +34,8 @@ def refusal(
 ) -> BatchRefused:
     """The error for a refused batch.
 
-    Args:
-        reason: Why.
-        situation: The facts.
-        own_words: Where a target that is no table has words of its own.
-        overruled: The word that overrules another refusal of the same batch already; the words offered go beyond it.
+    `own_words` are messages of a target that is not a table. `overruled` is the accept that already overrules another
+    refusal of the batch; the choices offered include it.
     """
     words = {**WORDS, **_words_for(reason, situation), **(own_words or {}), **_urgent_words(situation)}[reason]
     facts = _facts(situation, _newest(reason, situation)) | _facts_of(reason, situation)
@@ -51,7 +48,7 @@ def refusal(
 
 
 def input_missing(batch: Batch) -> BatchRefused:
-    """The error for a batch whose input files are gone, where nobody may overrule it."""
+    """The error for a batch whose input files are missing, if it cannot be overruled."""
     facts = missing_facts(batch)
     return BatchRefused(
         Reason.INPUT_MISSING,
@@ -63,7 +60,7 @@ def input_missing(batch: Batch) -> BatchRefused:
 
 
 def _offer(reason: Reason, situation: Situation, overruled: str) -> str:
-    """The words that overrule the refusal, each with what it does to the rows."""
+    """The accepts that overrule the refusal, each with its effect on the rows."""
     if reason in NEVER_OVERRULED or _is_to_be_adopted(reason, situation):
         return ""
     offered = _beyond(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
@@ -83,7 +80,7 @@ def _offered(reason: Reason, situation: Situation) -> list[tuple[Accept, str]]:
 
 
 def _beyond(overruled: Accept, situation: Situation) -> list[tuple[Accept, str]]:
-    """For missing inputs of a batch that is committed by an operator's word: one word has to say both."""
+    """Missing inputs of a batch that was accepted for another reason: one accept must overrule both refusals."""
     commits = [
         (replace(overruled, without_inputs=True), does)
         for word, does in _offered(Reason.INPUT_MISSING, situation)
@@ -97,8 +94,8 @@ def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
 
 
 def _words_for(reason: Reason, situation: Situation) -> Words:
-    """Words that fit the facts better than the general ones."""
-    if reason is Reason.LEDGER_DAMAGED:  # an unreadable entry is none, and an unread mark is no one's to restore from
+    """Messages that fit the facts better than the general ones."""
+    if reason is Reason.LEDGER_DAMAGED:  # restoring needs a readable entry and readable marks
         told = situation.entry is not None and situation.unread_version is None and situation.newest_known is not None
         return CONTRADICTED if told else {}
     if situation.key.kind is SinkKind.TXN:
@@ -118,7 +115,7 @@ def _words_for(reason: Reason, situation: Situation) -> Words:
 
 
 def _urgent_words(situation: Situation) -> Words:
-    """Words that hold for whatever target."""
+    """Messages that hold for every target."""
     found = dict(TO_BE_ADOPTED) if situation.others_epochs else {}
     if situation.gone and not situation.rollback_is_proven:
         found |= ROLLBACK_UNPROVEN
@@ -126,7 +123,7 @@ def _urgent_words(situation: Situation) -> Words:
 
 
 def _newest(reason: Reason, situation: Situation) -> Mark | None:
-    """The newest batch in the branch; after a rollback it may be of an earlier sink id of the same query."""
+    """The newest batch in the branch; after a rollback, it can belong to an earlier sink id of the same query."""
     if situation.newest_mark is None and reason is Reason.ROLLED_BACK:
         return situation.newest_of_stream
     from_marks = reason in (Reason.LEDGER_LOST, Reason.LEDGER_DAMAGED)
@@ -161,7 +158,7 @@ def _facts(situation: Situation, mark: Mark | None) -> dict[str, str]:
 
 
 def _facts_of(reason: Reason, situation: Situation) -> dict[str, str]:
-    """Facts that one reason alone asks for: they are sought in the whole history."""
+    """Facts for only one reason each, because finding them needs the whole history."""
     if reason is Reason.INPUT_MISSING:
         return missing_facts(situation.batch)
     if reason is Reason.ROLLED_BACK and situation.key.kind is SinkKind.TXN:
@@ -182,7 +179,7 @@ def _facts_of(reason: Reason, situation: Situation) -> dict[str, str]:
 
 
 def missing_facts(batch: Batch) -> dict[str, str]:
-    """How many files of a batch are missing, and the names of some."""
+    """The number of a batch's missing files, and some of their names."""
     files = batch.missing_inputs
     named = ", ".join(redact(path) for path in files[:MOST_FILES])
     rest = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
@@ -220,7 +217,7 @@ def _landed(situation: Situation) -> str:
 
 
 def _elsewhere(situation: Situation) -> str:
-    """What the table knows of the same sink under other branches."""
+    """The state of the same sink under other branches."""
     newest = situation.newest_elsewhere
     if newest is None or newest == LARGEST_NUMBER:
         return "an unreadable ledger entry"
@@ -228,7 +225,7 @@ def _elsewhere(situation: Situation) -> str:
 
 
 def _known_uuid(situation: Situation) -> str:
-    """The UUID that is not the table's: of the start or the prepared record, else of the entry."""
+    """The UUID that differs from the table's: that of the start or the prepared record, else that of the entry."""
     entry = situation.entry
     of_start = situation.start_uuid != situation.view.table_uuid or not entry
     return situation.start_uuid if of_start or entry is None else entry.table_uuid

@@ -1,11 +1,11 @@
-"""What each refusal says, as texts with the names of facts in braces; `refusal` picks and fills them."""
+"""The messages of refusals, as texts with the names of facts in braces; `refusal` selects and fills them."""
 
 from collections.abc import Mapping
 
 from lakesink_protocol.errors import Reason
 
 Words = Mapping[Reason, tuple[str, str]]
-"""What happened and what to do, by reason, with the names of facts in braces."""
+"""What happened and what to do, by reason; names of facts are in braces."""
 
 WORDS: Words = {
     Reason.UNSUPPORTED: (
@@ -105,7 +105,7 @@ NEWEST_UNKNOWN: Words = {
         ),
     ),
 }
-"""Rewinding to the beginning would bring twice what is there."""
+"""A rewind to the beginning would duplicate the rows in the table."""
 
 
 ROLLBACK_UNPROVEN: Words = {
@@ -119,7 +119,7 @@ ROLLBACK_UNPROVEN: Words = {
         ),
     ),
 }
-"""Decision 0001: where others rewrote every file and expiry cut the history, both look the same."""
+"""Decision 0001: if others rewrote every file and expiry cut the history, both cases look the same."""
 
 
 TO_BE_ADOPTED: Words = {
@@ -131,7 +131,7 @@ TO_BE_ADOPTED: Words = {
         ),
     ),
 }
-"""To accept the batch as it comes would bring twice what is there, or leave a hole."""
+"""Accepting the batch unchanged would duplicate rows, or leave a gap."""
 
 
 CLONE: Words = {

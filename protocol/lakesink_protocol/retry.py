@@ -1,4 +1,4 @@
-"""The only retry in lakesink: bounded attempts with growing, jittered waits. Pure: clock and sleep are given."""
+"""The only retry in lakesink: bounded attempts with growing, jittered waits. Pure: clock and sleep are injected."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,13 +7,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Bounds of the commit loop; the names are Iceberg's ``commit.retry.*``.
+    """Bounds of the commit loop, named after Iceberg's ``commit.retry.*``.
 
-    Attributes:
-        num_retries: Attempts after the first.
-        min_wait_ms: First wait; it doubles with every attempt.
-        max_wait_ms: Longest wait.
-        total_timeout_ms: No attempt starts after this time.
+    The wait doubles with every attempt, up to `max_wait_ms`. No attempt starts after `total_timeout_ms`.
     """
 
     num_retries: int = 20
@@ -23,7 +19,7 @@ class RetryPolicy:
 
 
 class Waiting(Protocol):
-    """What attempts need of their surroundings."""
+    """Clock, sleep and randomness for attempts."""
 
     @property
     def monotonic_ms(self) -> Callable[[], int]:
@@ -31,7 +27,7 @@ class Waiting(Protocol):
 
     @property
     def sleep_ms(self) -> Callable[[float], None]:
-        """Waits."""
+        """Sleep."""
 
     @property
     def jitter(self) -> Callable[[], float]:
@@ -39,7 +35,7 @@ class Waiting(Protocol):
 
 
 def attempts(policy: RetryPolicy, waiting: Waiting) -> Iterator[int]:
-    """Numbers from 1, waiting before each but the first; nobody waits for an attempt that would start too late."""
+    """Numbers from 1, with a wait before each but the first; an attempt that would start too late is not waited for."""
     deadline = waiting.monotonic_ms() + policy.total_timeout_ms
     for attempt in range(1, policy.num_retries + 2):
         if attempt > 1:

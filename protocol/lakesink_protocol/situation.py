@@ -1,4 +1,7 @@
-"""One batch before one view of the table: every fact that the verdict's rules ask for. Pure."""
+"""One batch and the state of the table: every fact that the verdict's rules need. Pure.
+
+*Ancestry* is the branch's head and its ancestors, see `TableView.walk`. An *own* mark is a batch mark of this sink.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,12 +24,12 @@ from lakesink_protocol.ledger import (
 )
 
 PICKED_FROM = "source-snapshot-id"
-"""In the summary of Iceberg's `cherrypick_snapshot`: where the files come from."""
+"""Summary property of Iceberg's `cherrypick_snapshot`: the source of the files."""
 _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class Situation:
-    """One batch before one view of the table: the facts that the rules ask for, each found once."""
+    """One batch and the state of the table: the facts that the rules need, each computed once."""
 
     def __init__(self, view: TableView, key: SinkKey, batch: Batch, start_uuid: str) -> None:
         self.view = view
@@ -41,13 +44,13 @@ class Situation:
 
     @cached_property
     def entry_on_walk(self) -> bool:
-        """The ledger's snapshot is the head or under it, link by link."""
+        """The ledger's snapshot is in the ancestry, link by link."""
         entry = self._entry
         return any(snapshot.snapshot_id == entry.snapshot_id for snapshot in self._walk_down_to(entry.sequence_number))
 
     @cached_property
     def gone(self) -> bool:
-        """The ledger's snapshot was rolled back: its rows are not under the head, although the entry says so."""
+        """The ledger's snapshot was rolled back: its rows are not under the head, although the entry names it."""
         if self.entry is None or self.entry_on_walk:
             return False
         if self.view.head is None or self._walk_passes(self.entry.sequence_number):
@@ -56,7 +59,7 @@ class Situation:
 
     @cached_property
     def unproven(self) -> bool:
-        """Neither on the walk nor gone: expiry took the evidence, and the entry is trusted."""
+        """Neither in the ancestry nor rolled back: expiry removed the evidence, and the entry is trusted."""
         return self.entry is not None and not self.entry_on_walk and not self.gone
 
     @cached_property
@@ -70,7 +73,7 @@ class Situation:
 
     @cached_property
     def shows_all_undone(self) -> bool:
-        """What was rolled back is retained link by link, from the ledger's snapshot to the walk."""
+        """All rolled-back snapshots are retained link by link, from the ledger's snapshot to the ancestry."""
         walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
         beside: list[int] = []
         found = self._entry.snapshot_id
@@ -84,37 +87,37 @@ class Situation:
 
     @cached_property
     def passes_over_nothing(self) -> bool:
-        """No batch that was rolled back lies between the newest one left and this one."""
+        """No batch that was rolled back lies between the newest remaining batch and this one."""
         follows = self.newest_mark is not None and self.batch.batch_id == self.newest_mark.batch_id + 1
         return follows or (self.shows_all_undone and not any(undone < self.batch.batch_id for undone in self.undone))
 
     @cached_property
     def rollback_is_proven(self) -> bool:
-        """The walk shows that the ledger's snapshot is not under the head; else expiry hides what became of it."""
+        """The ancestry shows that the ledger's snapshot is not under the head; otherwise expiry hides it."""
         return self.gone and (
             self.view.head is None or self._walk_passes(self._entry.sequence_number) or self.walk_complete
         )
 
     @cached_property
     def marked(self) -> bool:
-        """Some own mark is present, also of an old batch that an operator accepted."""
+        """There is an own mark; the mark of an old batch that an operator accepted counts too."""
         return any(True for _ in self._own_marks()) or bool(self._kept)
 
     @cached_property
     def newest_mark(self) -> Mark | None:
-        """M: the newest own mark on the walk that moved the ledger."""
+        """M: the newest own mark in the ancestry that moved the ledger."""
         return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
 
     @cached_property
     def newest_known(self) -> Mark | None:
-        """As M, also where only the ledger's tag keeps it."""
+        """Like M, but also a mark that only the ledger's tag retains."""
         return next((mark for mark, _ in self.own_marks if mark.ledger_batch_id == mark.batch_id), None)
 
     @cached_property
     def marked_snapshot(self) -> int | None:
-        """Snapshot that has this very batch: same id, query and fingerprint.
+        """Snapshot of exactly this batch: same id, query and fingerprint.
 
-        On the walk, or kept by the ledger entry or its tag where expiry cut the path to it.
+        It is in the ancestry, or retained by the ledger entry or its tag where expiry cut the ancestry.
         """
         on_walk = (snapshot.snapshot_id for mark, snapshot in self._own_marks() if self._is_this_batch(mark))
         found = next(on_walk, None)
@@ -129,25 +132,25 @@ class Situation:
 
     @cached_property
     def own_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        """Every own mark that is present, newest first, see `marked`."""
+        """Every own mark, newest first, see `marked`."""
         kept = sorted(self._kept, key=lambda found: found[1].sequence_number or 0, reverse=True)
         return (*self._own_marks(), *kept)
 
     @cached_property
     def forgotten(self) -> bool:
-        """`lakesink forget` retired the sink after its newest batch."""
+        """`lakesink forget` removed the sink after its newest batch."""
         newer = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
         return any((snapshot.summary or {}).get(FORGOTTEN) == self.key.ledger_property for snapshot in newer)
 
     @cached_property
     def landed(self) -> tuple[Mark, int] | None:
-        """Mark and snapshot of this very batch, under whatever sink id or branch it was committed."""
+        """Mark and snapshot of exactly this batch, under any sink id or branch."""
         same = ((mark, snapshot.snapshot_id) for mark, snapshot in self._marks_of_stream if self._is_this_batch(mark))
         return next(same, None)
 
     @cached_property
     def newest_of_stream(self) -> Mark | None:
-        """The newest batch of the same query (or application) that moved a ledger, under whatever sink id or branch."""
+        """The newest batch of the same query (or application) that moved a ledger, under any sink id or branch."""
         return next((mark for mark, _ in self._marks_of_stream if mark.ledger_batch_id == mark.batch_id), None)
 
     @cached_property
@@ -165,7 +168,7 @@ class Situation:
 
     @cached_property
     def shows_the_batch_before(self) -> bool:
-        """The walk goes back beyond this batch's place: if it is not shown, it was never committed there."""
+        """The ancestry reaches beyond this batch's place: if the batch is not in it, it was never committed there."""
         blind = any(
             picked_from(snapshot.summary) is not None
             and mark_of(snapshot.summary) is None
@@ -181,13 +184,13 @@ class Situation:
 
     @cached_property
     def walk_complete(self) -> bool:
-        """The walk reached the table's first snapshot: what is not on it never was on this branch, or was undone."""
+        """The ancestry reaches the table's first snapshot: other snapshots never were on this branch or were undone."""
         oldest = min((snapshot.sequence_number or 0 for snapshot in self.view.walk()), default=None)
         return self.view.last_sequence_number == 0 if oldest is None else oldest <= 1
 
     @cached_property
     def marked_elsewhere(self) -> bool:
-        """The branch was forked off while the sink wrote to another: the walk bears its marks, or expiry hides it."""
+        """The branch was forked while the sink wrote to another: the ancestry has marks of that branch, or may have."""
         on_walk = (mark_of(snapshot.summary) for snapshot in self.view.walk())
         return any(mark is not None and self._is_elsewhere(mark) for mark in on_walk) or self.hidden
 
@@ -198,7 +201,7 @@ class Situation:
 
     @cached_property
     def newest_elsewhere(self) -> int | None:
-        """The newest batch that the table knows of this sink under other branches; the largest if it is unreadable."""
+        """The newest known batch of this sink under other branches; the largest number if an entry is unreadable."""
         marks = (mark_of(snapshot.summary) for snapshot in self.view.snapshots.values())
         marked = (mark.batch_id for mark in marks if mark is not None and self._is_elsewhere(mark))
         entries = (LARGEST_NUMBER if entry is None else entry.batch_id for entry in self.view.elsewhere.values())
@@ -212,14 +215,14 @@ class Situation:
 
     @cached_property
     def unread_version(self) -> str | None:
-        """Version of an own mark on the walk, above the entry if it is there, that this code cannot read."""
+        """Version of an own mark that this code cannot read, in the ancestry above the entry's snapshot."""
         above = -1 if self.entry is None else self.entry.sequence_number
         found = (unread_version(snapshot.summary, self.key) for snapshot in self._walk_down_to(above + 1))
         return next((version for version in found if version is not None), None)
 
     @cached_property
     def entry_contradicted(self) -> bool:
-        """The entry's snapshot does not say what the entry says, or a newer own mark shows that the entry is stale."""
+        """The entry and the mark of its snapshot differ, or a newer own mark shows that the entry is stale."""
         entry = self._entry
         if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)) or self._tag_is_newer:
             return True
@@ -235,7 +238,7 @@ class Situation:
         return mark.batch_id == entry.batch_id and not same
 
     def starts_at(self, end: str) -> bool:
-        """The batch begins exactly where another one ended."""
+        """The batch starts exactly where another one ended."""
         return self.batch.start is not None and self.batch.start == end
 
     @property
@@ -245,7 +248,7 @@ class Situation:
 
     @property
     def _tag_is_newer(self) -> bool:
-        """The ledger tag moves with the entry, or stays behind where it is switched off: it never runs ahead of it."""
+        """The ledger tag moves with the entry, or stays behind if switched off: a newer tag proves a stale entry."""
         tag = self.view.tag_snapshot_id
         tagged = None if tag is None else self.view.snapshots.get(tag)
         if tagged is None or not self._is_own(tagged):
@@ -253,7 +256,7 @@ class Situation:
         return (tagged.sequence_number or 0) > self._entry.sequence_number
 
     def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
-        """The walk's snapshots from the head as far as they are not older."""
+        """The ancestry from the head, as far as it is not older."""
         found = []
         for snapshot in self.view.walk():
             if (snapshot.sequence_number or 0) < sequence_number:
@@ -281,7 +284,7 @@ class Situation:
 
     @cached_property
     def _marks_of_stream(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        """Marks of the same query, under any key; an application has no query, so its name stands for it."""
+        """Marks of the same query, under any key; an application has no query, so its name is used."""
         if self.key.kind is SinkKind.TXN:
             return tuple(
                 found for found in self._all_marks if replace(found[0].key, branch=self.key.branch) == self.key
@@ -297,7 +300,7 @@ class Situation:
         return (*self._marks(), *self._kept)
 
     def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
-        """Marks on the walk, newest first, of whatever sink."""
+        """Marks of all sinks in the ancestry, newest first."""
         for snapshot in self.view.walk():
             mark = mark_of(snapshot.summary) or mark_of(self._picked(snapshot))
             if mark is not None:
@@ -305,9 +308,10 @@ class Situation:
 
     @cached_property
     def _kept(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        """Own marks that the ledger entry or its tag keeps, off a walk that expiry cut, and that were not rolled back.
+        """Own marks outside an ancestry that expiry cut, retained by the ledger entry or its tag, and not rolled back.
 
-        Without them a batch that was accepted late would be committed again, as soon as expiry cuts the walk above it.
+        Without them, a batch that was accepted late would be committed again as soon as expiry cuts the ancestry above
+        it.
         """
         ids = {self.view.tag_snapshot_id} | ({self.entry.snapshot_id} if self.entry is not None else set())
         found = []
@@ -319,7 +323,7 @@ class Situation:
         return tuple(found)
 
     def _left(self, snapshot: SnapshotLike) -> bool:
-        """A retained snapshot that is not on the walk was rolled back."""
+        """True if this retained snapshot outside the ancestry was rolled back."""
         if self.entry is not None and snapshot.snapshot_id == self.entry.snapshot_id:
             return self.gone
         if self.view.head is None or self._walk_passes(snapshot.sequence_number or 0):
@@ -327,13 +331,13 @@ class Situation:
         return not self.view.branch_contains(snapshot.snapshot_id)
 
     def _picked(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
-        """Summary of the snapshot whose files a cherry-pick brought back: they are in the table again."""
+        """Summary of the snapshot that a cherry-pick restored: its files are in the table again."""
         source_id = picked_from(snapshot.summary)
         source = None if source_id is None else self.view.snapshots.get(source_id)
         return None if source is None else source.summary
 
 
 def picked_from(summary: Mapping[str, Any] | None) -> int | None:
-    """The snapshot whose files a cherry-pick brought back; None if the summary is of no cherry-pick."""
+    """The snapshot whose files a cherry-pick restored; None if the summary is not of a cherry-pick."""
     text = str((summary or {}).get(PICKED_FROM) or "")
     return int(text) if _NUMBER.fullmatch(text) else None

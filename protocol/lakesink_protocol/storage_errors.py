@@ -1,4 +1,4 @@
-"""What an object store's client means by an error: Arrow raises one class for all of them, so its words tell. Pure."""
+"""Classifies errors of object stores by their text, because Arrow raises one class for all of them. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -12,13 +12,7 @@ _UNREACHABLE = re.compile(r"AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SERV
 
 @dataclass(frozen=True, slots=True)
 class StorageTrouble:
-    """One kind of failure.
-
-    Attributes:
-        code: Stable, without ``LAKESINK_``.
-        what: After a subject: the table, the catalog, a data file.
-        action: What to do.
-    """
+    """One kind of failure; `code` has no prefix ``LAKESINK_``, and `what` is a predicate, as of "the table"."""
 
     code: str
     what: str
@@ -40,9 +34,9 @@ UNREACHABLE = StorageTrouble(
 
 
 def storage_trouble(error: OSError) -> StorageTrouble | None:
-    """What kind of failure it is; None if it is none of an object store, or says no more than that it failed."""
+    """The kind of failure; None if the error is not from an object store, or gives no reason."""
     text = str(error)
-    # fsspec's clients raise it without a number; the system's own is about rights in a folder.
+    # fsspec's clients raise PermissionError without a number; with a number, it is about a local folder.
     if _REFUSED.search(text) or (isinstance(error, PermissionError) and error.errno is None):
         return REFUSED
     return UNREACHABLE if _UNREACHABLE.search(text) else None

@@ -5,14 +5,14 @@ from difflib import get_close_matches
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None if none is like it. Case does not count."""
+    """The known name most similar to `name`, or None if none is similar. Case does not count."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     found = get_close_matches(name.lower()[:256], by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence to put after "`name` is unknown": the nearest name, else all of them, else nothing."""
+    """A sentence for an unknown name: suggests the nearest known name, else lists known names; empty without any."""
     candidates = sorted(set(known))
     closest = nearest(name, candidates)
     if closest is not None:
@@ -25,7 +25,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with an end: a question, or a sentence that has its full stop, gets no second one."""
+    """The text, with a full stop unless it already ends in punctuation."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 

@@ -1,7 +1,7 @@
-"""Audit tags: when a commit also sets a tag that stays at its snapshot, and under which name. Pure.
+"""Audit tags: decides whether a commit also sets a permanent tag at its snapshot, and the tag's name. Pure.
 
-Decided in every attempt from the table as loaded, the batch, and the time of the snapshot that is about to be sent, so
-that whoever commits the batch decides the same. A tag keeps its snapshot, and so the table as of it, from expiry.
+Every attempt decides from the loaded table, the batch, and the time of the new snapshot, so that every driver that
+commits the batch decides the same. A tag protects its snapshot, and so that state of the table, from expiry.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,21 +18,16 @@ SHORTEST_PERIOD_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class EveryBatches:
-    """A tag at every batch of a stream whose id is a multiple.
-
-    Attributes:
-        count: Of what, at least 1.
-    """
+    """A tag at every batch of a stream whose id is a multiple of `count`, which is at least 1."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class EveryPeriod:
-    """A tag at the first batch of every period; periods are counted from 1970 in UTC, so days begin at midnight.
+    """A tag at the first batch of every period of `span_ms`, at least `SHORTEST_PERIOD_MS`.
 
-    Attributes:
-        span_ms: Length of a period, at least `SHORTEST_PERIOD_MS`.
+    Periods are counted from 1970 in UTC, so days begin at midnight.
     """
 
     span_ms: int
@@ -42,39 +37,27 @@ TagEvery = EveryBatches | EveryPeriod
 
 
 class TaggedSnapshot(SnapshotLike, Protocol):
-    """What a tag points at; PyIceberg's own class fits."""
+    """The snapshot fields that tags need; PyIceberg's own class has them."""
 
     @property
     def timestamp_ms(self) -> int:
-        """When it was made, by the clock of who made it, milliseconds since the epoch."""
+        """Time by the clock of the driver that committed, milliseconds since the epoch."""
 
 
 Refs = Mapping[str, TaggedSnapshot | None]
-"""Every branch and tag of a table by name, with the snapshot if it is a tag at one that is there."""
+"""Every branch and tag of a table by name, with a tag's snapshot; None for a branch, or if the snapshot is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagPlace:
-    """Where a tag can be set.
-
-    Attributes:
-        name: The tag.
-        replaces: Snapshot that it shows now: the same batch, before a rollback undid it. None if there is no such tag.
-    """
+    """A tag that can be set; `replaces` is its current snapshot, of the same batch before a rollback, or None."""
 
     name: str
     replaces: int | None
 
 
 def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> bool:
-    """Whether the batch's snapshot is to be tagged.
-
-    Args:
-        every: The rhythm.
-        situation: The batch before the table.
-        refs: Of that table.
-        time_ms: Time of the snapshot to be.
-    """
+    """Whether the batch's snapshot gets a tag; `time_ms` is the time of the new snapshot."""
     match every:
         case EveryBatches(count=count):
             return situation.batch.batch_id % count == 0
@@ -87,16 +70,9 @@ def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> b
 
 
 def place_of_tag(situation: Situation, refs: Refs) -> TagPlace | None:
-    """Where to set the batch's tag, so that no tag or branch which shows something else is touched.
+    """The name for the batch's tag; None if every name belongs to a tag or branch with another content.
 
-    A batch id comes twice if a stream goes on from a new checkpoint; then the batch's fingerprint is in the name.
-
-    Args:
-        situation: The batch before the table.
-        refs: Of that table.
-
-    Returns:
-        None if every name is taken.
+    A batch id occurs twice if a stream continues from a new checkpoint; then the name contains the batch's fingerprint.
     """
     batch = situation.batch
     name = situation.key.audit_tag(batch.batch_id)
@@ -119,7 +95,7 @@ def audit_tags(key: SinkKey, refs: Refs) -> dict[str, TaggedSnapshot]:
 
 
 def _tagged_in(key: SinkKey, refs: Refs, span_ms: int, time_ms: int) -> Iterable[TaggedSnapshot]:
-    """The sink's tagged batches of one period; of all others only the time is looked at, for there may be many."""
+    """The sink's tagged batches of one period. For other tags, only the time is read, because there may be many."""
     period = time_ms // span_ms
     same = {name: tagged for name, tagged in refs.items() if tagged and tagged.timestamp_ms // span_ms == period}
     return audit_tags(key, same).values()
@@ -136,7 +112,7 @@ def _batch_in(snapshot: SnapshotLike, key: SinkKey) -> int | None:
 
 
 def _is_undone(view: TableView, snapshot: SnapshotLike) -> bool:
-    """The walk from the head passes the snapshot's place in time without it; a walk cut above that proves nothing."""
+    """True if the ancestry passes the snapshot's place without it; ancestry that was cut above it proves nothing."""
     for step in view.walk():
         if step.snapshot_id == snapshot.snapshot_id:
             return False

@@ -1,9 +1,9 @@
 """Two-phase commit in a stream processor: the seam that sinks implement, and the coordinator that runs one batch.
 
-The idea is Flink's `TwoPhaseCommitSinkFunction` (Nowojski and Winters, 2018), told in Spark's terms: the batch id is
-the checkpoint barrier, the tasks' receipts are the votes, and the prepared record is the state from which a restarted
-process commits what an earlier one had pre-committed. Everything here is pure: it decides the order of calls and
-leaves files, catalogs and Spark to those it calls.
+The idea is Flink's `TwoPhaseCommitSinkFunction` (Nowojski and Winters, 2018), in Spark's terms. The batch id is the
+checkpoint barrier, and the tasks' receipts are the votes. From the prepared record, a restarted process commits what an
+earlier one pre-committed. Everything here is pure: it decides the order of calls, and leaves files, catalogs and Spark
+to the sinks.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Payload = Mapping[str, Any]
 
 
 class Durability(Enum):
-    """What a crash between pre-commit and commit leaves behind."""
+    """What remains after a crash between pre-commit and commit."""
 
     PREPARED_SURVIVES = "prepared survives a crash"
     MUST_BE_REDONE = "must be redone"
@@ -31,15 +31,15 @@ class Durability(Enum):
 class TaskWriter(Protocol):
     """Turns the rows of one task into closed, unreferenced files. Pickled to executors: plain data, no clients.
 
-    One that has an attribute ``clustered_by`` gets the rows of a partition in one task, see
+    A writer with an attribute ``clustered_by`` gets all rows of a partition in one task, see
     `lakesink.spark.rows.distribution`.
     """
 
     def write(self, task: int, batches: Iterator[Any]) -> bytes:
         """Write one task's rows and return its encoded receipt.
 
-        Called in an executor, once per attempt of a task: a retried or speculative attempt calls it again with the
-        same `task`, so every name it creates must be new. Returns only after all it wrote is closed and durable.
+        Executors call this once per attempt of a task. A retried or speculative attempt has the same `task`, so every
+        file name must be new. Return only after all files are closed and durable.
 
         Args:
             task: Index of the task's partition in the job, from 0.
@@ -49,46 +49,46 @@ class TaskWriter(Protocol):
 
 
 class Transaction(Protocol):
-    """One participant's open batch: what `begin` decided, and the writer it ships to the executors."""
+    """One participant's open batch: the decision of `begin`, and the writer for the executors."""
 
     @property
     def writer(self) -> TaskWriter | None:
-        """What the executors run; None if the batch adds no rows here (a human skipped it)."""
+        """The writer for the executors; None if the batch adds no rows here (an operator skipped it)."""
 
 
 class Prepared(Protocol):
-    """One participant's pre-committed batch: everything `commit` needs, and nothing that dies with the process."""
+    """One participant's pre-committed batch: everything that `commit` needs; it must survive the end of the process."""
 
     @property
     def payload(self) -> Payload:
-        """JSON-able form that goes into the prepared record."""
+        """JSON form for the prepared record."""
 
 
 class PreparedLog(Protocol):
-    """Where the pre-commit of a batch survives a crash: one record for all participants."""
+    """Keeps the pre-commit of a batch through a crash: one record for all participants."""
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """Payloads by participant that an earlier run put for exactly this batch; None if there is none to trust."""
+        """Payloads by participant that an earlier run put for exactly this batch; None without a trustworthy record."""
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """Make the record durable in one step: a reader sees all of it or none."""
+        """Make the record durable in one step: a reader sees the complete record or none."""
 
     def landed(self, batch: Batch) -> None:
-        """The batch is committed: records of batches before it have served their purpose."""
+        """The batch is committed: records of earlier batches are no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoPreparedLog:
-    """For sinks whose pre-commit dies with the process: every replay writes again."""
+    """For sinks whose pre-commit is lost with the process: every replay writes again."""
 
     def find(self, batch: Batch) -> None:
-        """Nothing is ever found."""
+        """Always None."""
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """Nothing is kept."""
+        """Keeps nothing."""
 
     def landed(self, batch: Batch) -> None:
-        """Nothing is there to tidy."""
+        """Has nothing to remove."""
 
 
 T = TypeVar("T", bound=Transaction)
@@ -98,8 +98,9 @@ P = TypeVar("P", bound=Prepared)
 class TwoPhaseCommitSink(ABC, Generic[T, P]):
     """One participant of a batch. All methods run on the driver, on the thread that runs the batch.
 
-    A sink may be called again for the same batch any number of times, by this process or by another one, also while an
-    older driver still runs: `begin` and `commit` must find out from the target itself what is already there.
+    A sink can be called several times for the same batch, by this process or another one, even while an older driver
+    still runs. `begin` and `commit` must therefore check the target itself for the batch. `run_batch` describes the
+    order of calls, which starts again if `commit` returns None.
     """
 
     name: str
@@ -107,16 +108,16 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
     @property
     def prepared_log(self) -> PreparedLog:
-        """Where the pre-commit of a batch survives a crash, if this sink is the batch's first or only participant.
+        """The log that keeps the pre-commit of a batch, if this sink is the batch's first or only participant.
 
-        Asked for once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs none; for the others
-        `lakesink.sinks.records.PreparedDirectory` keeps them in any folder.
+        Read once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs no log. For other sinks,
+        `lakesink.sinks.records.PreparedDirectory` keeps the records in any folder.
         """
         return NoPreparedLog()
 
     @abstractmethod
     def begin(self, batch: Batch) -> T | AlreadyCommitted:
-        """Decide whether the batch may be written; called first, once a run of the batch, before any row is read.
+        """Decide whether the batch may be written. Called first, before any row is read.
 
         Must not change what readers see. Idempotent.
 
@@ -125,52 +126,52 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
         """
 
     def check_inputs(self, batch: Batch, transaction: T) -> None:  # noqa: ARG002 - for those that have more to ask
-        """Refuse a batch whose input files are gone; called before rows are written, and not if none are.
+        """Refuse a batch whose input files are missing. Called before rows are written, and only if rows are written.
 
-        A sink that lets an operator overrule this asks its transaction.
+        A sink that lets an operator overrule this refusal asks its transaction.
 
         Raises:
-            BatchRefused: The batch would be written without rows that belong to it.
+            BatchRefused: The batch would be written without some of its rows.
         """
         if batch.missing_inputs:
             raise input_missing(batch)
 
     @abstractmethod
     def recover(self, transaction: T, payload: Payload) -> P | None:
-        """Turn the payload of an earlier run's pre-commit into something to commit, or None to write again.
+        """Turn the payload of an earlier pre-commit into a prepared batch, or return None to write again.
 
-        Called after `begin`, at most once a run, only if a prepared record was found, and only if `durability` is
-        `PREPARED_SURVIVES`. The payload is data from storage: validate it. Must not change anything.
+        Called after `begin`, only if a prepared record was found, and only if `durability` is `PREPARED_SURVIVES`. The
+        payload comes from storage: validate it. Must not change anything.
         """
 
     @abstractmethod
     def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P:
         """Complete the vote: check every task's receipt and make the batch ready to commit in one step.
 
-        Called once a run, after the job succeeded; `receipts` holds one receipt a task in any order. What it creates
-        stays invisible to readers.
+        Called after the job succeeded; `receipts` has one receipt per task in any order. New files stay invisible to
+        readers.
 
         Raises:
-            WriteError: A vote is missing, doubled, malformed, or was cast on other premises.
+            WriteError: A vote is missing, duplicate or malformed, or has other premises.
         """
 
     @abstractmethod
     def commit(self, transaction: T, prepared: P) -> Outcome | None:
         """Make the batch visible atomically, or find that it is. Idempotent: replays and rival drivers call it too.
 
-        Called once a run, after every participant has pre-committed and the record is durable. Returns None if what
-        was prepared may no longer be used (the target's history moved): the batch is then written again.
+        Called after every participant has pre-committed and the record is durable. Return None if the prepared batch
+        may no longer be used, because the target's history changed: the batch is then written again.
 
         Raises:
-            BatchRefused: The target's history does not allow this batch any more.
-            CommitUnresolved: The outcome is not known; nothing was deleted.
+            BatchRefused: The target's history no longer allows this batch.
+            CommitUnresolved: The outcome is unknown; nothing was deleted.
         """
 
     @abstractmethod
     def abort(self, transaction: T) -> None:
-        """Forget an open batch after a failure between `begin` and `commit`; must delete nothing that could be used.
+        """Drop an open batch after a failure between `begin` and `commit`; must not delete anything that is usable.
 
-        Called at most once a run, and not at all when the process dies.
+        Called at most once a run, and not if the process dies.
         """
 
 
@@ -195,18 +196,18 @@ def run_batch(
     """Run one batch through every participant: decide for all, prepare all, then commit all in the given order.
 
     Args:
-        batch: What Spark asked for.
-        sinks: Participants with distinct names; the order is the order of commits.
-        log: Where the prepared record goes.
-        write: Runs the job; called at most once unless the target's history moves under a prepared batch.
+        batch: The batch to run.
+        sinks: Participants with distinct names, in the order of their commits.
+        log: Log for the prepared record.
+        write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
 
     Returns:
         The outcome of every participant, by name.
 
     Raises:
-        BatchRefused: Some participant refused before anything was written.
-        PartialBatch: A participant failed after an earlier one had landed in this run.
-        LakesinkError: What a single participant raised; nothing landed in this run.
+        BatchRefused: Some participant refused; nothing was committed in this run.
+        PartialBatch: A participant failed after an earlier one had committed in this run.
+        LakesinkError: The error of a participant; nothing was committed in this run.
     """
     outcomes: dict[str, Outcome] = {}
     landed: list[str] = []
@@ -227,7 +228,7 @@ def run_batch(
 
 
 def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log: PreparedLog) -> dict[str, TaskWriter]:
-    """What the tasks of a batch would have to run, where another process counts their votes by `run_batch`.
+    """The writers for the tasks of a batch, if another process counts their votes by `run_batch`.
 
     Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
 
@@ -246,7 +247,7 @@ def _prepare_all(
     write: Write,
     outcomes: dict[str, Outcome],
 ) -> list[tuple[_Open, Any]]:
-    """Every participant that lacks the batch, with what it pre-committed; who has it gets its outcome."""
+    """Every participant that lacks the batch, with its prepared batch; the outcome of the others is recorded."""
     pending: list[_Open] = []
     try:
         for sink in sinks:
@@ -288,7 +289,7 @@ def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
 
 
 def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[str, Any] | None:
-    """What an earlier run prepared, if every pending participant can still use its part: half a record is none."""
+    """The batch that an earlier run prepared, if every pending participant can use its part; otherwise None."""
     if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
         return None
     payloads = log.find(batch)
@@ -316,7 +317,7 @@ def _commit(pending: Sequence[tuple[_Open, Any]], outcomes: dict[str, Outcome], 
 
 
 def _commit_one(entry: _Open, prepared: Any, *, after_others: bool) -> Outcome | None:
-    """Once others have landed, whatever goes wrong has to name them: no error may leave as it is."""
+    """Translate all errors once others have committed, because then the error must name those participants."""
     try:
         return entry.sink.commit(entry.transaction, prepared)
     except LakesinkError:

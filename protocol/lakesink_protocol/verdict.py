@@ -1,7 +1,7 @@
-"""The verdict on a batch: a table of rules over what the ledger shows; the first that applies decides. Pure.
+"""The verdict on a batch: a table of rules over the ledger; the first rule that applies decides. Pure.
 
-Batch ids grow by one and each batch starts where the one before ended. Anything else is reported to an operator, who
-may overrule it for one batch with `Accept`, by one of the choices that the refusal offers.
+Batch ids grow by one, and each batch starts where the one before ended. Everything else is refused. An operator may
+overrule the refusal for one batch with `Accept`, by one of the choices that the refusal offers.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,11 @@ class Commit:
     """Commit the batch.
 
     Attributes:
-        rule: Number of the rule that decided.
-        adds_rows: False if an operator had the batch skipped: its place in the ledger is taken, no row is written.
+        adds_rows: False if an operator skipped the batch: it gets its place in the ledger, and no row is written.
         moves_ledger: False if an operator replays a batch below the ledger's: the ledger keeps its batch.
-        accepted: The overruled refusal as the user spelled it; empty if none.
+        accepted: The accept as the user wrote it; empty if none.
         unproven: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
-        without_inputs: Number of input files that an operator accepted to do without.
+        without_inputs: Number of missing input files that an operator accepted.
     """
 
     rule: int
@@ -40,13 +39,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The batch is in the table.
-
-    Attributes:
-        rule: Number of the rule that decided.
-        snapshot_id: The batch's snapshot, None if the history no longer shows which it was.
-        unproven: As in `Commit`.
-    """
+    """The batch is in the table; `snapshot_id` is its snapshot, None if the history no longer shows it."""
 
     rule: int
     snapshot_id: int | None
@@ -55,12 +48,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The batch must not be committed without an operator.
-
-    Attributes:
-        rule: Number of the rule that decided.
-        reason: Why.
-    """
+    """The batch must not be committed without an operator."""
 
     rule: int
     reason: Reason
@@ -71,14 +59,7 @@ Verdict = Commit | Skip | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of the verdict table.
-
-    Attributes:
-        number: Its place; the first rule that applies decides.
-        when: The condition in words.
-        then: ``commit``, ``skip``, or the reason of the refusal.
-        applies: The condition.
-    """
+    """One line of the verdict table, with its condition in words and as code; `then` is the verdict."""
 
     number: int
     when: str
@@ -99,7 +80,7 @@ def _follows(s: Situation, mark: Mark | None) -> bool:
 
 
 def _is_elsewhere(s: Situation) -> bool:
-    """The batch, or others of its query, came under another sink id or branch."""
+    """This batch, or another one of its query, was committed under another sink id or branch."""
     return s.landed is not None or s.newest_of_stream is not None
 
 
@@ -108,7 +89,7 @@ def _from_the_beginning(s: Situation) -> bool:
 
 
 def _ahead(s: Situation) -> int:
-    """How far the batch is ahead of the ledger's; 1 is the next one."""
+    """Distance of the batch from the ledger's batch; 1 is the next one."""
     return s.batch.batch_id - (s.entry.batch_id if s.entry else -1)
 
 
@@ -279,18 +260,16 @@ TRANSACTION_RULES = (
 
 
 def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
-    """What to do with a batch, given one view of the table.
+    """The verdict on a batch, for one state of the table.
 
-    Args:
-        situation: The batch and the view.
-        accept: An operator's word; it counts only for the batch, the refusal and the state of the ledger that it
-            names, and only if the refusal offers it.
+    An accept counts only for the batch, the refusal and the state of the ledger that it names, and only if the refusal
+    offers it.
     """
     rules = STREAM_RULES if situation.key.kind is SinkKind.STREAM else TRANSACTION_RULES
     rule = next(rule for rule in rules if rule.applies(situation))
     if rule.then == "skip":
         return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
-    # Missing input is refused where rows are about to be written: what was prepared earlier does not need it.
+    # Missing input is refused later, before rows are written: a batch that was prepared earlier does not need it.
     reason = rule.then if isinstance(rule.then, Reason) else Reason.INPUT_MISSING
     if accept and _is_offered(accept, reason, situation):
         return Commit(
