@@ -1,7 +1,7 @@
-"""What a batch reads, from the query's checkpoint: its offsets, where they start, and the files of file sources.
+"""Reads from the query's checkpoint what a batch covers: its start and end offsets, and its input files.
 
-Two readers share one small protocol: through the JVM's Hadoop file system on the driver (`lakesink.spark.hadoop`),
-which has every scheme and credential that Spark has, and through fsspec elsewhere. Nothing here writes or needs Spark.
+`CheckpointFiles` has two implementations. `lakesink.spark.hadoop` uses the JVM's Hadoop file system on the driver, with
+all schemes and credentials of Spark; `FsspecFiles` works elsewhere. Nothing here writes or needs Spark.
 """
 
 import logging
@@ -51,15 +51,11 @@ class CheckpointFiles(Protocol):
         """Names in a folder, in any order; empty if there is no such folder."""
 
     def is_there(self, uri: str) -> bool:
-        """True if a file exists, wherever it is: below the checkpoint or not. Called on several threads."""
+        """True if a file exists, inside the checkpoint or elsewhere. Called on several threads."""
 
 
 class FsspecFiles:
-    """Files of a checkpoint through fsspec, where there is no JVM: in the command line and in planner processes.
-
-    Args:
-        root: The checkpoint, a local path or a URI that fsspec knows.
-    """
+    """Files of a checkpoint through fsspec, for processes without a JVM: the command line and Spark's planners."""
 
     def __init__(self, root: str) -> None:
         self._system, self._root = fsspec.core.url_to_fs(root, use_listings_cache=False)
@@ -90,8 +86,8 @@ class FsspecFiles:
             return []
 
     def is_there(self, uri: str) -> bool:
-        """See `CheckpointFiles`. What nothing here can read is taken to be there, and said so."""
-        folder, _, name = uri.rpartition("/")  # fsspec would take "::" in a file's name for a chain of file systems
+        """See `CheckpointFiles`. Returns True, with a warning, for a file that cannot be checked here."""
+        folder, _, name = uri.rpartition("/")  # fsspec reads "::" in a file name as a chain of file systems
         try:
             system, path = fsspec.core.url_to_fs(f"{folder}/", use_listings_cache=False)
         except (ImportError, ValueError) as error:
@@ -108,59 +104,42 @@ class Checkpoint:
     """The checkpoint of one query.
 
     Attributes:
-        files: How it is read.
-        folders: For every position of a source in the query, the number of its folder below ``sources``; None if they
-            are the same. They differ where one source is read twice. A source with a name has a folder of this name.
+        folders: Folder number below ``sources`` for each source position; None if they are equal. They differ if a
+            source is read twice. A named source has a folder of that name.
     """
 
     files: CheckpointFiles
     folders: tuple[int, ...] | None = None
 
     def query_id(self) -> str:
-        """Id that the checkpoint gives to its query.
-
-        Raises:
-            QueryError: The checkpoint has none.
-        """
+        """The query id in the checkpoint's metadata."""
         content = self.files.read("metadata")
         if content is None:
             raise unreadable("its metadata file, which holds the query id, is missing")
         return parse_query_id(content.decode())
 
     def offsets(self, batch_id: int) -> Offsets:
-        """End offsets of a batch, by source.
-
-        Raises:
-            QueryError: The checkpoint does not have them, or not in a form that is known.
-        """
+        """End offsets of a batch, by source."""
         content = self.files.read(f"offsets/{batch_id}")
         if content is None:
             raise unreadable(f"offsets/{batch_id} is missing")
         return parse_offset_log(content.decode())
 
     def newest_batch(self) -> int:
-        """Id of the newest batch that has offsets: Spark logs them before the batch runs, and runs no older one.
-
-        Raises:
-            QueryError: The checkpoint has none.
-        """
+        """Id of the newest batch with offsets: Spark writes them before the batch runs, and never runs an older one."""
         batches = self._planned()
         if not batches:
             raise unreadable("it has no offsets; give it as an absolute path or a full URI")
         return max(batches)
 
     def has_state(self) -> bool:
-        """True if the query keeps state from batch to batch: windows, duplicates that it has seen, joins."""
+        """True if the query keeps state between batches: windows, deduplication, joins."""
         return bool(self.files.names("state"))
 
     def check_folders(self, end: Offsets) -> None:
-        """Check that every file source has a folder of its own number, as is assumed where `folders` is not known.
+        """Check that every file source has a folder of its own number, as assumed if `folders` is None.
 
-        Args:
-            end: End offsets of a batch.
-
-        Raises:
-            QueryError: Some source is read twice; only the running query can tell which.
+        This fails if a source is read twice: only the running query knows its folders.
         """
         if end.keys is not Keys.POSITIONS:
             return
@@ -174,7 +153,7 @@ class Checkpoint:
             )
 
     def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
-        """See `batch`; with the files that it reads and that are missing: Spark passes over them without a word."""
+        """Like `batch`, with the missing input files: Spark skips them silently."""
         if batch_id > 0 and previous is None:
             previous = self.offsets(batch_id - 1)
         batch, lines = self._batch(query_id, batch_id, end, previous)
@@ -188,17 +167,7 @@ class Checkpoint:
             )
 
     def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
-        """What Spark asks for with `batch_id`, with its fingerprint.
-
-        Args:
-            query_id: Id of the query.
-            batch_id: Id of the batch.
-            end: Its end offsets, see `offsets`.
-            previous: End offsets of the batch before, if they are at hand; else they are read.
-
-        Raises:
-            QueryError: The checkpoint does not tell what the batch reads.
-        """
+        """The batch `batch_id` with its fingerprint; reads the previous end offsets if `previous` is None."""
         if batch_id > 0 and previous is None:
             previous = self.offsets(batch_id - 1)
         return self._batch(query_id, batch_id, end, previous)[0]
@@ -211,7 +180,7 @@ class Checkpoint:
         return stream_batch(batch_id, query_id, start=start, end=end.by_source, source_log=lines), lines
 
     def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
-        """Named sources come and go; by position there are as many as before, or one more that has its first rows."""
+        """Check the sources against the previous batch: named ones may come and go, positional ones never decrease."""
         if end.keys is Keys.POSITIONS and previous.keys is Keys.POSITIONS and len(previous.ends) > len(end.ends):
             raise unreadable(f"offsets/{batch_id} knows {len(end.ends)} sources, the batch before {len(previous.ends)}")
         if end.keys is not previous.keys and not len(end.ends) == len(previous.ends) == 1:
@@ -225,7 +194,7 @@ class Checkpoint:
         return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
 
     def _initial(self, end: Offsets) -> list[Any] | dict[str, Any] | None:
-        """Where the first batch starts, if every source says so itself."""
+        """Start offsets of the first batch; None unless every source stores its own."""
         found = {source: self._initial_offset(self._folder(end.keys, source)) for source in end.sources()}
         return None if None in found.values() else Offsets(found, end.keys).by_source
 
@@ -234,7 +203,7 @@ class Checkpoint:
         return None if content is None else parse_initial_offset(content)
 
     def _file_sources(self, end: Offsets, previous: Offsets | None) -> Iterator[tuple[str, int, int]]:
-        """Folder and range of log offsets of every file source that has something new; each folder once."""
+        """Folder and log offset range of each file source with new files; each folder once."""
         seen: set[str] = set()
         for source in end.sources():
             upto = log_offset(end.ends[source])
@@ -250,7 +219,7 @@ class Checkpoint:
                 yield folder, after, upto
 
     def _folder(self, keys: Keys, source: str) -> str | None:
-        """Name of a source's folder below ``sources``; None if it cannot be told."""
+        """Name of a source's folder below ``sources``; None if it is ambiguous."""
         if keys is Keys.NAMES:
             return source
         if keys is Keys.UNTOLD:
@@ -259,7 +228,7 @@ class Checkpoint:
         return source if self.folders is None else str(self.folders[int(source)])
 
     def _read_log(self, folder: str, after: int, upto: int) -> list[str]:
-        """Entries of a file source's log, newest file first until one holds all earlier entries too."""
+        """Entries of a file source's log, read backwards until a file contains all earlier entries too."""
         found: list[str] = []
         for position in range(upto, after, -1):
             content = self.files.read(f"sources/{folder}/{position}")
@@ -279,13 +248,13 @@ class Checkpoint:
         return source_log_tail(lambda start, length: self.files.read_range(path, start, length), size, after, upto)
 
     def _compaction_at_or_above(self, folder: str, position: int) -> int | None:
-        """A later compaction, for entries whose own file Spark has removed since."""
+        """A later compaction, for entries whose own file Spark has deleted."""
         names = (re.fullmatch(r"(\d+)\.compact", name) for name in self.files.names(f"sources/{folder}"))
         return min((int(name[1]) for name in names if name and int(name[1]) >= position), default=None)
 
 
 def _before(source: str, end: Offsets, previous: Offsets) -> Any:
-    """Where a source was after the batch before; a single one may have got its name since."""
+    """A source's previous offset; a single source may have got its name since then."""
     return previous.ends.get(source) if previous.keys is end.keys else next(iter(previous.ends.values()))
 
 
@@ -301,7 +270,7 @@ def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
 
 
 def same_checkpoint(session: Any, given: str, resolved: str) -> bool:
-    """True if Spark, resolving the checkpoint `given`, comes to the folder `resolved`."""
+    """True if Spark resolves the checkpoint `given` to the folder `resolved`."""
     jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
     path = jvm.org.apache.hadoop.fs.Path(given)
     conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
@@ -309,7 +278,7 @@ def same_checkpoint(session: Any, given: str, resolved: str) -> bool:
 
 
 def source_folders(sources: Sequence[Any]) -> tuple[int, ...]:
-    """Number of each source's folder: sources count in the order in which they first appear."""
+    """Folder number of each source: Spark numbers sources in the order of their first appearance."""
     first: list[Any] = []
     for source in sources:
         if source not in first:

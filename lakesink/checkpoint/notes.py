@@ -1,7 +1,7 @@
-"""What only a running query knows about its guarantee, kept beside its checkpoint for those who look later.
+"""Facts about a running query's guarantee, stored beside its checkpoint for `doctor --query`.
 
-The notes are data without secrets: names and flags, never a value of an option. Nothing that a stream does depends on
-them. Pure, and without Spark: the command line reads them too.
+They contain names and flags, never secrets or values of options. No stream depends on them. Pure, and without Spark:
+the command line reads them too.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 from lakesink.checkpoint.sources import Replay, Source
 
 NOTES = "lakesink/query.json"
-"""Where they lie, below the checkpoint."""
+"""Location below the checkpoint."""
 NOTES_VERSION = 1
 MOST_BYTES = 64 * 1024
-"""A larger file is not one of ours."""
+"""A larger file was not written by lakesink."""
 LONGEST_NAME = 100
 MOST_NAMES = 20
 _ATOMIC_SCHEMES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "abfs", "abfss"})
@@ -24,11 +24,11 @@ _ATOMIC_MANAGER = "AbortableStreamBasedCheckpointFileManager"
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What of a query need not give the same again.
+    """Non-deterministic expressions of a query.
 
     Attributes:
-        unstable: Names of expressions and functions of which Spark knows that they do not: ``rand``, ``uuid``, ...
-        trusted: Names of Python functions of which Spark takes for granted that they do.
+        unstable: Expressions and functions that Spark knows to be non-deterministic: ``rand``, ``uuid``, ...
+        trusted: Python functions that Spark assumes to be deterministic.
     """
 
     unstable: tuple[str, ...] = ()
@@ -37,19 +37,12 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class QueryNotes:
-    """One start of a query.
+    """Facts about one start of a query.
 
     Attributes:
-        lakesink: Version that started it.
-        query_id: Its id.
-        sink: Sink id.
         table: Table identifier, or the sink's name.
-        sources: What it reads.
-        functions: What it computes with.
-        output_mode: Of the query.
         speculation: True if Spark starts slow tasks a second time.
-        scheme: Of the checkpoint's location.
-        file_manager: Name of the class that Spark was told to write the checkpoint with; empty for its own choice.
+        file_manager: Name of the configured class that writes the checkpoint; empty for Spark's default.
     """
 
     lakesink: str
@@ -65,32 +58,23 @@ class QueryNotes:
 
     @property
     def creates_atomically(self) -> bool:
-        """True if the checkpoint's storage is known to make a file whole, and only once, as Spark writes it."""
+        """True if the checkpoint's storage is known to create each file atomically and only once."""
         return is_atomic(self.scheme, self.file_manager)
 
     def to_bytes(self) -> bytes:
-        """As a document."""
+        """The facts as a JSON document."""
         told = asdict(self)
         told["sources"] = [{**asdict(source), "replay": source.replay.name} for source in self.sources]
         return json.dumps({"version": NOTES_VERSION, **told}, indent=1).encode()
 
 
 def is_atomic(scheme: str, file_manager: str = "") -> bool:
-    """True if Spark creates a file of a checkpoint whole and only once, as far as is known.
-
-    Args:
-        scheme: Of the checkpoint's location.
-        file_manager: Name of the class that Spark was told to use.
-    """
+    """True if Spark is known to create checkpoint files atomically and only once; `file_manager` is a class name."""
     return scheme in _ATOMIC_SCHEMES or file_manager == _ATOMIC_MANAGER
 
 
 def parse_notes(data: bytes) -> QueryNotes:
-    """What `QueryNotes.to_bytes` wrote, or anything else that lies there.
-
-    Raises:
-        ValueError: They are no notes, or of another version.
-    """
+    """Parse what `QueryNotes.to_bytes` wrote; raises ValueError for other content or another version."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"they are larger than {MOST_BYTES} bytes")
     try:

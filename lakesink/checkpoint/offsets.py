@@ -1,7 +1,6 @@
-"""The texts of Spark's checkpoint, parsed: offset logs, initial offsets and file-source logs. Pure, no I/O.
+"""Parses the texts of Spark's checkpoint: offset logs, initial offsets and file-source logs. Pure, no I/O.
 
-Offsets are compared as parsed values, so that the same offsets spelled otherwise stay the same; what is not JSON is
-kept as the raw text.
+Offsets are compared as parsed JSON values, because the spelling may differ. Text that is not JSON is kept as it is.
 """
 
 import json
@@ -18,16 +17,16 @@ BY_KEY = "v2"
 OFFSET_LOG_VERSIONS = (LOG_VERSION, BY_KEY)
 NO_OFFSET = "-"
 NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-"""In an offset log's metadata since Spark 4.2: the query gives a name to each of its sources."""
+"""True in an offset log's metadata (since Spark 4.2) if the query names each of its sources."""
 TAIL_BYTES = 256 * 1024
 NOTHING_WRITTEN = "Nothing of this batch was written or committed."
 
 ReadRange = Callable[[int, int], bytes]
-"""Reads a file: offset and length in bytes -> exactly these bytes."""
+"""Reads a byte range of a file: offset and length -> exactly these bytes."""
 
 
 class Keys(Enum):
-    """What an offset log tells its sources apart by."""
+    """How an offset log identifies its sources."""
 
     POSITIONS = "their positions in the query"
     NAMES = "the names that the query gives them"
@@ -36,21 +35,16 @@ class Keys(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets of one batch, by source.
-
-    Attributes:
-        ends: The offsets; None, or no entry, for a source that has none yet.
-        keys: What they are told apart by.
-    """
+    """Offsets of one batch, by source; None, or no entry, for a source without an offset yet."""
 
     ends: Mapping[str, Any]
     keys: Keys = Keys.POSITIONS
 
     @property
     def by_source(self) -> list[Any] | dict[str, Any]:
-        """What the ledger knows them by: the same for every version of the log and every order of named sources.
+        """Offsets as the ledger stores them: independent of the log version and of the order of named sources.
 
-        A single source needs no name: a stream stays the same one when it gets its name.
+        A single source is stored without its name, because it may get a name later.
         """
         if self.keys is Keys.POSITIONS:
             last = max(map(int, self.ends), default=-1)
@@ -63,14 +57,10 @@ class Offsets:
 
 
 def parse_offset_log(text: str) -> Offsets:
-    """Offsets of one batch.
+    """Parse ``<checkpoint>/offsets/<n>``: a version line, a metadata line, then one line for each source.
 
-    Args:
-        text: Content of ``<checkpoint>/offsets/<n>``: the version, a line of metadata, then a line a source. Version 1
-            has them in the query's order, version 2 with a key before each: its name, else its position.
-
-    Raises:
-        QueryError: The log has another version, or is cut, or would give a source the offsets of another.
+    Version 1 lists offsets in the query's order. Version 2 puts a key before each: the source's name, else its
+    position. Raises QueryError if the log is truncated, of another version, or ambiguous about its sources.
     """
     version, lines = _content(text, OFFSET_LOG_VERSIONS)
     if not lines:
@@ -86,11 +76,7 @@ def parse_offset_log(text: str) -> Offsets:
 
 
 def parse_query_id(text: str) -> str:
-    """Query id in ``<checkpoint>/metadata``.
-
-    Raises:
-        QueryError: It holds no id.
-    """
+    """The query id in ``<checkpoint>/metadata``."""
     try:
         return str(json.loads(text)["id"])
     except (ValueError, TypeError, KeyError):
@@ -98,10 +84,9 @@ def parse_query_id(text: str) -> str:
 
 
 def parse_initial_offset(content: bytes) -> dict[str, Any] | None:
-    """Start of a Kafka source: topic -> partition -> offset. None for any other source's file.
+    """Start of a Kafka source: topic -> partition -> offset; None for the file of any other source.
 
-    Args:
-        content: ``<checkpoint>/sources/<i>/0``: a zero byte, the version, then JSON.
+    The file ``<checkpoint>/sources/<i>/0`` contains a zero byte, the version, then JSON.
     """
     head, _, body = content.partition(b"\n")
     if head != b"\0v1":
@@ -122,30 +107,19 @@ def log_offset(value: Any) -> int | None:
 
 
 def source_log_lines(text: str, after: int, upto: int) -> list[str]:
-    """Lines of a file-source log for log offsets above `after` and up to `upto`, in the log's order.
-
-    Raises:
-        QueryError: The log has another version, or a line that is not an entry.
-    """
+    """Lines of a file-source log for log offsets above `after` and up to `upto`, in the log's order."""
     _, lines = _content(text, (LOG_VERSION,))
     return [line for line in lines if after < _entry_offset(line) <= upto]
 
 
 def source_log_paths(lines: Iterable[str]) -> list[str]:
-    """URIs of the files in a file source's log, each once, as a person reads them: Spark writes them encoded."""
+    """URIs of the files in a file source's log, each once and decoded: Spark stores them URL-encoded."""
     paths = (json.loads(line).get("path") for line in lines)
     return list(dict.fromkeys(unquote(path) for path in paths if isinstance(path, str)))
 
 
 def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: int) -> list[str]:
-    """`source_log_lines` of a log that holds all earlier entries too, reading no more of its end than is needed.
-
-    Args:
-        read_range: Reads part of the log.
-        size_bytes: Its size.
-        after: Log offset that the batch starts after.
-        upto: Log offset that the batch ends at.
-    """
+    """`source_log_lines` of a compacted log; reads backwards from its end, only as far as needed."""
     found: list[str] = []
     for line in _lines_backwards(read_range, size_bytes):
         if line == LOG_VERSION:
@@ -159,7 +133,7 @@ def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: in
 
 
 def unreadable(why: str) -> QueryError:
-    """The checkpoint does not tell what the batch reads, so the batch cannot be recognised later."""
+    """The checkpoint does not say what the batch reads, so a replay could not be recognised."""
     return QueryError(
         "CHECKPOINT_UNREADABLE",
         f"The checkpoint does not tell what this batch reads: {why}.",
@@ -229,7 +203,7 @@ def _entry_offset(line: str) -> int:
 
 
 def _lines_backwards(read_range: ReadRange, size_bytes: int) -> Iterator[str]:
-    """Lines from the last to the first; only whole lines are decoded, for a chunk may cut a character in two."""
+    """Lines from last to first; decodes whole lines only, because a chunk may split a character."""
     rest, end = b"", size_bytes
     while end > 0:
         start = max(0, end - TAIL_BYTES)

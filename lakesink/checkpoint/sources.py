@@ -1,4 +1,4 @@
-"""What a streaming source can do after a failure, and what that leaves of exactly-once. Pure: no Spark."""
+"""What a streaming source can replay after a failure, and the resulting guarantee. Pure: no Spark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Replay(Enum):
-    """What a source can do after a failure; the value says what becomes of exactly-once."""
+    """What a source can replay after a failure; the value describes the guarantee."""
 
     YES = "exactly once"
     MAY_LOSE = "exactly once for what the source still has; it may skip what it lost (failOnDataLoss=false)"
@@ -19,9 +19,8 @@ class Source:
     """One streaming source of a query.
 
     Attributes:
-        name: As Spark names it, without options, which may hold secrets.
-        replay: What it can do after a failure.
-        uncommitted: True if it also gives the records of Kafka transactions that were aborted.
+        name: Spark's name without options, which may contain secrets.
+        uncommitted: True if it also returns records of aborted Kafka transactions.
     """
 
     name: str
@@ -30,18 +29,13 @@ class Source:
 
 
 def guarantee(sources: Sequence[Source]) -> Replay:
-    """What the weakest of the sources leaves of the promise."""
+    """The guarantee of the weakest source."""
     order = list(Replay)
     return max((source.replay for source in sources), key=order.index, default=Replay.UNKNOWN)
 
 
 def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
-    """What a source can do after a failure.
-
-    Args:
-        name: The source as Spark names it: ``kafka``, ``rate``, ``FileSource[/in]``, ...
-        fail_on_data_loss: Its option of this name, or None.
-    """
+    """What a source can replay, by Spark's name for it: ``kafka``, ``rate``, ``FileSource[/in]``, ..."""
     kind = name.partition("[")[0].lower()
     if kind == "kafka":
         return Replay.MAY_LOSE if (fail_on_data_loss or "").strip().lower() == "false" else Replay.YES
@@ -51,10 +45,5 @@ def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
 
 
 def gives_uncommitted(name: str, isolation_level: str | None) -> bool:
-    """True of a Kafka source that is not told to leave out what transactions have not committed: Kafka's default.
-
-    Args:
-        name: As in `replay_of`.
-        isolation_level: Its option ``kafka.isolation.level``, or None.
-    """
+    """True for a Kafka source without ``read_committed``: by default, Kafka also returns uncommitted records."""
     return name.lower() == "kafka" and (isolation_level or "").strip().lower() != "read_committed"

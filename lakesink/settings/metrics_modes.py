@@ -1,4 +1,4 @@
-"""Which statistics each column's files carry: ``write.metadata.metrics.*``, by the rules of Iceberg's Java library."""
+"""Metrics modes of columns (``write.metadata.metrics.*``), by the rules of Iceberg's Java library."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,15 +14,11 @@ _MODE = re.compile(r"none|counts|full|truncate\(([1-9]\d{0,8})\)")
 
 
 def metrics_modes(properties: Mapping[str, str], schema: Schema) -> dict[int, str]:
-    """``none``, ``counts``, ``truncate(n)`` or ``full`` for every leaf column, by field id.
+    """Metrics mode of each leaf column by field id: ``none``, ``counts``, ``truncate(n)`` or ``full``.
 
-    A mode that is none of these is taken as `DEFAULT_MODE`. Without a default of its own, a table wider than
-    ``max-inferred-column-defaults`` has statistics for its first columns only, upper levels first. Columns within lists
-    and maps have no bounds in Iceberg, so they get counts at most.
-
-    Args:
-        properties: The table's.
-        schema: The schema that is written.
+    An invalid mode counts as `DEFAULT_MODE`. Without a configured default, only the first
+    ``max-inferred-column-defaults`` leaf columns get statistics, upper levels first. Columns inside lists and maps get
+    ``counts`` at most, because Iceberg has no bounds for them.
     """
     configured = properties.get(f"{METRICS_PREFIX}default")
     default = DEFAULT_MODE if configured is None else _mode(configured)
@@ -47,7 +43,7 @@ def _limit(properties: Mapping[str, str]) -> int:
 
 
 def _leaves(fields: Sequence[NestedField], *, repeated: bool = False) -> Iterator[tuple[int, bool]]:
-    """Field ids of leaf columns, those of upper levels first; with each, whether it is within a list or map."""
+    """Field ids of leaf columns, upper levels first; the flag is True inside a list or map."""
     for field in fields:
         if isinstance(field.field_type, PrimitiveType):
             yield field.field_id, repeated

@@ -1,7 +1,4 @@
-"""The options of a stream or an append, in one table: names, types, defaults, docs.
-
-Parsing, the nearest match for an unknown name, and the docs all come from `OPTIONS`.
-"""
+"""The keyword options of streams and appends. Parsing, suggestions and the docs all use `OPTIONS`."""
 
 import os
 import re
@@ -30,13 +27,8 @@ class Option:
     """One keyword option.
 
     Attributes:
-        name: As the user writes it.
-        type: In words, for the docs.
-        read: From what the user gave to a value; raises ValueError with a hint.
-        default: In words, for the docs.
-        doc: A sentence or two.
-        table_property: Table property that it overrides; empty if none.
-        stream_only: True if `append` has no use for it.
+        read: Parses the user's value; raises ValueError with a hint.
+        table_property: Table property that the option overrides; empty if none.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Parsed options of a stream or an append. Opens no catalog and reads no table.
 
-Values of ``catalog_properties`` may be secrets: they stay in the driver and never show in a `repr`.
+Values of ``catalog_properties`` may be secrets: they stay in the driver and never appear in a `repr`.
 """
 
 import logging
@@ -20,7 +20,7 @@ from lakesink_protocol.suggest import did_you_mean, sentence
 from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
 
 PREPARED_MAX_AGE = timedelta(hours=20)
-"""Below the 24 hours that other tools' orphan cleaners leave files alone."""
+"""Shorter than the 24 hours for which other tools' orphan cleanups keep unreferenced files."""
 _log = logging.getLogger("lakesink")
 _BY_NAME = {option.name: option for option in OPTIONS}
 _REQUIRED = ("sink_id", "checkpoint")
@@ -28,7 +28,7 @@ _REQUIRED = ("sink_id", "checkpoint")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
-    """Options as parsed; None where the user did not choose. The fields are the names in `OPTIONS`."""
+    """Parsed options; None means that the user gave no value. The fields are the names in `OPTIONS`."""
 
     sink_id: str = ""
     checkpoint: str = ""
@@ -61,7 +61,7 @@ class Settings:
 
         Args:
             options: As the user gave them.
-            kind: A stream must name its sink and checkpoint; a transaction application has neither.
+            kind: A stream must name its sink and checkpoint; an append has neither.
 
         Raises:
             SettingsError: An option is unknown, malformed, missing, or contradicts another.
@@ -80,10 +80,10 @@ class Settings:
         return settings
 
     def effective(self, table_properties: Mapping[str, str]) -> Effective:
-        """What is in force for a table; tells once about properties of it that are not honoured.
+        """Settings in force for a table; warns once about each table property that lakesink ignores.
 
         Raises:
-            SettingsError: A table property that is honoured is malformed.
+            SettingsError: A table property that lakesink uses is malformed.
         """
         overriding = {option.table_property: getattr(self, option.name) for option in OPTIONS if option.table_property}
         effective = Effective.of(overriding, table_properties)
@@ -100,11 +100,7 @@ class Settings:
 
 
 def read_option(name: str, value: Any) -> Any:
-    """The value of one option of `OPTIONS` as the user gave it, parsed.
-
-    Raises:
-        SettingsError: It is malformed.
-    """
+    """Parse the value of one option of `OPTIONS`."""
     return _read(_BY_NAME[name], value)
 
 

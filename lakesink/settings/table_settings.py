@@ -1,8 +1,8 @@
-"""What is in force for one table: option, else table property, else default, each with its origin.
+"""Settings in force for one table, each with its origin: option, else table property, else default.
 
-Table properties are other people's input. A number that is none stops the stream with the property's name; a metrics
-mode that is none falls back to the default, as in Iceberg's Java library. Properties that lakesink does not honour are
-told by `unhonoured`; none of them can name code to import.
+A malformed number in a table property stops the stream with an error that names the property. An invalid metrics mode
+falls back to the default, as in Iceberg's Java library. `unhonoured` lists the properties that lakesink ignores. No
+property can name code to import.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -47,14 +47,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class TableProperty:
-    """A table property that lakesink honours.
-
-    Attributes:
-        name: As in Iceberg.
-        read: From text to value; raises ValueError with a hint.
-        default: If neither option nor property says otherwise.
-        doc: One line.
-    """
+    """A table property that lakesink uses; `read` parses its text or raises ValueError with a hint."""
 
     name: str
     read: Callable[[object], Any]
@@ -63,7 +56,7 @@ class TableProperty:
 
 
 def codec(value: object) -> str:
-    """A Parquet codec by its name in Iceberg, in any case."""
+    """Parse Iceberg's name of a Parquet codec, in any case."""
     word = str(value).strip().lower()
     word = "uncompressed" if word == "none" else word
     if word not in _CODECS:
@@ -72,7 +65,7 @@ def codec(value: object) -> str:
 
 
 def distribution_mode(value: object) -> str:
-    """How rows come to tasks, by its name in Iceberg, in any case."""
+    """Parse Iceberg's name of a distribution mode, in any case."""
     word = str(value).strip().lower()
     if word not in _DISTRIBUTION_MODES:
         raise ValueError(f"expected a distribution mode. {did_you_mean(word, _DISTRIBUTION_MODES)}")
@@ -80,7 +73,7 @@ def distribution_mode(value: object) -> str:
 
 
 _count = partial(whole_number, lowest=0, highest=1_000_000)
-_milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # whoever sets more means never
+_milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # a larger value would mean "never"
 
 PROPERTIES = (
     TableProperty("write.parquet.compression-codec", codec, "zstd", f"One of {', '.join(_CODECS)}."),
@@ -112,22 +105,14 @@ PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What is in force for one table, by property name."""
+    """Settings in force for one table, by property name."""
 
     values: Mapping[str, Value]
     table_properties: Mapping[str, str]
 
     @classmethod
     def of(cls, options: Mapping[str, Any], table_properties: Mapping[str, str]) -> "Effective":
-        """Option over table property over default.
-
-        Args:
-            options: Values of options, by the property that they override; None where not given.
-            table_properties: As the table has them.
-
-        Raises:
-            SettingsError: A table property that is honoured is malformed.
-        """
+        """Apply the precedence; `options` has values by the table property that they override, None if not given."""
         values = {known.name: _chosen(known, options.get(known.name), table_properties) for known in PROPERTIES}
         return cls(_agreed(values), table_properties)
 
@@ -182,11 +167,11 @@ class Effective:
         )
 
     def metrics_modes(self, schema: Schema) -> dict[int, str]:
-        """Metrics mode of every leaf column by field id, see `metrics_modes`."""
+        """See `metrics_modes`."""
         return metrics_modes(self.table_properties, schema)
 
     def unhonoured(self) -> Iterator[str]:
-        """Names of the table's write and commit properties that change nothing here, in order."""
+        """Names of the table's write and commit properties that lakesink ignores, sorted."""
         honoured = {known.name for known in PROPERTIES} | set(_HONOURED_ELSEWHERE)
         for name in sorted(self.table_properties):
             if name.startswith(_PREFIXES) and name not in honoured and not name.startswith(METRICS_PREFIX):
@@ -199,11 +184,7 @@ class Effective:
 
 
 def level_of(codec_name: str, level: int) -> int:
-    """The level if the codec has it.
-
-    Raises:
-        ValueError: With a hint.
-    """
+    """The level if the codec supports it; else raises ValueError with a hint."""
     lowest, highest = _LEVELS.get(codec_name, (1, 0))
     if lowest > highest:
         raise ValueError(f"the codec {codec_name} has no levels")
@@ -225,7 +206,7 @@ def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, st
 
 
 def _agreed(values: dict[str, Value]) -> dict[str, Value]:
-    """A level goes with the codec that it was chosen for: a table's level never with an option's codec."""
+    """A level belongs to the codec that it was chosen for: a table's level is never used with an option's codec."""
     chosen, level = values["write.parquet.compression-codec"], values["write.parquet.compression-level"]
     if level.value is None:
         return values

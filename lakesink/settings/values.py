@@ -1,4 +1,4 @@
-"""Reading what people write: sizes, durations, switches, whole numbers. Pure; each raises ValueError with a hint."""
+"""Parsers for sizes, durations, switches and whole numbers. Pure; each raises ValueError with a hint."""
 
 import re
 from datetime import timedelta
@@ -32,7 +32,7 @@ def whole_number(value: object, lowest: int = 0, highest: int = _LARGEST) -> int
 
 
 def size_bytes(value: object) -> int:
-    """A size of at least one byte: an int, or text such as ``512MB``; units are powers of 1024, ``MB`` as ``MiB``."""
+    """A size of at least one byte: an int, or text such as ``512MB``. Units are powers of 1024; ``MB`` is ``MiB``."""
     if isinstance(value, str) and (found := _SIZE.fullmatch(value)):
         power = _SIZE_POWERS[(found[2] or "b")[0].lower()]
         value = int(float(found[1]) * 1024**power) if "." in found[1] else int(found[1]) * 1024**power
@@ -54,7 +54,7 @@ def duration(value: object) -> timedelta:
 
 
 def switch(value: object) -> bool:
-    """True or false, as a bool or as a word."""
+    """True or false, from a bool or a word."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in _TRUE | _FALSE:
