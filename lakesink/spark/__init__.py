@@ -1,1 +1,1 @@
-"""The only place that imports PySpark: adapters, checkpoints, queries."""
+"""The only package that imports PySpark: adapters, checkpoints, queries."""

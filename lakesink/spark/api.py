@@ -1,6 +1,7 @@
-"""What users call: `stream` for Structured Streaming, `append` for batch jobs and for a user's own `foreachBatch`.
+"""The public functions `stream`, `append` and `stream_to`.
 
-`stream_to` runs a stream into any other two-phase sink.
+`stream` writes streaming queries; `append` writes batch DataFrames, also in a user's own `foreachBatch`; `stream_to`
+runs a stream into any other two-phase sink.
 """
 
 import os
@@ -44,22 +45,22 @@ NOTHING_STARTED = "Nothing was started or written."
 def stream(
     df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Unpack[Options]
 ) -> DataStreamWriter:
-    """A writer of a streaming DataFrame into an Iceberg table, each row exactly once; start it as any other.
+    """A writer of a streaming DataFrame into an Iceberg table, each row exactly once; start it like any other.
 
-    Its output mode, checkpoint and batch function are set; leave them so. Trigger and query name are yours.
+    Output mode, checkpoint and batch function are already set: do not change them. Trigger and query name are yours.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
         table: Table identifier, ``namespace.table``.
-        sink_id: Names this stream into this table for life, whatever becomes of the checkpoint.
-        checkpoint: Checkpoint folder of this one query: a path or a URI.
+        sink_id: Permanent name of this stream in this table. It stays the same when the checkpoint changes.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
         **options: See `lakesink.settings.settings.Settings`.
 
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
-        CatalogError: The catalog cannot be used, or the table does not exist and is not to be created.
-        WriteError: A column has no place in the table, or in any.
-        BatchRefused: The branch is not there, or the table's format version is not 2.
+        CatalogError: The catalog is unusable, or the table does not exist and `create_table` is not set.
+        WriteError: A column fits neither the table nor any Iceberg type.
+        BatchRefused: The branch does not exist, or the table's format version is not 2.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
     check_streaming(df, "lakesink.stream")
@@ -79,12 +80,12 @@ def stream(
 def stream_to(
     df: DataFrame, sink: TwoPhaseCommitSink[Any, Any], *, checkpoint: str | os.PathLike[str]
 ) -> DataStreamWriter:
-    """A writer of a streaming DataFrame into a sink of your own, by the same two-phase commit as `stream`.
+    """A writer of a streaming DataFrame into a custom sink, by the same two-phase commit as `stream`.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
-        sink: Where the rows go; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
-        checkpoint: Checkpoint folder of this one query: a path or a URI.
+        sink: The target of the rows; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
 
     Raises:
         QueryError: The DataFrame is not a streaming one of a classic session.
@@ -95,21 +96,20 @@ def stream_to(
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
-    """Append a batch DataFrame once for each version of an application, however often this is called.
+    """Append a batch DataFrame once for each version of an application, even if this is called several times.
 
-    If the version is in the table, `df` is not evaluated. Else its rows are written, also where an earlier call for
-    the same version failed: of several calls exactly one lands, and the outcome says whose rows the table has. The
-    session's settings are left as they were found.
+    If the table has this version, `df` is not evaluated. Otherwise its rows are written, also after an earlier call for
+    the same version failed. Exactly one call commits, and the outcome says which. The session's settings are restored.
 
     Args:
-        df: Batch DataFrame of a classic Spark session; also what a user's own `foreachBatch` is given.
+        df: Batch DataFrame of a classic Spark session, for example the one that a user's own `foreachBatch` receives.
         table: Table identifier, ``namespace.table``.
-        txn: Application id and its growing version.
+        txn: Application id and version; versions must increase.
         **options: See `lakesink.settings.settings.Settings`.
 
     Returns:
-        `Committed`: the rows of this `df` are in the table. `AlreadyCommitted`: those of an earlier call are, whose
-        answer may have been lost, and nothing of this one.
+        `Committed`: the table contains the rows of this `df`. `AlreadyCommitted`: it contains the rows of an earlier
+            call, whose answer may have been lost, and no row of this one.
 
     Raises:
         SettingsError: An option or the transaction is malformed.
@@ -117,7 +117,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         QueryError: The DataFrame is a streaming one, or not of a classic session.
         WriteError: The rows could not be written.
         BatchRefused: The table's ledger does not allow this version.
-        CommitUnresolved: It is not known whether the rows landed. Call again with the same version.
+        CommitUnresolved: It is unknown whether the rows were committed. Call again with the same version.
     """
     _check_classic(df)
     if df.isStreaming:
@@ -137,9 +137,9 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
 
 
 def _needed(df: DataFrame, settings: Settings) -> DataFrame:
-    """The rows' columns that anything looks at: to decode, few of Kafka's are, and the name of a row's file.
+    """Select the columns that are used: for `decode`, a few of Kafka's columns and the name of a row's file.
 
-    Bytes are copied twice by each step of a plan, text once: so JSON travels as text, whatever the bytes.
+    JSON travels as text: each step of a plan copies bytes twice and text once.
     """
     needed = [df[name] for name in df.columns if name in INCOMING]
     if not settings.decode or not needed:
@@ -152,7 +152,7 @@ def _needed(df: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _reads_files(df: DataFrame) -> bool:
-    """Whether every row still has the hidden column that Spark gives to the rows of files."""
+    """Whether the rows still have the hidden column ``_metadata`` that Spark adds to rows of files."""
     try:
         df.select(df.metadataColumn("_metadata")[FILE])
     except AnalysisException:
@@ -174,13 +174,9 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
 
 
 def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
-    """A writer of a streaming DataFrame whose every batch is run through the two-phase commit of a sink.
+    """A writer that runs every micro-batch through a sink's two-phase commit.
 
-    Args:
-        df: Streaming DataFrame, see `check_streaming`.
-        checkpoint: Checkpoint of this one query, a path or URI.
-        reporter: Logs its batches.
-        make_sink: Builds the sink of a run; called with its first batch.
+    `make_sink` builds the sink of a run when its first batch arrives.
     """
     place = absolute_checkpoint(df.sparkSession, checkpoint)
     rows, shape = shaped(df)
@@ -200,22 +196,14 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
 
 
 def check_streaming(df: Any, function: str) -> None:
-    """Refuse what is no streaming DataFrame of a classic session.
-
-    Args:
-        df: What the user gave.
-        function: What the user called.
-
-    Raises:
-        QueryError: It is a batch DataFrame, or one of a Spark Connect session.
-    """
+    """Refuse a DataFrame that is not a streaming one of a classic session; `function` is what the user called."""
     _check_classic(df)
     if not df.isStreaming:
         raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
 
 
 def _check_classic(df: Any) -> None:
-    """By name of the module: Connect's own classes cannot be imported where its libraries are not installed."""
+    """Compares module names, because Connect's classes cannot be imported without Connect's libraries."""
     if any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(df).__mro__):
         raise QueryError(
             "SPARK_CONNECT",

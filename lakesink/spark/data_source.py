@@ -1,9 +1,9 @@
-"""``format("lakesink")``: the way in for queries that cannot use `foreachBatch`. The same core in other processes.
+"""``format("lakesink")``: the API for queries that cannot use `foreachBatch`.
 
-Spark plans a batch in one Python process, writes in the executors', and commits in a third; none has a Spark session,
-and nothing is remembered between them but what the table and the checkpoint say. So the planner finds the batch in the
-checkpoint and ships what the tasks need; the committer finds it again, counts the votes and runs the same two-phase
-commit as `lakesink.stream`.
+Spark plans a batch in one Python process, writes it in the executors' processes, and commits it in a third. None of
+them has a Spark session, and they share only the table and the checkpoint. The planner reads the batch from the
+checkpoint and ships to the tasks what they need. The committer reads the batch again, validates the receipts and runs
+the same two-phase commit as `lakesink.stream`.
 """
 
 import logging
@@ -43,8 +43,8 @@ Messages = Sequence[WriterCommitMessage | None]
 def register(spark: SparkSession) -> None:
     """Make ``format("lakesink")`` known to a session, for streams and batch writes.
 
-    Where the embedded catalog lies is taken from this process, now: Spark's planners have the environment and the
-    folder that the JVM was started with.
+    The location of the embedded catalog is taken from this process, now: Spark's planners have the environment and the
+    working folder with which the JVM was started.
 
     Args:
         spark: A classic session.
@@ -61,7 +61,7 @@ def register(spark: SparkSession) -> None:
 
 
 class LakesinkDataSource(DataSource):
-    """What Spark makes of the options of one query; made anew in every process and for every batch."""
+    """The data source of one query. Spark recreates it in every process and for every batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -69,11 +69,7 @@ class LakesinkDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Asked for by a read, which there is none.
-
-        Raises:
-            QueryError: Always.
-        """
+        """Always raises: the format is write-only."""
         raise QueryError(
             "READ_UNSUPPORTED",
             'format("lakesink") only writes.',
@@ -82,22 +78,13 @@ class LakesinkDataSource(DataSource):
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: FBT001, N802 - PySpark's
-        """The writer of one batch.
-
-        Raises:
-            SettingsError: The options cannot be used.
-            QueryError: The query does not run in output mode append.
-        """
+        """The writer of one micro-batch."""
         with presentable():
             _check_appends(overwrite=overwrite)
             return StreamWriter(stream_destination(self.options), stored_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchTask:  # noqa: FBT001 - PySpark's
-        """The writer of a batch write, planned.
-
-        Raises:
-            LakesinkError: The options cannot be used, or the table's ledger does not allow this version.
-        """
+        """The writer of a batch write, already planned."""
         with presentable():
             _check_appends(overwrite=overwrite)
             destination, batch = transaction_destination(self.options)
@@ -108,12 +95,7 @@ class LakesinkDataSource(DataSource):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One batch of a stream, in the planner's or in the committer's process.
-
-    Args:
-        destination: Where it goes.
-        schema: Schema of the rows.
-    """
+    """One micro-batch of a stream, in the planner's or the committer's process."""
 
     def __init__(self, destination: Destination, schema: pa.Schema) -> None:
         self._destination = destination
@@ -121,7 +103,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._planned: PlannedTask | None = None
 
     def __reduce__(self) -> tuple[Callable[[PlannedTask], StreamTask], tuple[PlannedTask]]:
-        """Only the planner pickles a writer: to ship it. What tasks get is planned now, and has no option in it."""
+        """Plan the batch: only the planner pickles a writer, to ship it. The shipped plan contains no options."""
         if self._planned is None:
             with presentable():
                 self._planned = self._plan()
@@ -132,11 +114,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         raise AssertionError("a task runs what was shipped to it")
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - PySpark's
-        """Count the votes of a batch and commit it; called in the committer's process.
-
-        Raises:
-            LakesinkError: The batch was refused, or could not be committed; the restart replays it.
-        """
+        """Validate the receipts of a batch and commit it; called in the committer's process."""
         with presentable():
             batch = self._batch(batchId)
         commit_batch(self._destination, self._schema, batch, messages)
@@ -160,21 +138,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 @dataclass(slots=True)
 class WrittenBefore:
-    """The job over a batch's rows, which has run by the time that the batch is committed: it cannot run again.
-
-    Attributes:
-        receipts: Every task's receipt.
-    """
+    """The job over a batch's rows, which ended before the commit began: it cannot run again."""
 
     receipts: Sequence[bytes] = field(repr=False)
     used: bool = False
 
     def __call__(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
-        """The receipts, once.
-
-        Raises:
-            WriteError: The batch must be written again.
-        """
+        """Return the receipts once; a second call raises WriteError, because the batch must be written again."""
         if self.used:
             raise _vote_again("the table's history or schema moved on since it was written")
         self.used = True
@@ -182,17 +152,7 @@ class WrittenBefore:
 
 
 def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
-    """Count the votes of a batch that executors have written, and commit it.
-
-    Args:
-        destination: Where it goes.
-        schema: Schema of the rows.
-        batch: Which one it is.
-        messages: What the tasks sent; None where one sent nothing.
-
-    Raises:
-        LakesinkError: The batch was refused, or could not be committed.
-    """
+    """Validate the receipts of a batch and commit it; a message is None if its task sent nothing."""
     _speak()
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()
@@ -215,18 +175,16 @@ def _writer_for(sink: IcebergSink, batch: Batch) -> TaskWriter | None:
 
 @dataclass(frozen=True, slots=True)
 class KeptOpen:
-    """A catalog that stays open from batch to batch: Spark uses its Python processes again, opening takes a second.
+    """A catalog that stays open between batches: Spark reuses its Python processes, and opening takes a second.
 
-    Attributes:
-        name: See `CatalogConfig`.
-        properties: Its properties, none of them a secret.
+    No property of it is a secret.
     """
 
     name: str | None
     properties: tuple[tuple[str, Any], ...]
 
     def open(self) -> Catalog:
-        """Connect, or take the connection of an earlier batch; a failed batch leaves none behind."""
+        """Connect, or reuse the connection of an earlier batch; a failed batch discards it."""
         return _opened(self)
 
 
@@ -237,7 +195,7 @@ def _opened(catalog: KeptOpen) -> Catalog:
 
 @lru_cache(maxsize=8)
 def _watched(most_ahead: timedelta) -> ClockWatch:
-    """One for all batches that this process commits."""
+    """One clock watch for all batches that this process commits."""
     return ClockWatch(round(most_ahead.total_seconds() * 1000))
 
 
@@ -253,13 +211,13 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
 
 @lru_cache(maxsize=64)
 def _told(table: str, key: SinkKey) -> set[str]:  # noqa: ARG001 - what it is kept for
-    """What warnings of a sink have named in this process, where every batch has a sink object of its own."""
+    """Names that warnings of a sink have reported in this process, where every batch has its own sink object."""
     return set()
 
 
 def _receipts(messages: Messages) -> list[bytes]:
     votes = [message.receipt for message in messages if isinstance(message, Vote)]
-    if not votes or len(votes) != len(messages):  # Spark plans one task at least, also where there are no rows
+    if not votes or len(votes) != len(messages):  # Spark plans at least one task, even without rows
         raise _vote_again(f"{len(messages) - len(votes)} of {len(messages)} tasks sent no receipt")
     return votes
 
@@ -274,7 +232,7 @@ def _vote_again(why: str) -> WriteError:
 
 
 def _planned_batch(checkpoint: Checkpoint) -> int:
-    """The batch that Spark plans now; a continuous query plans none before it writes."""
+    """The batch that Spark plans now; a continuous query has no planned batch before it writes."""
     if not checkpoint.files.names("offsets"):
         raise QueryError(
             "TRIGGER_UNSUPPORTED",
@@ -297,7 +255,7 @@ def _check_appends(*, overwrite: bool) -> None:
 
 
 def _speak() -> None:
-    """A committer's process has no logging of its own; its standard error is the driver's."""
+    """Add a log handler if there is none: the committer's standard error is the driver's."""
     logger = logging.getLogger("lakesink")
     if not logger.hasHandlers():
         logger.addHandler(logging.StreamHandler())

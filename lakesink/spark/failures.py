@@ -1,7 +1,7 @@
-"""What went wrong in a Spark job, from the text that Spark gives: lakesink's own errors come back as they were raised.
+"""Errors of Spark jobs, from the text that Spark gives: lakesink's own errors are raised again as they were.
 
-Whatever comes from the JVM ends here: a Java exception that leaves a batch function makes Spark search its whole
-text with a recursive pattern, which can overflow the stream's stack and kill the query without a word.
+No Java exception may leave a batch function: Spark searches its whole text with a recursive pattern, which can overflow
+the stream's stack and kill the query without an error message.
 """
 
 import re
@@ -16,7 +16,7 @@ from lakesink_protocol.errors import CatalogError, LakesinkError, QueryError, Se
 from lakesink_protocol.redact import describe, redact, safe_cause
 
 JAVA_ERRORS = (Py4JError, PySparkException)
-"""What PySpark raises for something that happened in the JVM."""
+"""PySpark's exceptions for errors in the JVM."""
 
 MAX_TEXT = 200_000
 MAX_LINE = 120
@@ -51,24 +51,20 @@ _INTERRUPTIONS = frozenset(
 
 
 class QueryStopped(RuntimeError):
-    """A batch was cut short by ``query.stop()``. Its text is the one by which Spark knows a wanted stop."""
+    """``query.stop()`` interrupted a batch. Spark recognises a wanted stop by this text."""
 
     def __init__(self) -> None:
         super().__init__(INTERRUPTED)
 
 
 def job_error(text: str) -> LakesinkError:
-    """The error to raise for a failed job.
-
-    Args:
-        text: All that Spark says about the failure, stack traces included.
-    """
+    """The error to raise for a failed job; `text` is all that Spark reports, with stack traces."""
     text = text[:MAX_TEXT]
     return _own_error(text) or _executor_python(text) or _job_failed(text)
 
 
 def executor_python(fact: str) -> WriteError:
-    """The executors' Python is not the one that lakesink needs."""
+    """The executors' Python cannot run lakesink's tasks."""
     return WriteError(
         "EXECUTOR_PYTHON",
         f"The Python of the executors cannot run lakesink's tasks: {_short(fact)}.",
@@ -79,7 +75,7 @@ def executor_python(fact: str) -> WriteError:
 
 
 def without_secrets(error: Exception) -> Exception:
-    """The error itself if no message in its chain shows a secret, else another that tells as much as it may."""
+    """The error itself, or a replacement without secrets if a message in its chain contains one."""
     if safe_cause(error) is error:
         return error
     return WriteError(
@@ -92,7 +88,7 @@ def without_secrets(error: Exception) -> Exception:
 
 @contextmanager
 def presentable() -> Iterator[None]:
-    """Errors leave as they may be shown, without the trace of how they came about if they are lakesink's own."""
+    """Let errors leave without secrets; lakesink's own errors also without a traceback."""
     try:
         yield
     except LakesinkError as error:
@@ -102,7 +98,7 @@ def presentable() -> Iterator[None]:
 
 
 def brief(error: Exception) -> Exception:
-    """The error for where it is told once more: the log has its details."""
+    """The error without details, because the log has them."""
     return error.brief() if isinstance(error, WriteError) else error
 
 
@@ -112,10 +108,10 @@ def is_interruption(error: BaseException) -> bool:
 
 
 def whole_text(error: BaseException) -> str:
-    """All that Spark says about an error from the JVM."""
+    """Everything that Spark reports about an error from the JVM."""
     try:
         return str(error)
-    except Py4JError:  # the JVM is gone, so it cannot be asked for the stack trace
+    except Py4JError:  # the JVM has ended and cannot return the stack trace
         return type(error).__name__
 
 
@@ -147,12 +143,12 @@ def _job_failed(text: str) -> LakesinkError:
 
 
 def _harmless(text: str) -> str:
-    """The beginning of a text, without secrets and without what sets off Spark's recursive pattern."""
+    """The start of a text, without secrets and without the words that trigger Spark's recursive pattern."""
     return redact(text[:MAX_NOTE]).replace("py4j.protocol.Py4JJavaError", "Py4JJavaError")
 
 
 def _telling_line(text: str) -> str:
-    """The line that says why: the Python exception of a task, else the innermost Java cause, else the first."""
+    """The line with the reason: a task's Python exception, else the innermost Java cause, else the first line."""
     for pattern in (_PYTHON_FAILURE, _JAVA_CAUSE):
         found = [match["line"] for match in pattern.finditer(text)]
         if found:
@@ -166,7 +162,7 @@ def _short(text: str) -> str:
 
 
 def _java_classes(error: BaseException) -> Iterator[str]:
-    """Class names of a Java exception and its causes; `_origin` is where PySpark's own exceptions keep theirs."""
+    """Class names of a Java exception and its causes; PySpark's own exceptions keep theirs in `_origin`."""
     java: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     for _ in range(MAX_CAUSES):
         if java is None:

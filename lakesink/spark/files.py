@@ -1,4 +1,4 @@
-"""`stream_files`: a stream into files of a directory, each batch once and whole, without a table or a catalog."""
+"""`stream_files`: a stream into files of a directory, each batch once and atomically, without table or catalog."""
 
 import os
 from datetime import timedelta
@@ -28,19 +28,19 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     accept: str | Accept | None = None,
     prepared_max_age: timedelta | str | None = None,
 ) -> DataStreamWriter:
-    """A writer of a streaming DataFrame into files of a directory, each row exactly once; start it as any other.
+    """A writer of a streaming DataFrame into files of a directory, each row exactly once; start it like any other.
 
-    What is committed is what `lakesink.committed_files` lists. Output mode, checkpoint and batch function are set;
-    leave them so. Trigger and query name are yours.
+    Only the files that `lakesink.committed_files` lists are committed. Output mode, checkpoint and batch function are
+    already set: do not change them. Trigger and query name are yours.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
-        directory: Path, or URI that fsspec knows; made if it is not there.
-        sink_id: Names this stream into this directory for life, whatever becomes of the checkpoint.
-        checkpoint: Checkpoint folder of this one query: a path or a URI.
-        format: ``parquet``, or ``jsonl`` for a line of JSON a row.
-        compression_codec: Of Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
-            ``uncompressed``; of JSON lines ``uncompressed`` (the default) or ``gzip``.
+        directory: Path, or URI that fsspec supports; created if missing.
+        sink_id: Permanent name of this stream in this directory. It stays the same when the checkpoint changes.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
+        format: ``parquet``, or ``jsonl`` for one line of JSON for each row.
+        compression_codec: For Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
+            ``uncompressed``; for JSON lines ``uncompressed`` (the default) or ``gzip``.
         target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
         accept: Overrules one refusal of one batch, once, as the refusal prints it.
         prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
@@ -48,7 +48,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     Raises:
         SettingsError: An option is malformed, or contradicts another.
         QueryError: The DataFrame is not a streaming one of a classic session.
-        WriteError: A column has a type that the format does not hold, or files cannot be created exclusively there.
+        WriteError: The format does not support a column's type, or the storage cannot create files exclusively.
     """
     check_streaming(df, "lakesink.stream_files")
     new_sink = partial(

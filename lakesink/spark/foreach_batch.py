@@ -1,7 +1,7 @@
-"""The function that `foreachBatch` calls: one micro-batch in, one two-phase commit out.
+"""The function that `foreachBatch` calls: it commits one micro-batch in two phases.
 
-It runs on the driver, on the thread of its query, once a batch and again for every replay. All it remembers belongs to
-one run of one query, so any number of queries in one driver do not know of each other.
+It runs on the driver, on its query's thread, once for each batch and again for each replay. Its state belongs to one
+run of one query, so queries in one driver do not affect each other.
 """
 
 import time
@@ -49,16 +49,10 @@ MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class StreamTarget:
-    """Where a stream goes, as the user asked for it.
+    """Configuration of one stream.
 
     Attributes:
-        reporter: Logs its batches.
-        checkpoint: Absolute path or URI of the checkpoint.
-        sources: What the stream reads.
-        schema: Schema of its rows.
-        shape: What was changed about them for their way to Python.
-        functions: What it computes with.
-        runs_python: True if Python functions are among that.
+        shape: Transport encoding of the rows.
         only_drops_rows: True if no row of the sources can become more than one.
         make_sink: Builds the sink of a run; opens nothing by itself.
     """
@@ -79,18 +73,11 @@ class StreamRun:
     """One run of one query, from its start to its end.
 
     Attributes:
-        run_id: Id that Spark gives to this run.
-        query: The query.
-        checkpoint: Its checkpoint.
-        sink: The participant.
-        tuning: Settings of the run's own session.
-        shape: What was changed about the rows for their way to Python.
-        schema: Of the rows as they arrive there.
-        by_plan: True if a task out of a plan would run the Python that the session's tasks run.
+        schema: Schema of the rows as they arrive in Python.
+        by_plan: True if tasks of a plan would run the same Python as the session's tasks.
         counted: Names of the sources if the query can only drop rows of them; else None.
-        last: Newest batch of this run and its end offsets: the start of the next.
-        write_seconds: Duration of the newest batch's job.
-        wrote: True if the newest batch had one: it was not in the table, nor prepared.
+        last: Newest batch of this run and its end offsets: the start of the next batch.
+        wrote: True if the newest batch ran a job: it was neither in the table nor prepared.
     """
 
     run_id: str
@@ -107,12 +94,7 @@ class StreamRun:
     wrote: bool = False
 
     def process(self, rows: DataFrame, batch_id: int) -> Outcome:
-        """Run one batch.
-
-        Raises:
-            LakesinkError: The batch was refused or could not be completed.
-            QueryStopped: The query was asked to stop meanwhile.
-        """
+        """Run one batch; raises QueryStopped if the query was asked to stop."""
         self.write_seconds, self.wrote = 0.0, False
         end = self.checkpoint.offsets(batch_id)
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
@@ -134,7 +116,7 @@ class StreamRun:
         return outcomes[self.sink.name]
 
     def was_stopped(self, error: BaseException) -> bool:
-        """True if an error from the JVM only says that the query was asked to stop."""
+        """True if a JVM error only means that the query was asked to stop."""
         return is_interruption(error) or self.query.was_stopped()
 
     def _timed(self, job: RowsJob, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
@@ -146,12 +128,7 @@ class StreamRun:
 
 
 class BatchFunction:
-    """What `foreachBatch` is given for one stream.
-
-    Args:
-        session: The session of the streaming DataFrame.
-        target: Where the stream goes.
-    """
+    """The function of `foreachBatch` for one stream."""
 
     def __init__(self, session: SparkSession, target: StreamTarget) -> None:
         self._session = session
@@ -159,12 +136,7 @@ class BatchFunction:
         self._run: StreamRun | None = None
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Run one batch and log its one line.
-
-        Raises:
-            LakesinkError: The batch was refused or could not be completed.
-            QueryStopped: The query was asked to stop meanwhile; Spark then ends it without an error.
-        """
+        """Run one batch and log one line. On QueryStopped, Spark ends the query without an error."""
         reached("batch-start", batch_id)
         started = time.monotonic()
         try:
@@ -192,7 +164,7 @@ class BatchFunction:
         return self._run
 
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:
-        """Nothing is written before the query is known to be the one that was asked for."""
+        """Build the run after checking that this is the expected query: nothing is written before."""
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
         sink = self._target.make_sink(arrow_schema(self._target.schema), session_facts(rows.sparkSession))
@@ -204,7 +176,7 @@ class BatchFunction:
         return StreamRun(run_id, query, checkpoint, sink, tuning, shape, schema, by_plan, counted)
 
     def _presentable(self, error: Exception) -> Exception:
-        """The error as it may leave: no secret and nothing of the JVM in it, and silent if a stop was wanted."""
+        """The error without secrets and JVM objects; QueryStopped if a stop was wanted."""
         if isinstance(error, (LakesinkError, QueryStopped)):
             return error.with_traceback(None)
         if not isinstance(error, JAVA_ERRORS):

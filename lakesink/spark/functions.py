@@ -1,4 +1,4 @@
-"""Which expressions of a plan need not give the same rows again, read from the plan, without running anything."""
+"""Finds non-deterministic expressions in a query's plan, without running anything."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,16 +12,13 @@ _PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
 
 
 def functions_of(rows: DataFrame) -> Functions:
-    """What a streaming DataFrame computes with.
+    """Non-deterministic expressions of a streaming DataFrame.
 
-    `current_timestamp()` is none of it: Spark logs a batch's time with its offsets, and a replay has the same.
-
-    Args:
-        rows: Streaming DataFrame of a classic session.
+    `current_timestamp()` is none of them: Spark logs a batch's time with its offsets, and a replay uses the same time.
     """
     try:
         return _read(rows)
-    except Py4JError:  # a node of somebody's own that is like no other: it may hold anything
+    except Py4JError:  # a custom node without the usual methods can contain anything
         return Functions(unstable=("a plan that cannot be read",))
 
 
@@ -59,7 +56,7 @@ def _python_pattern(rows: DataFrame) -> Any:
 
 
 def _expressions(plan: Any, matters: Callable[[Any], bool]) -> Iterator[Any]:
-    """Every expression that matters or is over one that does; branches without any are not walked."""
+    """Every expression that matters, and those that contain one; other branches are skipped."""
     nodes = [plan]
     while nodes:
         node = nodes.pop()
@@ -82,12 +79,12 @@ def _items(sequence: Any) -> list[Any]:
 
 
 def _name(expression: Any) -> str:
-    """A function's own name, else what SQL calls the expression."""
+    """A function's own name, else the SQL name of the expression."""
     if _kind(expression) in _PYTHON:
         return str(expression.name())[:LONGEST_NAME]
     try:
         return str(expression.udfName().get())[:LONGEST_NAME]
-    except Py4JError:  # no function of a user's, or one without a name
+    except Py4JError:  # not a user's function, or one without a name
         return str(expression.prettyName())[:LONGEST_NAME]
 
 

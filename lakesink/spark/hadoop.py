@@ -1,6 +1,6 @@
-"""Files of a checkpoint through the JVM of a Spark driver: every scheme and credential that Spark has.
+"""Files of a checkpoint through the JVM of a Spark driver, with all schemes and credentials of Spark.
 
-Writes nothing but what it is told to by name, and no file of Spark's.
+Writes only the files that a caller names, and no file of Spark's.
 """
 
 from typing import Any
@@ -9,12 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 
 class HadoopFiles:
-    """Files of a checkpoint through the JVM of a Spark driver.
-
-    Args:
-        session: The session that runs the query.
-        root: The checkpoint as Spark resolved it, a full URI.
-    """
+    """Files of a checkpoint through the driver's JVM; `root` is the full URI that Spark resolved."""
 
     def __init__(self, session: Any, root: str) -> None:
         jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
@@ -70,7 +65,7 @@ class HadoopFiles:
         return bool(path.getFileSystem(self._conf).exists(path))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file in the place of the one that is there; folders above it are made."""
+        """Create or overwrite a file, with its parent folders."""
         stream = self._system.create(self._at(path), True)  # noqa: FBT003 - Hadoop's own signature
         try:
             stream.write(data)

@@ -1,4 +1,4 @@
-"""Takes the notes of a query that has just started, and puts them beside its checkpoint."""
+"""Collects the facts of a query that has just started, and stores them beside its checkpoint."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,15 +21,7 @@ FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 def notes_of(
     session: SparkSession, query: RunningQuery, reporter: Reporter, sources: Sequence[Source], functions: Functions
 ) -> QueryNotes:
-    """The notes of a running query.
-
-    Args:
-        session: The session that started it.
-        query: The query.
-        reporter: Where it goes.
-        sources: What it reads.
-        functions: What it computes with.
-    """
+    """The facts of a running query."""
     return QueryNotes(
         lakesink=__version__,
         query_id=query.query_id,
@@ -45,13 +37,7 @@ def notes_of(
 
 
 def note(files: Any, notes: QueryNotes, reporter: Reporter) -> None:
-    """Put notes beside a checkpoint, unless they are there. No failure of that may end a stream.
-
-    Args:
-        files: The checkpoint's.
-        notes: The notes.
-        reporter: Told of a failure.
-    """
+    """Store the facts if they changed. A failure is only logged: it must not end the stream."""
     assert isinstance(files, HadoopFiles), "a running query's checkpoint is read by its JVM"
     told = notes.to_bytes()
     try:

@@ -1,8 +1,8 @@
-"""Does Spark work here for lakesink? Run as ``python -m lakesink.spark.probe ANSWER_FILE``, in a process of its own.
+"""Checks that Spark works here. Run as ``python -m lakesink.spark.probe ANSWER_FILE``, in a separate process.
 
-Starts a session as the user's own driver would, by the same environment and configuration, and runs two small jobs:
-one asks Spark's Python processes who they are, the other sends rows the way of a stream's batch, with its handshake.
-Nothing is written but the answer.
+Starts a session with the environment and configuration of the user's driver, and runs two small jobs. One collects
+facts about Spark's Python processes, the other sends rows like a stream's batch, with its version handshake. Only the
+answer is written.
 """
 
 import sys
@@ -29,7 +29,7 @@ ROWS_A_TASK = 1000
 
 
 def main(path: Path) -> None:
-    """Probe, and leave the answer in a file, however far it came."""
+    """Probe, and write the answer to a file, also after a failure."""
     answer = SparkAnswer(pyspark=pyspark.__version__)
     try:
         session = SparkSession.builder.appName("lakesink-doctor").config("spark.ui.enabled", "false").getOrCreate()
@@ -42,15 +42,7 @@ def main(path: Path) -> None:
 
 
 def probe(session: SparkSession, answer: SparkAnswer) -> None:
-    """Look at a session and run the two jobs.
-
-    Args:
-        session: A classic session.
-        answer: Is filled step by step, so that it tells how far this came.
-
-    Raises:
-        LakesinkError: A job failed.
-    """
+    """Inspect a session and run the two jobs. Fills `answer` step by step: it shows where a failed probe stopped."""
     context = session.sparkContext
     context.setLogLevel("ERROR")
     jvm = context._jvm  # noqa: SLF001 - PySpark does not tell which Java it started

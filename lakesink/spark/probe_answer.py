@@ -1,4 +1,4 @@
-"""What a probe of Spark tells the process that started it, as a JSON file between the two. Imports no PySpark."""
+"""The result of a probe of Spark, passed between two processes as a JSON file. Imports no PySpark."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Step(Enum):
-    """How far a probe came; the value is what it was doing."""
+    """How far a probe came; the value describes the running step."""
 
     SESSION = "starting a session"
     WORKERS = "running a task in Spark's Python"
@@ -20,9 +20,6 @@ class WorkerFacts:
     """The Python that ran one task.
 
     Attributes:
-        host: Its machine.
-        executable: Its Python.
-        python: Version of that.
         lakesink: Version; empty if it cannot be imported.
         pyarrow: Version; empty if it cannot be imported.
         trouble: Why one of them cannot be imported; empty if both can.
@@ -38,20 +35,7 @@ class WorkerFacts:
 
 @dataclass(slots=True)
 class SparkAnswer:
-    """All that a probe found until it ended.
-
-    Attributes:
-        step: What it was doing last.
-        pyspark: Version of the Python package.
-        spark: Version of the Spark that it started.
-        java: Version and home of its Java.
-        master: Where its executors are.
-        workers: What ran the tasks, each once.
-        rows: Rows that came through Arrow.
-        code: Code of the error that ended it; empty if it did all.
-        what: What happened then.
-        action: What to do about it.
-    """
+    """Everything that a probe found until it ended; `code` is empty if no step failed."""
 
     step: Step = Step.SESSION
     pyspark: str = ""
@@ -65,12 +49,12 @@ class SparkAnswer:
     action: str = ""
 
     def write(self, path: Path) -> None:
-        """Leave it for `read`."""
+        """Write the result for `read`."""
         path.write_text(json.dumps(asdict(self) | {"step": self.step.name}))
 
     @classmethod
     def read(cls, path: Path) -> "SparkAnswer | None":
-        """What was written there; None if nothing was."""
+        """The result in a file; None if there is no file."""
         if not path.exists():
             return None
         document = json.loads(path.read_text())

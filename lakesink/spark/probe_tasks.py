@@ -1,4 +1,4 @@
-"""What a probe runs in Spark's own Python processes."""
+"""The parts of a probe that run in Spark's Python processes."""
 
 import importlib
 import platform
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def worker_facts(_: int) -> dict[str, str]:
-    """Who runs this task, as fields of `WorkerFacts`. Pickled by value: it runs where lakesink is not installed."""
+    """Facts about this task's Python, as fields of `WorkerFacts`. Pickled by value: lakesink may be missing here."""
     found = {"lakesink": "", "pyarrow": ""}
     trouble = ""
     for name in found:
@@ -27,7 +27,7 @@ def worker_facts(_: int) -> dict[str, str]:
 
 
 class CountingWriter:
-    """A `TaskWriter` that writes nothing and votes with the number of its rows."""
+    """A `TaskWriter` that writes nothing; its receipt is the number of its rows."""
 
     def write(self, _task: int, batches: Iterator[Any]) -> bytes:
         """Count one task's rows."""

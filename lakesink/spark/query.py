@@ -1,6 +1,6 @@
-"""The query as it really runs: checks that it can keep the promise, and what it reads.
+"""The running query: checks that it supports exactly-once, and finds what it reads.
 
-A `DataStreamWriter` that lakesink has returned can still be changed, so what counts is the running query, asked on its
+A user can still change the `DataStreamWriter` that lakesink returned. So these checks inspect the running query on its
 first batch, before anything is written.
 """
 
@@ -31,12 +31,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 class RunningQuery:
     """A query that Spark runs now, seen from one of its batches.
 
-    Args:
-        session: The session that started the query; the batch's own is a clone that knows no queries.
-        query_id: Id of the query, as the batch's thread has it; None if it has none.
-
-    Raises:
-        QueryError: The session does not know the query.
+    `session` must be the session that started the query: the batch's own is a clone that knows no queries.
     """
 
     def __init__(self, session: SparkSession, query_id: str | None) -> None:
@@ -51,24 +46,16 @@ class RunningQuery:
 
     @property
     def checkpoint_root(self) -> str:
-        """Checkpoint as Spark resolved it, a full URI."""
+        """The checkpoint as Spark resolved it, a full URI."""
         return str(self._execution.resolvedCheckpointRoot())
 
     def sources(self) -> list[Any]:
-        """The sources in the order of the offset log; one that is read twice is there twice."""
+        """The sources in the order of the offset log; a source that is read twice appears twice."""
         found = self._execution.sources()
         return [found.apply(position) for position in range(found.size())]
 
     def check_reads(self, batch_id: int, end: Offsets) -> None:
-        """Check that the query reads every named source that a batch was planned with; Spark leaves the others out.
-
-        Args:
-            batch_id: The batch.
-            end: Its end offsets.
-
-        Raises:
-            QueryError: It does not.
-        """
+        """Check that the query still reads every named source of a batch: Spark would skip a removed one."""
         if end.keys is not Keys.NAMES:
             return
         known = self._execution.sourceIdMap()
@@ -83,34 +70,22 @@ class RunningQuery:
             )
 
     def plan(self, batch_id: int) -> Any | None:
-        """The physical plan that the query runs for a batch, in the JVM; None if Spark does not tell.
-
-        Args:
-            batch_id: The batch that the query is at.
-        """
+        """The physical plan that the query runs for a batch, in the JVM; None if Spark does not provide it."""
         try:
             execution = self._execution.lastExecution()
             return execution.executedPlan() if execution.currentBatchId() == batch_id else None
-        except Py4JError:  # no API of Spark's: without it there is the DataFrame
+        except Py4JError:  # not a public API; without it, the DataFrame is used
             return None
 
     def was_stopped(self) -> bool:
-        """True once somebody asked the query to stop; its jobs then fail on purpose."""
+        """True once the query was asked to stop; its jobs then fail on purpose."""
         try:
             return not self._execution.isActive()
-        except (Py4JError, ConnectionError):  # the JVM is gone: nobody can tell any more
+        except (Py4JError, ConnectionError):  # the JVM has ended: the answer is unknown
             return False
 
     def check(self, checkpoint: str, stored: Checkpoint) -> None:
-        """Check that this is the query that lakesink was asked for.
-
-        Args:
-            checkpoint: The checkpoint that the user gave.
-            stored: The checkpoint that the query uses.
-
-        Raises:
-            QueryError: Another output mode, another checkpoint, or a checkpoint that belongs to another query.
-        """
+        """Check output mode, checkpoint and query id; `stored` is the checkpoint that the query uses."""
         self._check_mode()
         if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
             raise _foreign_checkpoint(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}.")
@@ -120,7 +95,7 @@ class RunningQuery:
 
     @property
     def output_mode(self) -> str:
-        """What becomes of rows that an earlier batch has given: ``append``, ``update`` or ``complete``."""
+        """The query's output mode: ``append``, ``update`` or ``complete``."""
         return str(self._execution.outputMode().toString()).lower()
 
     def _check_mode(self) -> None:
@@ -135,11 +110,7 @@ class RunningQuery:
 
 
 def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
-    """The checkpoint as one place, whichever process resolves it: Python's current folder, made explicit.
-
-    Raises:
-        SettingsError: It is relative, and Spark's default file system is not local.
-    """
+    """The checkpoint as an absolute path or URI; a local relative path counts from Python's working folder."""
     if _SCHEME.match(checkpoint) or posixpath.isabs(checkpoint):
         return checkpoint
     system = _default_file_system(session)
@@ -154,11 +125,7 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
 
 
 def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
-    """Check that Spark can make something of the checkpoint's place, without looking at it.
-
-    Raises:
-        SettingsError: It is relative to a remote file system, or of a scheme that Spark does not know.
-    """
+    """Check that Spark has a file system for the checkpoint's location, without reading from it."""
     place = absolute_checkpoint(session, checkpoint)
     conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as for the checkpoint's files
     jvm = session.sparkContext._jvm  # noqa: SLF001 - as above
@@ -178,22 +145,17 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
 
 
 def sources_of(rows: DataFrame) -> list[Source]:
-    """The streaming sources in a DataFrame's plan, read without starting anything."""
+    """The streaming sources in a DataFrame's plan; starts nothing."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - PySpark has no view of a plan
     found = (leaves.apply(position) for position in range(leaves.size()))
     return list(_sources(leaf for leaf in found if leaf.isStreaming()))
 
 
 def option_of(leaf: Any, key: str) -> str | None:
-    """One option of a streaming source by name, so that no other value, secret or not, is ever read.
-
-    Args:
-        leaf: The source's node in the plan.
-        key: Name of the option, in any case.
-    """
+    """One option of a streaming source by name. No other value is read, because it may be a secret."""
     try:
         value = leaf.extraOptions().get(key)
-    except Py4JError:  # a relation of the first data source interface
+    except Py4JError:  # a relation of Data Source V1
         return _first_interface_option(leaf, key)
     return None if value is None else str(value)
 
@@ -208,14 +170,14 @@ def _sources(leaves: Iterable[Any]) -> Iterator[Source]:
 def _name(leaf: Any) -> str:
     try:
         return str(leaf.sourceName())
-    except Py4JError:  # a relation that Spark does not name: a memory stream, a custom node
+    except Py4JError:  # a relation without a source name: a memory stream, a custom node
         return str(leaf.nodeName())
 
 
 def _first_interface_option(leaf: Any, key: str) -> str | None:
     try:
         found = leaf.dataSource().caseInsensitiveOptions().get(key)
-    except Py4JError:  # neither interface: a node that Spark or a library made
+    except Py4JError:  # neither V1 nor V2: a node of Spark's or of a library
         return None
     return str(found.get()) if found.isDefined() else None
 

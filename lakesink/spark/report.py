@@ -1,4 +1,4 @@
-"""The one line that every batch leaves in the log, under a fixed event name, whatever became of it."""
+"""Logs one line for every batch, under a fixed event name, and one for the start of a run."""
 
 import logging
 from collections.abc import Sequence
@@ -16,12 +16,7 @@ logger = logging.getLogger("lakesink")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where a batch's time went.
-
-    Attributes:
-        seconds: All of it.
-        write_seconds: The job over the rows; 0 if none ran.
-    """
+    """Durations of a batch; `write_seconds` is the job over the rows, 0 if none ran."""
 
     seconds: float
     write_seconds: float = 0.0
@@ -29,18 +24,13 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Logs what happens to one sink's batches.
-
-    Attributes:
-        table: Table identifier.
-        sink: Sink id, or application id.
-    """
+    """Logs the events of one sink; `sink` is a sink id or an application id."""
 
     table: str
     sink: str
 
     def started(self, batch_id: int, notes: QueryNotes) -> None:
-        """A run of a query reached its first batch: say which guarantee it has, and what bears on that."""
+        """Log the guarantee of a run at its first batch, and the facts that weaken it."""
         promise = guarantee(notes.sources)
         weakened = promise is not Replay.YES or bool(notes.functions.unstable) or not notes.creates_atomically
         query_id, unstable = notes.query_id, ",".join(notes.functions.unstable)
@@ -62,17 +52,17 @@ class Reporter:
             self._log(logging.WARNING, "lakesink.source.read-uncommitted", {"query": query_id, "note": note})
 
     def notes_unwritten(self, query_id: str, error: Exception) -> None:
-        """What `doctor --query` would read could not be put beside the checkpoint; the stream needs none of it."""
+        """Log that the facts for `doctor --query` were not stored; the stream does not need them."""
         fields: dict[str, object] = {"query": query_id, "error": describe(error)}
         self._log(logging.WARNING, "lakesink.query.notes-unwritten", fields)
 
     def finished(self, batch_id: int, outcome: Outcome, timing: Timing) -> None:
-        """A batch is in the table."""
+        """Log a batch that is in the table."""
         level = logging.WARNING if isinstance(outcome, Committed) and outcome.recovered else logging.INFO
         self._log(level, event_of(outcome), {"batch": batch_id} | _counts(outcome) | _times(timing))
 
     def failed(self, batch_id: int, error: Exception, timing: Timing) -> None:
-        """A batch ended with an error, or was cut short by a stop."""
+        """Log a batch that failed, or that a stop interrupted."""
         if isinstance(error, QueryStopped):
             self._log(logging.INFO, "lakesink.batch.interrupted", {"batch": batch_id} | _times(timing))
             return
@@ -88,7 +78,7 @@ class Reporter:
 
 
 def event_of(outcome: Outcome) -> str:
-    """Name of the event that tells what became of a batch."""
+    """Name of the log event for a batch's outcome."""
     match outcome:
         case AlreadyCommitted():
             return "lakesink.batch.already-committed"

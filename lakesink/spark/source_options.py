@@ -1,6 +1,6 @@
-"""Options of ``format("lakesink")``: those of a stream or an append, spelled with dashes, and none that bears a secret.
+"""Options of ``format("lakesink")``: those of a stream or an append, spelled with dashes, and no secrets.
 
-Spark keeps a query's options in its plan, which shows in errors, in the web interface and in event logs.
+Spark keeps a query's options in its plan, which appears in errors, in the web UI and in event logs.
 """
 
 import re
@@ -30,13 +30,7 @@ NOTHING_WRITTEN = "Nothing was written."
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where rows go, as the options say.
-
-    Attributes:
-        table: Table identifier.
-        key: Who writes.
-        settings: All other options, parsed.
-    """
+    """Table, sink and settings, as parsed from the options."""
 
     table: str
     key: SinkKey
@@ -44,14 +38,7 @@ class Destination:
 
 
 def stream_destination(options: Mapping[str, str]) -> Destination:
-    """Where a stream goes.
-
-    Args:
-        options: As Spark hands them over; letter case does not count.
-
-    Raises:
-        SettingsError: An option is unknown, malformed or missing, contradicts another, or bears a secret.
-    """
+    """Parse the options of a stream; their letter case does not matter."""
     given = _checked(options, SinkKind.STREAM)
     table = _table(given)
     if CHECKPOINT not in given:
@@ -67,14 +54,7 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
 
 
 def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Batch]:
-    """Where a batch write goes, and the version of its application that it is.
-
-    Args:
-        options: As Spark hands them over; letter case does not count.
-
-    Raises:
-        SettingsError: As `stream_destination`.
-    """
+    """Parse the options of a batch write; the batch stands for the version of its application."""
     given = _checked(options, SinkKind.TXN)
     table = _table(given)
     name, version = given.get(APP_ID, ""), given.get(VERSION, "")
@@ -133,7 +113,7 @@ def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
 
 
 def _spelled(text: str) -> str:
-    """A message about options of Python calls, in Spark's spelling."""
+    """A message about Python options, in Spark's spelling."""
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
 
 

@@ -1,6 +1,6 @@
-"""What ``format("lakesink")`` ships to executors: a task that was planned elsewhere, and the vote that it sends back.
+"""What ``format("lakesink")`` ships to executors: a planned task and its vote.
 
-Imports no PyIceberg, as nothing does that must import in a bare executor.
+Imports no PyIceberg, because this module must import in a bare executor.
 """
 
 import pickle
@@ -24,11 +24,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Vote(WriterCommitMessage):
-    """What one task sends to the process that commits.
-
-    Attributes:
-        receipt: The writer's receipt, encoded.
-    """
+    """The encoded receipt of one task, for the process that commits."""
 
     receipt: bytes = field(repr=False)
 
@@ -40,8 +36,8 @@ class PlannedTask:
     Attributes:
         version: The planner's lakesink, compared before the writer is unpickled.
         batch_id: Batch that it was planned for; None in a batch write.
-        writer: The pickled `TaskWriter`; None if there is nothing to write: the batch is in the table, or prepared.
-        keeps_state: True if the query does, so that its rows must be read to their end also where none is written.
+        writer: The pickled `TaskWriter`; None if the batch is already in the table, or prepared.
+        keeps_state: True if the query keeps state: its rows must be read to the end even if none is written.
     """
 
     version: str
@@ -50,11 +46,7 @@ class PlannedTask:
     keeps_state: bool
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
-        """Write a task's rows, or skip them.
-
-        Raises:
-            WriteError: The rows could not be written, or Spark runs another batch than was planned.
-        """
+        """Write a task's rows, or skip them; refuses to run in another batch than was planned."""
         read_archives_once()
         check_version(self.version)
         context = TaskContext.get()
@@ -79,11 +71,7 @@ class PlannedTask:
 
 
 class StreamTask(DataSourceStreamArrowWriter):
-    """The executors' half of a stream's writer.
-
-    Args:
-        task: What every task runs.
-    """
+    """The executors' part of a stream's writer."""
 
     def __init__(self, task: PlannedTask) -> None:
         self._task = task
@@ -96,9 +84,7 @@ class StreamTask(DataSourceStreamArrowWriter):
 class BatchTask(DataSourceArrowWriter):
     """The writer of a batch write. Spark ships the same object to executors and to the process that commits.
 
-    Args:
-        task: What every task runs.
-        committer: Pickled function of the votes; only the committing process can, and need, import what it stands on.
+    `committer` is pickled: only the committing process can import its dependencies.
     """
 
     def __init__(self, task: PlannedTask, committer: bytes) -> None:
@@ -110,12 +96,12 @@ class BatchTask(DataSourceArrowWriter):
         return self._task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Count the votes and commit."""
+        """Validate the receipts and commit."""
         pickle.loads(self._committer)(messages)  # noqa: S301 - by the planner, in the same session
 
 
 def shipped(writer: TaskWriter | None, batch_id: int | None = None, *, keeps_state: bool = False) -> PlannedTask:
-    """The task that runs a writer, or that skips."""
+    """The task that runs a writer, or that skips its rows."""
     return PlannedTask(__version__, batch_id, None if writer is None else pickle.dumps(writer), keeps_state)
 
 
