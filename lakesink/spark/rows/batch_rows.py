@@ -1,8 +1,8 @@
-"""The rows of a batch in Spark, and the two ways that a task writer gets them.
+"""The rows of a batch, and two ways to pass them to a task writer.
 
-`FrameRows` maps a DataFrame, by public means alone. Within `foreachBatch` a DataFrame is made anew over the rows of the
-stream's own plan, which copies each of them, column by column, and is planned anew in every batch; `PlanRows` has
-them from that plan as they are, as the Arrow batches that Spark itself makes for its own `toArrow`.
+`FrameRows` maps a DataFrame, with public API only. Within `foreachBatch`, Spark builds this DataFrame over the rows of
+the stream's plan: it copies every row, column by column, and plans again in every batch. `PlanRows` reads the rows from
+the stream's own plan, as the Arrow batches that Spark makes for `toArrow`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,24 +32,15 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 class BatchRows(Protocol):
-    """Rows that a writer can be run over."""
+    """Rows that a writer can process."""
 
     def votes(self, writer: TaskWriter) -> list[Vote]:
-        """Run the writer over the rows, one job, and return the vote of every task, in order.
-
-        Raises:
-            WriteError: A vote is missing or doubled.
-        """
+        """Run the writer over the rows in one job, and return one vote of every task, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRows:
-    """Rows of a DataFrame, evaluated once a call.
-
-    Attributes:
-        frame: The DataFrame, in the shape in which it travels.
-        shape: What was changed for that.
-    """
+    """Rows of a DataFrame in transport encoding; each call evaluates them."""
 
     frame: DataFrame
     shape: Shape
@@ -66,14 +57,7 @@ class FrameRows:
 class PlanRows:
     """Rows of a micro-batch, from the physical plan that its query runs for it.
 
-    What bounds Spark's Arrow batches here is their number of rows alone: `lakesink.spark.rows.hop`.
-
-    Attributes:
-        frame: What `foreachBatch` was given: the same rows.
-        shape: What was changed for their way.
-        plan: The plan, in the JVM.
-        schema: Of the Arrow batches, see `arriving_schema`.
-        tuning: Bounds the number of their rows.
+    Only the number of rows limits Spark's Arrow batches here, see `lakesink.spark.rows.hop`. `frame` has the same rows.
     """
 
     frame: DataFrame
@@ -90,39 +74,31 @@ class PlanRows:
         return complete([Vote.decoded(vote) for vote in _collected(written)], messages.getNumPartitions())
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in this process, as they were before their way."""
+        """All rows in this process, without transport encoding."""
         return self.shape.restored(read_messages(_collected(self._messages()), self.schema))
 
     def _messages(self) -> "RDD[bytes]":
         """Arrow batches as Spark writes them between processes, without their schema."""
-        self.plan.execute()  # starts no job; functions of the stream's own take the user's settings here
+        self.plan.execute()  # starts no job; Python functions of the query take the user's settings here
         with self.tuning.records_bounded():
             batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # noqa: SLF001 - what PySpark's own toArrow calls
         return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, Messages())
 
 
 def arriving_schema(rows: DataFrame) -> pa.Schema:
-    """Schema of the Arrow batches that Spark makes of a micro-batch: the same for all of one run.
-
-    Raises:
-        WriteError: A column has a type that Spark does not hand to Arrow.
-    """
+    """Schema of the Arrow batches that Spark makes of a micro-batch, the same for all batches of a run."""
     large = str(rows.sparkSession.conf.get(_LARGE_TYPES)).lower() == "true"
     return arrow_schema(rows.schema, large=large)
 
 
 def clustered_by(writer: TaskWriter) -> ClusteredBy:
-    """What rows a writer wants to have in one task; nothing if it does not mind."""
+    """Partition fields whose rows the writer wants in one task; empty if it has no preference."""
     wanted: ClusteredBy = getattr(writer, "clustered_by", ())
     return wanted
 
 
 def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
-    """The votes in task order, if there is exactly one of every task.
-
-    Raises:
-        WriteError: A vote is missing, doubled, or of a task that was not planned.
-    """
+    """The votes in task order; raises WriteError unless there is exactly one of every planned task."""
     ordered = sorted(votes, key=lambda vote: vote.task)
     if [vote.task for vote in ordered] != list(range(planned_tasks)):
         raise WriteError(
@@ -136,23 +112,18 @@ def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
 
 
 def _collected(encoded: "RDD[bytes]") -> list[bytes]:
-    """All elements, or an error: `RDD.collect` takes a connection that breaks for the end of what there is.
-
-    Raises:
-        Py4JJavaError: The job failed, or not all was sent.
-        WriteError: The JVM is gone.
-    """
+    """All elements, or an error: `RDD.collect` takes a broken connection for the end of the data."""
     assert encoded.ctx._jvm is not None  # noqa: SLF001 - as below
     try:
         sender = encoded.ctx._jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - what RDD.collect calls
         stream, connection = local_connect_and_auth(sender[0], sender[1])
         with connection, stream:
-            connection.settimeout(None)  # the job may take its time
+            connection.settimeout(None)  # a job may take long
             found = list(Messages().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
-            sender[2].getResult()  # waits until all was sent, and raises if it was not
+            sender[2].getResult()  # waits for the end of the transfer, and raises if it failed
     except Py4JJavaError:
         raise
-    except (ConnectionError, Py4JError):  # no exception of Java's: nobody has answered
+    except (ConnectionError, Py4JError):  # not a Java exception: the JVM did not answer
         raise _spark_gone() from None
     return found
 
@@ -173,6 +144,6 @@ def _task(writer: TaskWriter, shape: Shape) -> WriteTask:
 
 
 def _planned_tasks(mapped: DataFrame) -> int:
-    """Tasks of the job that just ran: its plan keeps the RDD, so this starts nothing."""
+    """Number of tasks of the job that just ran; its plan keeps the RDD, so this starts nothing."""
     plan = mapped._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark does not tell its number of tasks
     return int(plan.execute().getNumPartitions())

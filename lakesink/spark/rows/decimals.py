@@ -1,8 +1,8 @@
-"""Short decimals on their way to Python: as the whole numbers that they are inside.
+"""Sends short decimals to Python as integers.
 
-Spark keeps a decimal of up to 18 digits as a long, yet makes a BigDecimal of each to write it as Arrow: with three such
-columns of thirteen that is a sixth of the whole way. The long itself travels at the cost of a long, and on the other
-side it is looked at as a decimal again.
+Spark keeps a decimal of up to 18 digits as a long, but makes a BigDecimal of each to write it as Arrow. With three such
+columns of thirteen, that takes a sixth of the transfer time. The long itself is cheap to send, and is converted back to
+a decimal in Python.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,17 +14,17 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DecimalType
 
 LONGEST = 18
-"""Most digits that Spark keeps in a long."""
+"""Most digits of a decimal that Spark keeps in a long."""
 
 _UTILS = "org.apache.spark.sql.classic.ExpressionUtils"
 _UNSCALED = "org.apache.spark.sql.catalyst.expressions.UnscaledValue"
 
 Decimals = Mapping[int, tuple[int, int]]
-"""Precision and scale of columns by their positions."""
+"""Precision and scale of columns, by position."""
 
 
 def short_decimals(rows: DataFrame) -> Decimals:
-    """The columns of a DataFrame that can travel as whole numbers."""
+    """The columns of a DataFrame that can travel as integers."""
     kinds = ((position, field.dataType) for position, field in enumerate(rows.schema.fields))
     return {
         position: (kind.precision, kind.scale)
@@ -34,7 +34,7 @@ def short_decimals(rows: DataFrame) -> Decimals:
 
 
 def as_whole_numbers(rows: DataFrame, decimals: Decimals) -> DataFrame:
-    """The same rows with these columns as longs: a decimal times ten to its scale. Names must be plain."""
+    """The rows with these columns as longs (unscaled values). Column names must be plain."""
     if not decimals:
         return rows
     names = rows.columns
@@ -42,7 +42,7 @@ def as_whole_numbers(rows: DataFrame, decimals: Decimals) -> DataFrame:
 
 
 def as_decimals(batches: Iterable[pa.RecordBatch], decimals: Decimals) -> Iterator[pa.RecordBatch]:
-    """What came as whole numbers as the decimals that they are; shares what it can."""
+    """Converts integer columns back to decimals, without copying where possible."""
     schema: pa.Schema | None = None
     for batch in batches:
         if schema is None:
@@ -61,9 +61,9 @@ def _with_decimals(schema: pa.Schema, decimals: Decimals) -> pa.Schema:
 
 
 def _unscaled(rows: DataFrame, name: str) -> Column:
-    """Spark has an expression for it, and no name for that in SQL or PySpark.
+    """The unscaled value of a decimal, by a Spark expression that has no name in SQL or PySpark.
 
-    The classes are named in whole: a package that Py4J looks up part by part costs milliseconds, in every batch.
+    The classes are given by full name: Py4J looks up a package part by part, which costs milliseconds in every batch.
     """
     client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr] # noqa: SLF001 - as above
     utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)

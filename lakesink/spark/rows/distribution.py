@@ -1,7 +1,7 @@
-"""Rows of one partition to one task, as ``write.distribution-mode`` asks for: a shuffle by the values of the partition.
+"""Shuffles rows by partition values, as ``write.distribution-mode`` asks: one task gets all rows of a partition.
 
-Spark has no transforms of Iceberg's without its jar, so each is an expression that is equal where the partition is. By
-the fields of transforms that cannot be said so, which is ``bucket``, rows are not shuffled.
+Spark has Iceberg's transforms only with Iceberg's jar. So each transform becomes a Spark expression that is equal for
+all rows of a partition. ``bucket`` has no such expression: rows are not shuffled by its fields.
 """
 
 import re
@@ -12,19 +12,16 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, IntegralType, StringType, StructType, TimestampNTZType, TimestampType
 
 ClusteredBy = Sequence[tuple[Sequence[str], str]]
-"""Names from the top of each source column, and its transform as Iceberg spells it."""
+"""Path of each source column from the top, and its transform in Iceberg's spelling."""
 
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
 
 
 def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str] | None = None) -> DataFrame:
-    """The same rows with those of a partition together in a task; as they are if there is nothing to shuffle by.
+    """The rows, shuffled by partition; unchanged if there is nothing to shuffle by.
 
-    Args:
-        rows: The rows.
-        clustered_by: What the partition is made of.
-        names: Names of the columns, in order, by which `clustered_by` knows them; None for those of `rows`.
+    `names` are the column names in `clustered_by`, in the order of the columns; None if they are the names of `rows`.
     """
     if not clustered_by:
         return rows
@@ -42,14 +39,14 @@ def _there(rows: DataFrame, path: Sequence[str], names: Sequence[str] | None) ->
 
 
 def _tasks(rows: DataFrame) -> int:
-    """As many as run at once: each Python task has its price, and Spark's own default is 200."""
+    """As many tasks as run at once: each Python task has a cost, and Spark's default is 200."""
     session = rows.sparkSession
     most = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     return max(1, min(most, session.sparkContext.defaultParallelism))
 
 
 def _expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:
-    """Equal for rows of the same partition; None if there is no such expression."""
+    """An expression that is equal for rows of the same partition; None if there is none."""
     kind = _type_of(rows.schema, path) if path else None
     if kind is None:
         return None
@@ -93,7 +90,7 @@ def _period(column: Column, kind: DataType, period: str) -> Column | None:
 
 
 def _hours(column: Column, kind: DataType) -> Column | None:
-    """Hours since 1970 in UTC, whatever the zone of the session."""
+    """Hours since 1970 in UTC, independent of the session's time zone."""
     if isinstance(kind, DateType):
         return sf.unix_date(column).cast("long") * _DAY_HOURS
     if isinstance(kind, TimestampNTZType):
@@ -106,5 +103,5 @@ def _whole(number: Column, by: int) -> Column:
 
 
 def _down_to(number: Column, multiple: int) -> Column:
-    """NULL just above a type's minimum, where there is no such multiple and Spark's minus would end the query."""
+    """Round down to a multiple. NULL near a type's minimum, where no multiple exists and Spark's minus would fail."""
     return sf.try_subtract(number, sf.pmod(number, sf.lit(multiple)))

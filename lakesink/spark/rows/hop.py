@@ -1,11 +1,11 @@
-"""How rows travel from the JVM to Python: as few checks as possible, and never an Arrow batch that outgrows memory.
+"""Limits of the Arrow batches between the JVM and Python: few checks, and no batch that exceeds memory.
 
-Spark asks for an Arrow batch's size after every row to keep it below `MAX_BYTES`; on narrow rows that is near half of
-the whole way. Its one value that skips the check leaves the number of rows as the only bound, so that number is set
-from the width of the rows: measured where rows have been seen, guarded where they have not.
+Spark checks an Arrow batch's size after every row to keep it below `MAX_BYTES`. For narrow rows this takes almost half
+of the transfer time. One value skips the check; then the number of rows is the only limit. That number is computed from
+the measured width of rows, and is small until rows were measured.
 
-The same settings bound what Spark hands to Python functions of the user's own, whose rows may be far wider than those
-that come out: they must never meet these values.
+The same settings limit what Spark passes to the user's Python functions, whose input rows may be far wider than their
+output rows. These values must never apply there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,22 +15,22 @@ from typing import Any
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 NO_BYTE_CHECK = "2147483647"
-"""Exactly this value makes Spark skip the check; a larger one does not."""
+"""Spark skips the check for exactly this value, and not for a larger one."""
 
 BATCH_BYTES = 64 * 1024 * 1024
-"""What an Arrow batch should stay below: Spark's own default."""
+"""Size that an Arrow batch should not exceed: Spark's default."""
 
 MOST_RECORDS = 32_768
-"""For rows of bounded width: by `mapInArrow` Spark's own 10,000 would do, out of a plan these are faster."""
+"""For rows of bounded width. Spark's default of 10,000 is enough for `mapInArrow`; `PlanRows` is faster with more."""
 
 MOST_UNBOUNDED_RECORDS = 8192
-"""For rows of unbounded width: whatever was seen, rows of 8 KiB still make a batch of `BATCH_BYTES`."""
+"""For rows of unbounded width, after any measurement: rows of 8 KiB still fit `BATCH_BYTES`."""
 
 UNSEEN_RECORDS = 1024
-"""And while none was seen, rows of 64 KiB: what a first batch is made of nobody knows, and a heap may be small."""
+"""For rows of unbounded width before any measurement: rows of 64 KiB fit `BATCH_BYTES`, and the heap may be small."""
 
 HEADROOM = 16
-"""Rows may become this many times as wide as the widest batch seen before a batch outgrows `BATCH_BYTES`."""
+"""Rows may be this many times wider than the widest measured batch before a batch exceeds `BATCH_BYTES`."""
 
 _BOUNDED_TYPES = frozenset(
     {"boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "void"}
@@ -40,21 +40,16 @@ _VALUE_BYTES = 16
 
 
 def bounded_row_bytes(schema: Mapping[str, Any]) -> int | None:
-    """Most bytes that a row of this schema can take in Arrow; None if there is no bound.
-
-    Args:
-        schema: A Spark schema as JSON, parsed.
-    """
+    """Most bytes of a row of this schema (Spark's JSON) in Arrow; None if there is no bound."""
     widths = [_bounded_bytes(field["type"]) for field in schema["fields"]]
     return None if None in widths else sum(width for width in widths if width is not None)
 
 
 def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
-    """Rows an Arrow batch may have without a check of its bytes.
+    """Rows that an Arrow batch may have without a check of its bytes.
 
-    Args:
-        row_bytes: Most bytes of a row by its schema, see `bounded_row_bytes`; None if there is no bound.
-        widest_row_bytes: Largest mean row of an Arrow batch seen so far; 0 if none was seen.
+    `row_bytes` is the bound by schema, None if there is none. `widest_row_bytes` is the largest mean row of an Arrow
+    batch so far, 0 if none was measured.
     """
     if row_bytes is not None:
         return max(1, min(BATCH_BYTES // max(row_bytes, 1), MOST_RECORDS))
@@ -64,13 +59,7 @@ def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
 
 
 def hop_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
-    """What to set in the session, given what the user set there: nothing of it is changed.
-
-    Args:
-        user_bytes: The user's `MAX_BYTES`, or None.
-        user_records: The user's `MAX_RECORDS`, or None.
-        records: What `records_per_batch` allows.
-    """
+    """The settings to change in the session; a value that the user has set never changes."""
     if user_bytes is not None:
         return {}
     if user_records is None:
@@ -80,12 +69,9 @@ def hop_settings(user_bytes: str | None, user_records: str | None, records: int)
 
 
 class HopTuning:
-    """The settings of one session's jobs, kept right from batch to batch with as few calls as possible.
+    """The limits of one session's Arrow batches, updated from batch to batch with as few calls as possible.
 
-    Args:
-        conf: The session's runtime configuration.
-        schema: Schema of the rows as JSON, parsed.
-        with_functions: True if Python functions compute the rows: they would be run by the settings of `apply`.
+    With `with_functions`, `apply` changes nothing: Python functions that compute the rows would run with its settings.
     """
 
     def __init__(self, conf: Any, schema: Mapping[str, Any], *, with_functions: bool = False) -> None:
@@ -98,16 +84,16 @@ class HopTuning:
 
     @property
     def widest_row_bytes(self) -> int:
-        """Largest mean row of an Arrow batch seen so far; 0 if none was seen."""
+        """Largest mean row of an Arrow batch so far; 0 if none was measured."""
         return self._widest
 
     @property
     def rows_may_bound(self) -> bool:
-        """True if the user lets the number of rows alone bound an Arrow batch."""
+        """True if the user's settings allow the number of rows as the only limit of an Arrow batch."""
         return bool(self._wanted())
 
     def apply(self) -> None:
-        """Set what the next job over a DataFrame needs."""
+        """Set the limits for the next job over a DataFrame."""
         if self._with_functions:
             return
         for key, value in self._wanted().items():
@@ -117,7 +103,7 @@ class HopTuning:
 
     @contextmanager
     def records_bounded(self) -> Iterator[None]:
-        """Set the number of rows, all that bounds an Arrow batch out of a plan, for as long as Spark reads it."""
+        """Limit the number of rows while Spark reads the setting: it is the only limit of Arrow batches from a plan."""
         records = self._wanted().get(MAX_RECORDS)
         before = self._set.get(MAX_RECORDS, self._user[MAX_RECORDS])
         if records is None or records == before:
@@ -130,11 +116,11 @@ class HopTuning:
             self._put_back(MAX_RECORDS, before)
 
     def seen(self, widest_row_bytes: int) -> None:
-        """Take in the largest mean row of an Arrow batch that a job saw."""
+        """Record the largest mean row of a job's Arrow batches."""
         self._widest = max(self._widest, widest_row_bytes)
 
     def restore(self) -> None:
-        """Put back what the user had."""
+        """Restore the user's settings."""
         for key in self._set:
             self._put_back(key, self._user[key])
         self._set = {}

@@ -1,6 +1,6 @@
-"""The one action over a batch's rows: a task writer to the executors, a receipt from every task back.
+"""The one job over a batch's rows: ships a task writer to the executors, and returns a receipt of every task.
 
-The job either returns exactly one receipt for each task that Spark planned, or raises: absence is never a vote.
+The job returns exactly one receipt for each task that Spark planned, or raises: a missing receipt is never a vote.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,13 @@ from lakesink_protocol.two_phase import TaskWriter
 
 @dataclass(frozen=True, slots=True)
 class RowsJob:
-    """Runs writers over the rows of one batch; its `write` is what the two-phase coordinator calls.
+    """Runs writers over the rows of one batch; the two-phase coordinator calls its `write`.
 
     Attributes:
-        frame: The batch's rows as a DataFrame; evaluated once a call of `write`.
-        tuning: Settings of the session that the job runs in.
-        was_stopped: True if an error from the JVM only says that somebody stopped the query.
-        plan: The same rows from the plan of their query, if they can be had so.
-        most_rows: Most rows that there can be, if that is known before they are read.
+        frame: The rows as a DataFrame; each call of `write` evaluates it.
+        was_stopped: True if a JVM error only means that the query was asked to stop.
+        plan: The same rows from their query's plan, if available.
+        most_rows: Upper bound of the number of rows, if it is known before they are read.
     """
 
     frame: FrameRows
@@ -34,16 +33,9 @@ class RowsJob:
     most_rows: int | None = None
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
-        """Run one job and return every participant's receipts.
+        """Run one job and return each participant's receipts.
 
-        Args:
-            writers: The participants' writers by name. Every row goes to each of them, so there can be only one until
-                rows are routed.
-
-        Raises:
-            WriteError: The job failed, or a task's vote is missing or doubled.
-            QueryStopped: The query was asked to stop meanwhile.
-            NotImplementedError: There is more than one participant.
+        Every row goes to each participant, so there can be only one until rows are routed.
         """
         if len(writers) != 1:
             raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
@@ -55,13 +47,9 @@ class RowsJob:
         return {name: [vote.receipt for vote in votes]}
 
     def read(self) -> None:
-        """Run the query without writing, for a batch that needed no job: so that Spark's state stores follow it.
+        """Run the query without writing, for a batch that needs no job: Spark's state stores must follow it.
 
-        A query's state changes while its rows are read, and Spark takes for granted that each batch was.
-
-        Raises:
-            WriteError: The job failed.
-            QueryStopped: The query was asked to stop meanwhile.
+        A query's state changes while its rows are read, and Spark assumes that every batch was read.
         """
         try:
             self.frame.frame._jdf.queryExecution().toRdd().count()  # noqa: SLF001 - an action that needs no column to have a good name
@@ -71,14 +59,14 @@ class RowsJob:
             raise _state_behind(whole_text(error)) from None
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
-        """The query's own plan knows no shuffle that a writer wants, and no bound on the bytes of an Arrow batch."""
+        """The query's plan, unless the writer wants a shuffle or an Arrow batch needs a limit of its bytes."""
         if self.plan is not None and self.tuning.rows_may_bound and not clustered_by(writer):
             return self.plan
         self.tuning.apply()
         return self.frame
 
     def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
-        """One task's work in the driver: the same writer, the same receipt."""
+        """One task's work in the driver: same writer, same receipt."""
         try:
             rows = Measured(list(plan.gathered()))
         except JAVA_ERRORS as error:

@@ -1,4 +1,4 @@
-"""What the writer must know of a DataFrame and its session."""
+"""A DataFrame's schema in Arrow, and facts about its session."""
 
 import inspect
 import json
@@ -34,7 +34,7 @@ _CASTS = {
     "geography": "ST_AsBinary({column})",
     "void": "CAST({column} AS STRING)",
 }
-"""What makes a value of such a type into one that a table holds, by how the type's name begins."""
+"""Conversions to a type that a table supports, by the first word of the unsupported type's name."""
 _SHOWN = 60
 Path = tuple[str, ...]
 
@@ -46,20 +46,16 @@ def schema_json(rows: DataFrame) -> dict[str, Any]:
 
 
 def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
-    """Schema of a DataFrame as its rows arrive in Arrow; zoned timestamps in UTC.
+    """Schema of a DataFrame as its rows arrive in Arrow, with zoned timestamps in UTC.
 
-    Args:
-        schema: Schema of the DataFrame.
-        large: True for texts and bytes by offsets of 64 bits.
-
-    Raises:
-        WriteError: A column has, at any depth, a type that Spark does not hand to Arrow, or only as its parts.
+    `large` means 64-bit offsets for strings and binary. Raises WriteError for a type, at any depth, that Spark does not
+    pass to Arrow, or only as its parts.
     """
     zoned: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
-    )  # 4.3 wants it
+    )  # required since Spark 4.3
     for path, kind in _unwritable(schema, ()):
-        if not isinstance(kind, DayTimeIntervalType):  # a sink of the user's own may take it: Arrow's duration is exact
+        if not isinstance(kind, DayTimeIntervalType):  # a custom sink may support it: Arrow's duration is exact
             raise _unsupported(path, kind)
     try:
         return to_arrow_schema(_as_text(schema), prefers_large_types=large, **zoned)
@@ -73,23 +69,19 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
-    """The same for rows that go to a table or to files.
-
-    Raises:
-        WriteError: A column has, at any depth, a type that these do not store exactly.
-    """
+    """`arrow_schema` for rows that go to a table or files; raises WriteError for a type without an exact equivalent."""
     for path, kind in _unwritable(schema, ()):
         raise _unsupported(path, kind)
     return arrow_schema(schema)
 
 
 def session_facts(session: SparkSession) -> SessionFacts:
-    """What tasks must know of the session."""
+    """Facts about the session that tasks need."""
     return SessionFacts(case_sensitive=str(session.conf.get("spark.sql.caseSensitive")).lower() == "true")
 
 
 def _unwritable(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
-    """Types without an exact place in a table; of VARIANT, GEOMETRY and others Arrow would make a struct."""
+    """Types that a table cannot store exactly; Arrow would turn VARIANT, GEOMETRY and others into structs."""
     match kind:
         case StructType(fields=fields) if fields or not path:
             for field in fields:
@@ -106,14 +98,14 @@ def _unwritable(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
 
 
 def _unwritable_part(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
-    """A column of nothing but NULLs may find its type in the table; elements of nothing have none."""
+    """Refuse NULL-typed elements: a NULL-typed column can take its type from the table, its elements cannot."""
     if isinstance(kind, NullType):
         yield path, kind
     yield from _unwritable(kind, path)
 
 
 def _as_text(kind: Any) -> Any:
-    """CHAR and VARCHAR as STRING: the same characters; Arrow has one type for all of them."""
+    """CHAR and VARCHAR as STRING: the characters are the same, and Arrow has one type for all of them."""
     match kind:
         case CharType() | VarcharType():
             return StringType()

@@ -1,4 +1,4 @@
-"""The shape in which rows travel from Spark to Python, and how they get back the one that they had."""
+"""Transport encoding: how rows travel from Spark to Python, and how they are restored there."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,26 +14,26 @@ _PLAIN_NAME = re.compile(r"[^.`]*")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What was changed about the columns of a DataFrame for the way.
+    """The transport encoding of a DataFrame's columns.
 
     Attributes:
-        names: Names that they had, in order, if they travel by position; else None.
-        decimals: Columns that travel as whole numbers.
+        names: Original names in order, if columns travel by position; else None.
+        decimals: Columns that travel as integers.
     """
 
     names: tuple[str, ...] | None = None
     decimals: Decimals = field(default_factory=dict)
 
     def restored(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows as they were before the way; shares what it can."""
+        """The rows without transport encoding; shares memory where possible."""
         for batch in as_decimals(batches, self.decimals) if self.decimals else batches:
             yield batch if self.names is None else batch.rename_columns(list(self.names))
 
 
 def shaped(rows: DataFrame) -> tuple[DataFrame, Shape]:
-    """The same rows as they travel best.
+    """The rows in transport encoding.
 
-    PySpark finds columns by parsing their names, so odd or doubled ones travel by position.
+    PySpark parses column names, so names with dots or backticks, and duplicate names, travel by position.
     """
     names = rows.columns
     plain = _is_plain(names)

@@ -1,9 +1,9 @@
-"""When the driver may write a batch itself: a tiny batch costs most in the Python job, and none is needed for it.
+"""Decides whether the driver writes a batch itself: the Python job is the largest cost of a tiny batch.
 
-That is so only where the batch is *known* to be small before it is read: its sources count rows in their offsets, the
-query can only drop rows, and the width of the rows has been seen. Files tell too little: a few kilobytes of Parquet can
-hold any number of rows. Should rows turn out far wider than any before, Spark's own limit on results fails the batch;
-the restart has seen no rows and leaves it to the executors. Reads nothing but a plan.
+The batch must be *known* to be small before it is read: its sources count rows in their offsets, the query only drops
+rows, and the width of rows was measured. File sizes are not enough: a few kilobytes of Parquet can contain any number
+of rows. If rows are far wider than before, Spark's limit on results fails the batch. After the restart no row was
+measured, so the executors write it. Reads nothing but a plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,13 +35,7 @@ def only_drops_rows(rows: DataFrame) -> bool:
 
 
 def most_rows(sources: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
-    """Most rows that the sources can give for a batch; None if their offsets do not say.
-
-    Args:
-        sources: Names of the sources.
-        start: Where the batch starts, by source; None if it is not known.
-        end: Where it ends.
-    """
+    """Most rows that the sources can return for a batch; None if their offsets do not show it."""
     if start is None or len(sources) != len(end) or not _COUNTING_SOURCES.issuperset(sources):
         return None
     counts = [_rows_between(start.get(source), after) for source, after in end.items()]
@@ -49,12 +43,7 @@ def most_rows(sources: Sequence[str], start: Mapping[str, Any] | None, end: Mapp
 
 
 def driver_may_write(rows: int | None, widest_row_bytes: int) -> bool:
-    """True if a batch is known to be so small that it may be gathered in the driver.
-
-    Args:
-        rows: See `most_rows`.
-        widest_row_bytes: Largest mean row of an Arrow batch that this run has seen; 0 if it has seen none.
-    """
+    """True if a batch is known to be small enough to be gathered in the driver; `rows` is from `most_rows`."""
     return (
         rows is not None
         and rows <= MOST_ROWS
@@ -77,7 +66,7 @@ def _rows_between(before: Any, after: Any) -> int | None:
 
 
 def _between(before: int, after: int) -> int:
-    """Offsets that ran backwards belong to a topic that was made anew: it has no more rows than its end says."""
+    """Offsets that decreased belong to a recreated topic, which has no more rows than its end offset."""
     return after - before if after >= before else after
 
 

@@ -1,4 +1,4 @@
-"""What runs in an executor's Python for one task: the handshake, the writer, and the vote as one row.
+"""One task in an executor's Python: the version handshake, the writer, and the vote as one row.
 
 This module is pickled by reference and must import in a bare executor: PyArrow, PySpark's task context and lakesink.
 """
@@ -28,10 +28,9 @@ _VOTE_HEAD = struct.Struct(">iq")
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one task sends back.
+    """What one task returns.
 
     Attributes:
-        task: Index of its partition.
         widest_row_bytes: Largest mean row of its Arrow batches.
         receipt: The writer's receipt, encoded.
     """
@@ -41,25 +40,19 @@ class Vote:
     receipt: bytes
 
     def encoded(self) -> bytes:
-        """The vote as bytes, to be read by `decoded`."""
+        """The vote as bytes, for `decoded`."""
         return _VOTE_HEAD.pack(self.task, self.widest_row_bytes) + self.receipt
 
     @classmethod
     def decoded(cls, encoded: bytes) -> "Vote":
-        """The vote that `encoded` made bytes of."""
+        """The vote in the bytes of `encoded`."""
         task, widest_row_bytes = _VOTE_HEAD.unpack_from(encoded)
         return cls(task, widest_row_bytes, encoded[_VOTE_HEAD.size :])
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """The function of `mapInArrow`. Its version is compared before the writer is unpickled, so that it can differ.
-
-    Attributes:
-        version: The driver's lakesink.
-        shape: What was changed about the rows for their way.
-        writer: The pickled `TaskWriter`.
-    """
+    """The function of `mapInArrow`. It compares versions before it unpickles the writer, whose classes may differ."""
 
     version: str
     shape: Shape
@@ -88,12 +81,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteMessages:
-    """The function of an RDD of Arrow messages: the same task, by another way.
-
-    Attributes:
-        task: What to do.
-        schema: Of the rows in the messages.
-    """
+    """`WriteTask` as the function of an RDD of Arrow messages."""
 
     task: WriteTask
     schema: pa.Schema
@@ -110,7 +98,7 @@ def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.R
 
 
 class Messages(FramedSerializer):
-    """Bytes between the JVM and Python, as they are: nothing is pickled, and nothing unpickled."""
+    """Bytes between the JVM and Python without pickling."""
 
     def dumps(self, obj: bytes) -> bytes:
         """The same bytes."""
@@ -123,12 +111,7 @@ class Messages(FramedSerializer):
 
 @dataclass(slots=True)
 class Measured:
-    """A task's Arrow batches on their way to the writer, measured.
-
-    Attributes:
-        batches: As they arrive.
-        widest_row_bytes: Largest mean row of the batches seen so far.
-    """
+    """A task's Arrow batches on their way to the writer; `widest_row_bytes` is the largest mean row so far."""
 
     batches: Iterable[pa.RecordBatch]
     widest_row_bytes: int = 0
@@ -141,11 +124,7 @@ class Measured:
 
 
 def check_version(driver: str) -> None:
-    """Refuse to run another lakesink than the driver's: what they pickle to each other may differ.
-
-    Raises:
-        WriteError: The versions differ.
-    """
+    """Refuse to run another lakesink than the driver's: the classes that they pickle may differ."""
     if driver != __version__:
         raise WriteError(
             "EXECUTOR_PYTHON",
@@ -159,9 +138,9 @@ def check_version(driver: str) -> None:
 def read_archives_once() -> None:
     """Let this worker process re-read a zip archive's directory only when the archive has changed.
 
-    Before every task PySpark has Python forget its import caches, and Python 3.11 and 3.12 answer by reading the
-    directory of every archive on their path again at once: most of the time that a tiny task takes. Python 3.13 waits
-    until something is imported (gh-103200), so there this does nothing.
+    Before every task PySpark invalidates Python's import caches. Python 3.11 and 3.12 then re-read the directory of
+    every archive on their path, which takes most of a tiny task's time. Python 3.13 waits until the next import
+    (gh-103200), so there this does nothing.
     """
     importer: Any = zipimport.zipimporter
     if hasattr(importer, "_get_files") or hasattr(importer, "_lakesink_reads_once"):
@@ -181,10 +160,10 @@ def read_archives_once() -> None:
 
 
 def collect_what_is_new() -> None:
-    """From this process's second task on, spare garbage collections what was imported before it.
+    """Before this process's second task, exclude everything imported so far from garbage collections.
 
     PySpark's workers run a full collection after every task, 60 ms where PySpark, PyArrow and a decoder are imported.
-    By a second task all of that is there, and a collection has just removed what was left of the first.
+    By the second task all of these are imported, and a collection has just removed the garbage of the first.
     """
     if next(_TASKS_BEFORE) == 1:
         gc.freeze()
