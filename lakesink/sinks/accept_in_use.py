@@ -1,4 +1,4 @@
-"""An accepted word in one run: reported if it overrules nothing."""
+"""Reports an accepted refusal that overrules nothing."""
 
 import logging
 from dataclasses import dataclass
@@ -11,22 +11,13 @@ logger = logging.getLogger("lakesink")
 
 @dataclass(slots=True)
 class AcceptInUse:
-    """Reports an `Accept` that overrules nothing, once a run: left in the code it misleads whoever reads it.
-
-    Attributes:
-        accept: The word that was given, if any.
-    """
+    """Warns once a run if an `Accept` overrules nothing: a leftover option would mislead readers of the code."""
 
     accept: Accept | None
     _settled: bool = False
 
     def decided(self, verdict: Verdict, where: str) -> None:
-        """Take note of a verdict.
-
-        Args:
-            verdict: What was decided, with this word in hand.
-            where: Table, sink and batch, for the log.
-        """
+        """Check a verdict that was decided with this `Accept`; `where` names table, sink and batch for the log."""
         if self.accept is None or self._settled:
             return
         self._settled = True

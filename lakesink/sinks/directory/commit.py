@@ -1,7 +1,7 @@
-"""Publishing a prepared batch: one marker, created exclusively under the number after the newest.
+"""Publishes a prepared batch: one marker, created exclusively under the number after the newest.
 
-The number is the fence: of two drivers, whatever they want to publish, one creates it, and the other looks again. An
-answer that is not a proven yes proves nothing: the next attempt looks. Nothing is ever deleted here.
+The number is the fence: of two drivers only one creates it, and the other looks at the ledger again. Any answer but a
+proven success proves nothing, so the next attempt looks. Nothing is ever deleted here.
 """
 
 import logging
@@ -28,11 +28,11 @@ from lakesink_protocol.verdict import Commit, Refuse, Skip
 logger = logging.getLogger("lakesink")
 
 RETRY = RetryPolicy(num_retries=8)
-"""About twenty seconds; then the query fails, and its restart publishes what is prepared."""
+"""About twenty seconds. Then the query fails, and its restart publishes the prepared batch."""
 
 
 class Surroundings(Waiting, Protocol):
-    """Clock, sleep and chance; `lakesink_catalog.commit.fence.Surroundings` has them."""
+    """Clock, sleep and randomness, as in `lakesink_catalog.commit.fence.Surroundings`."""
 
     @property
     def now_ms(self) -> Callable[[], int]:
@@ -41,15 +41,7 @@ class Surroundings(Waiting, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes one sink's batches.
-
-    Attributes:
-        ledger: The sink's markers.
-        accept: A human's word on one refusal of one batch.
-        prepared_max_age: Parts older than this are looked for before a marker names them.
-        surroundings: Clock and sleep.
-        retry: Bounds of the attempts.
-    """
+    """Publishes one sink's batches; parts older than `prepared_max_age` are checked before a marker names them."""
 
     ledger: MarkerLedger
     accept: Accept | None
@@ -58,18 +50,14 @@ class Publisher:
     retry: RetryPolicy = RETRY
 
     def look(self, batch: Batch) -> Look:
-        """Look at the ledger and decide on the batch."""
+        """Read the ledger and decide on the batch."""
         return self.ledger.look(batch, self.accept)
 
     def publish(self, batch: Batch, prepared: PreparedParts) -> Committed | AlreadyCommitted | None:
         """Publish a prepared batch, or find that it is published.
 
-        Returns:
-            None if the ledger moved on or a part is gone, so that the batch must be written again.
-
-        Raises:
-            BatchRefused: The sink's history does not allow the batch any more.
-            CommitUnresolved: Attempts ran out; the marker may still land, and a restart resolves it.
+        Returns None if the ledger moved on or a part is missing: the batch must be written again. Raises
+        CommitUnresolved after the last attempt: the marker may still appear, and a restart resolves it.
         """
         attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(self, batch, prepared)
         found = fenced(attempts, self.retry, self.surroundings)
@@ -78,13 +66,13 @@ class Publisher:
         return None if isinstance(found, MustBeWrittenAgain) else found
 
     def has_all(self, prepared: PreparedParts) -> bool:
-        """Every part is there, in its size."""
+        """True if every part exists in its recorded size."""
         parts = self.ledger.layout.parts
         sizes = self.ledger.storage.sizes([f"{parts}/{part.name}" for part in prepared.parts])
         return sizes == [part.size_bytes for part in prepared.parts]
 
     def is_old(self, prepared: PreparedParts) -> bool:
-        """An orphan cleanup may have removed parts of that time, or the clock proves nothing."""
+        """True if an orphan cleanup may have removed parts of this age, or the clock went backwards."""
         age = timedelta(milliseconds=self.surroundings.now_ms() - prepared.begun_ms)
         return not timedelta() <= age <= self.prepared_max_age
 
@@ -117,7 +105,7 @@ class Publisher:
         )
 
     def found(self, look: Look, prepared: PreparedParts, attempt: int) -> Outcome:
-        """What a look found that allows no marker."""
+        """The outcome of a look that allows no marker."""
         if isinstance(look.verdict, Refuse):
             raise refused(look.verdict.reason, look.situation)
         assert isinstance(look.verdict, Skip)
@@ -130,8 +118,6 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class _Attempts:
-    """The attempts to publish one prepared batch."""
-
     publisher: Publisher
     batch: Batch
     prepared: PreparedParts

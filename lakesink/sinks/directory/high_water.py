@@ -1,6 +1,6 @@
-"""How many markers were created, and their size: by this small file a lost or cut marker is noticed. Pure.
+"""Number and total size of the markers, in a small file that reveals a lost or truncated marker. Pure.
 
-It is written after the marker, so it may lag behind and never runs ahead. Without it, or if it is unreadable, a start
+The file is written after the marker, so it may be behind, but never ahead. If it is missing or unreadable, a start
 reads every marker once.
 """
 
@@ -12,23 +12,18 @@ HIGH_WATER_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class HighWater:
-    """A lower bound of a sink's history.
-
-    Attributes:
-        count: Markers that were created, from number 0.
-        size_bytes: Size of all of them together.
-    """
+    """A lower bound of a sink's history: how many markers were created from number 0, and their total size."""
 
     count: int
     size_bytes: int
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The content of the file."""
         return json.dumps({"version": HIGH_WATER_VERSION, **asdict(self)}, separators=(",", ":")).encode() + b"\n"
 
 
 def parse_high_water(data: bytes | None) -> HighWater | None:
-    """What a file states; None if it is missing, torn, or of another version."""
+    """The high water in a file; None if it is missing, torn, or of another version."""
     if data is None:
         return None
     try:

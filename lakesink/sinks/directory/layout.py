@@ -1,8 +1,8 @@
-"""Where the file sink keeps what. Pure.
+"""The folders and file names of the file sink. Pure.
 
-``<directory>/_lakesink/<sink id>/parts/`` holds files of rows, ``commits/`` the markers, ``prepared/`` the records of
-batches that are not committed yet, ``taken-back/`` what a rewind moved aside. Spark and Hive pass by folders that begin
-with an underscore.
+Below ``<directory>/_lakesink/<sink id>/``, ``parts/`` contains files of rows, ``commits/`` the markers, ``prepared/``
+the records of batches that are not committed yet, ``taken-back/`` what a rewind moved aside. Spark and Hive skip
+folders that begin with an underscore.
 """
 
 import re
@@ -16,19 +16,14 @@ _PART_TAIL = re.compile(r"(\d{1,19})-\d{5,10}-[0-9a-f-]{36}\..*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of one sink.
-
-    Attributes:
-        directory: Path or URI, without a slash at its end.
-        sink_id: The sink.
-    """
+    """The locations of one sink; `directory` is a path or URI without a trailing slash."""
 
     directory: str
     sink_id: str
 
     @property
     def root(self) -> str:
-        """Everything of this sink."""
+        """Folder of this sink."""
         return f"{self.directory}/{FOLDER}/{self.sink_id}"
 
     @property
@@ -48,11 +43,11 @@ class Layout:
 
     @property
     def high_water(self) -> str:
-        """How many markers were created, see `lakesink.sinks.directory.high_water`."""
+        """Location of the file of `lakesink.sinks.directory.high_water`."""
         return f"{self.root}/high-water.json"
 
     def taken_back(self, name: str) -> str:
-        """Folder of what one rewind moved aside, in folders of the same names."""
+        """Folder for what one rewind moved aside, in subfolders of the same names."""
         return f"{self.root}/taken-back/{name}"
 
     def marker(self, number: int) -> str:
@@ -65,18 +60,18 @@ class Layout:
 
 
 def marker_number(name: str) -> int | None:
-    """The number of a marker of this name; None if it is no marker's."""
+    """The number of a marker of this name; None for any other name."""
     found = _MARKER.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def batch_of_part(name: str, sink_id: str) -> int | None:
-    """The batch of a part of this name; None if it is no part of the sink."""
+    """The batch of a part of this name; None if it is not a part of the sink."""
     found = _PART_TAIL.fullmatch(name.removeprefix(f"{sink_id}-")) if name.startswith(f"{sink_id}-") else None
     return None if found is None else int(found[1])
 
 
 def batch_of_record(name: str) -> int | None:
-    """The batch of a prepared record of this name; None if it is no record's."""
+    """The batch of a prepared record of this name; None for any other name."""
     found = _RECORD.fullmatch(name)
     return None if found is None else int(found[1])

@@ -1,8 +1,8 @@
-"""The markers of one sink as its ledger: the newest is the entry, those below it are the walk of the verdicts.
+"""The markers of one sink as its ledger: the newest is the entry, those below it are the ancestry of the verdicts.
 
-Reads little: the high water, one listing and two markers when a run starts, then the newest marker again, to see that
-it is still the same, and the name after it. A start whose listing is not what the high water states reads all of them.
-A batch that is older than the ledger's may do so too, more at once each time.
+A start reads the high water, one listing and two markers; it reads all markers if the listing disagrees with the high
+water. After that, each look reads the newest marker again, to see that it is unchanged, and the name after it. A batch
+older than the ledger's entry reads further down, in growing steps.
 """
 
 import logging
@@ -36,11 +36,9 @@ KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the ledger on behalf of one batch.
+    """One decision about a batch.
 
     Attributes:
-        situation: What the verdict is about.
-        verdict: What to do.
         head: The newest marker; None if there is none.
     """
 
@@ -50,18 +48,13 @@ class Look:
 
     @property
     def follows(self) -> str:
-        """What a batch that is prepared now follows: the digest of the newest marker, empty if there is none."""
+        """Digest of the newest marker, which a batch prepared now follows; empty if there is none."""
         return "" if self.head is None else self.head.digest
 
 
 @dataclass(slots=True, eq=False)
 class MarkerLedger(Mapping[int, Marker]):
-    """The markers of one sink, by number, read when they are asked for.
-
-    Attributes:
-        storage: Where they lie.
-        layout: Their places.
-    """
+    """The markers of one sink by number, read on demand."""
 
     storage: Storage
     layout: Layout
@@ -71,12 +64,7 @@ class MarkerLedger(Mapping[int, Marker]):
     _known: dict[int, Marker] = field(default_factory=dict)
 
     def look(self, batch: Batch, accept: Accept | None) -> Look:
-        """Find the newest marker and decide on a batch.
-
-        Args:
-            batch: What Spark asked for.
-            accept: A human's word on one refusal.
-        """
+        """Find the newest marker and decide on a batch."""
         try:
             self._refresh()
             view = self._view(self._entry())
@@ -87,13 +75,13 @@ class MarkerLedger(Mapping[int, Marker]):
             return Look(situation, decide(situation), None)
 
     def landed(self, marker: Marker, size_bytes: int) -> None:
-        """A marker was created by this process."""
+        """Remember a marker that this process created."""
         self._remember(marker, size_bytes)
         self.raise_high_water()
         self._known = {number: known for number, known in self._known.items() if number > marker.number - KEPT}
 
     def raise_high_water(self) -> None:
-        """Record how many markers there are. A failure only costs the next start that it reads all of them."""
+        """Record how many markers there are. After a failure, the next start only has to read all of them."""
         try:
             self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
         except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
@@ -111,7 +99,7 @@ class MarkerLedger(Mapping[int, Marker]):
         return 0 if self._head is None else self._head.number + 1
 
     def _refresh(self) -> None:
-        """Go on from the newest marker that is known, if it is still what it was; else begin with a listing."""
+        """Continue from the newest known marker if it is unchanged; else start with a listing."""
         if self._head is not None and self._read(self._head.number)[0] != self._head:
             self._head, self._known, self._size_bytes = None, {}, 0
         if self._head is None:
@@ -123,7 +111,7 @@ class MarkerLedger(Mapping[int, Marker]):
             self._remember(later, size_bytes)
 
     def _begin(self) -> None:
-        """Find the newest marker. Unless the high water agrees, every marker is read: none may be torn or foreign."""
+        """Find the newest marker. Unless the high water agrees, read and check every marker."""
         there = find_markers(self.storage, self.layout)
         if not there.as_recorded:
             deque(read_history(self.storage, self.layout, there.count), maxlen=0)
@@ -143,7 +131,7 @@ class MarkerLedger(Mapping[int, Marker]):
         return (None, 0) if data is None else (parse_marker(data, number, self.layout.sink_id), len(data))
 
     def _read_down_from(self, number: int) -> None:
-        """As many markers below as are known above: few for an ordinary batch, soon many for an old one."""
+        """Read as many markers below as are known above: few for an ordinary batch, soon many for an old one."""
         if not 0 <= number < len(self):
             raise KeyError(number)
         lowest = min(self._known)
@@ -153,7 +141,7 @@ class MarkerLedger(Mapping[int, Marker]):
             self._known[marker.number] = marker
 
     def _entry(self) -> LedgerEntry | None:
-        """The newest marker as the verdicts know it; one that a human let in from long ago moved no ledger."""
+        """The newest marker as a ledger entry; the accepted replay of an old batch does not move the ledger."""
         head = self._head
         if head is None:
             return None

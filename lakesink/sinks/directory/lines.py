@@ -1,8 +1,8 @@
-"""Rows as lines of JSON: which value becomes what, exactly, so that each reader gives it back.
+"""Rows as lines of JSON, encoded so exactly that each reader can restore the values.
 
-Numbers, text, truth and NULL are JSON's own, and every key is in every line. A decimal is text, since readers take
-JSON's numbers for binary fractions; so are NaN and the infinities, for which JSON has no word. Dates and times are
-ISO 8601, instants in UTC; binary is base64; lists and structs are JSON's; a map with text keys is an object.
+Numbers, strings, booleans and NULL are JSON's own, and every line has every key. Decimals are strings, because readers
+take JSON's numbers for binary fractions; so are NaN and the infinities, which JSON does not have. Dates and times are
+ISO 8601, instants in UTC; binary is base64; lists and structs are JSON's; a map with string keys is an object.
 """
 
 import json
@@ -17,11 +17,7 @@ Convert = Callable[[Any], Any]
 
 
 class LineEncoder:
-    """Turns Arrow batches of one schema into lines.
-
-    Args:
-        schema: Schema of the batches; its types are those that `lakesink.sinks.directory.part_formats` lets through.
-    """
+    """Encodes Arrow batches of one schema, whose types `lakesink.sinks.directory.part_formats` has checked."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = schema.names
@@ -30,11 +26,7 @@ class LineEncoder:
         self._converts = [_convert(field.type) for field in schema]
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """One line a row, each with its newline.
-
-        Raises:
-            ValueError: A date lies beyond what can be written.
-        """
+        """One line for each row, with its newline; raises ValueError for a date or time that ISO 8601 cannot show."""
         columns = [self._values(batch.column(place), place) for place in range(batch.num_columns)]
         rows = (dict(zip(self._names, values, strict=True)) for values in zip(*columns, strict=True))
         return "".join([_LINE.encode(row) + "\n" for row in rows]).encode()
@@ -59,7 +51,7 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
 
 
 def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with another one in the place of each of its leaves."""
+    """The type with each of its leaf types replaced."""
     if pa.types.is_struct(kind):
         return pa.struct([part.with_type(_mapped(part.type, change)) for part in kind])
     if pa.types.is_map(kind):
@@ -72,7 +64,7 @@ def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> 
 
 
 def _convert(kind: pa.DataType) -> Convert | None:
-    """What is left to do with a Python value of this type that is not None; None if nothing is."""
+    """Converts a non-NULL Python value of this type; None if no conversion is needed."""
     if pa.types.is_struct(kind):
         return _of_struct([(part.name, _convert(part.type)) for part in kind])
     if pa.types.is_map(kind):
@@ -108,7 +100,7 @@ def _number(value: float) -> float | str:
 
 
 def _moment(value: str) -> str:
-    """As Arrow spells it, with ISO's letter; Arrow has a sentence for what it cannot spell."""
+    """Arrow's text with ISO's letter ``T``; Arrow writes a sentence for a value that it cannot format."""
     if value.startswith("<"):
         raise ValueError("a date or time lies beyond what can be written")
     return value.replace(" ", "T", 1)

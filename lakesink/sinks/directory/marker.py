@@ -1,7 +1,7 @@
-"""One commit of the file sink: a small JSON object that lists the batch's parts and says how it came about. Pure.
+"""One commit of the file sink: a small JSON object with the batch, its parts and its outcome. Pure.
 
-A marker is to the file sink what a snapshot and its mark are to a table; the verdicts read it as such. It digests
-itself and names the digest of the marker before it, so that none can be changed, dropped or slipped in unseen.
+A marker corresponds to a snapshot and its batch mark in a table, and the verdicts read it as such. It contains its own
+digest and the digest of the marker before it, so any change, removal or insertion is detected.
 """
 
 import json
@@ -33,20 +33,16 @@ class Marker:
     """One commit.
 
     Attributes:
-        number: Its place among the sink's commits, from 0; the name of its file.
-        sink_id: The sink.
-        directory_id: Drawn for the sink's first commit here: another one is another history.
-        batch: What was committed.
-        ledger_batch_id: Batch that the ledger shows after it; not the batch only if a human replayed an old one.
+        number: Its position among the sink's commits, from 0; the name of its file.
+        directory_id: Random id of the first commit here: another id means another history.
+        ledger_batch_id: Batch that the ledger shows after this commit. It differs from the batch only if an operator
+            accepted the replay of an old one.
         outcome: ``committed``, ``recovered`` or ``accepted``.
         accepted: The overruled refusal as the user spelled it; empty if none.
-        commit_id: Drawn when the batch was prepared: tells one's own commit from a rival's of the same batch.
+        commit_id: Random id of the prepare. It distinguishes this commit from another driver's of the same batch.
         previous: Digest of the marker before; empty for the first.
-        committed_at: When, in UTC, by the clock of the driver; for people.
-        lakesink_version: Who wrote it.
-        format: Format of the parts.
-        parts: Files of rows.
-        digest: Over all of it.
+        committed_at: UTC time of the driver's clock, for information only.
+        digest: Over all other fields.
     """
 
     number: int
@@ -79,22 +75,22 @@ class Marker:
 
     @property
     def snapshot_id(self) -> int:
-        """What the verdicts call it."""
+        """The number, as the verdicts call it."""
         return self.number
 
     @property
     def parent_snapshot_id(self) -> int | None:
-        """The marker before."""
+        """The number of the marker before."""
         return self.number - 1 if self.number else None
 
     @property
     def sequence_number(self) -> int:
-        """As in a table, the first is 1."""
+        """From 1, as in a table."""
         return self.number + 1
 
     @property
     def summary(self) -> dict[str, str]:
-        """The mark, as a snapshot bears it."""
+        """The batch mark, as in a snapshot's summary."""
         batch = self.batch
         mark = Mark(
             key=SinkKey(self.sink_id),
@@ -109,7 +105,7 @@ class Marker:
         return mark.to_summary()
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The content of the file."""
         document = self._document() | {"digest": self.digest}
         return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
@@ -144,15 +140,9 @@ class Marker:
 
 
 def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
-    """The marker in a file.
+    """The marker in a file; `number` comes from its name, `sink_id` from its folder.
 
-    Args:
-        data: What the file holds.
-        number: What its name says.
-        sink_id: Whose folder it lies in.
-
-    Raises:
-        MarkerDamaged: Not a whole marker of this version, number and sink.
+    Raises MarkerDamaged unless the file is a whole marker of this version, number and sink.
     """
     try:
         document = _document_in(data, number)
@@ -181,7 +171,7 @@ def _document_in(data: bytes, number: int) -> dict[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Of two equal keys Python takes the last, and other readers may take the first."""
+    """A JSON object without duplicate keys: Python takes the last of two equal keys, others may take the first."""
     document = dict(pairs)
     if len(document) != len(pairs):
         raise ValueError("a field is there twice")

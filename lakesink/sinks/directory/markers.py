@@ -1,4 +1,4 @@
-"""The markers in a sink's folder: which there are, and whether each follows the one before it."""
+"""Lists and reads the markers in a sink's folder, and checks that each follows the one before it."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,12 +14,10 @@ MOST_READ_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class MarkersThere:
-    """Markers by number, without a gap.
+    """Number and total size of the markers, which have no gap.
 
     Attributes:
-        count: How many there are, from number 0.
-        size_bytes: Their size together.
-        as_recorded: True if they are those of the high water: each was read once, and none was cut since.
+        as_recorded: True if the high water agrees: each marker was read once, and none was truncated since.
     """
 
     count: int
@@ -28,10 +26,9 @@ class MarkersThere:
 
 
 def find_markers(storage: Storage, layout: Layout) -> MarkersThere:
-    """The markers that there are. The high water is read first, so that what is created meanwhile is no contradiction.
+    """Find the markers; raises MarkerDamaged if one is missing.
 
-    Raises:
-        MarkerDamaged: One is missing.
+    The high water is read first: a marker that is created meanwhile is then no contradiction.
     """
     high_water = parse_high_water(storage.read(layout.high_water))
     sizes = marker_sizes(storage, layout)
@@ -46,31 +43,19 @@ def find_markers(storage: Storage, layout: Layout) -> MarkersThere:
 
 
 def read_marker(storage: Storage, layout: Layout, number: int) -> Marker:
-    """One marker that is known to be there.
-
-    Raises:
-        MarkerDamaged: It is missing or damaged.
-    """
+    """One marker that must exist."""
     return _parsed(storage.read(layout.marker(number)), number, layout)
 
 
 def read_markers(storage: Storage, layout: Layout, numbers: range) -> Iterator[Marker]:
-    """Markers that are known to be there, ascending.
-
-    Raises:
-        MarkerDamaged: One is missing or damaged.
-    """
+    """Markers that must exist, ascending."""
     found = storage.read_all([layout.marker(number) for number in numbers])
     for number, data in zip(numbers, found, strict=True):
         yield _parsed(data, number, layout)
 
 
 def read_history(storage: Storage, layout: Layout, count: int) -> Iterator[Marker]:
-    """The first `count` markers, each checked and compared with the one before.
-
-    Raises:
-        MarkerDamaged: One is missing or damaged, or does not follow the one before it.
-    """
+    """The first `count` markers, each checked and compared with the one before."""
     below: Marker | None = None
     for first in range(0, count, MOST_READ_AT_ONCE):
         for marker in read_markers(storage, layout, range(first, min(first + MOST_READ_AT_ONCE, count))):
@@ -81,7 +66,7 @@ def read_history(storage: Storage, layout: Layout, count: int) -> Iterator[Marke
 
 
 def sound_history(storage: Storage, layout: Layout, count: int) -> tuple[list[Marker], str]:
-    """The markers up to the first that is missing or damaged, and what is wrong with it; empty if nothing is."""
+    """The markers up to the first that is missing or damaged, and the damage; empty if there is none."""
     sound: list[Marker] = []
     try:
         for marker in read_history(storage, layout, count):
@@ -92,11 +77,7 @@ def sound_history(storage: Storage, layout: Layout, count: int) -> tuple[list[Ma
 
 
 def check_follows(below: Marker, marker: Marker) -> None:
-    """Check that one marker is the other's next.
-
-    Raises:
-        MarkerDamaged: It is not.
-    """
+    """Check that one marker is the next after the other."""
     if (marker.previous, marker.directory_id) != (below.digest, below.directory_id):
         raise MarkerDamaged(f"commit {marker.number} does not follow commit {below.number}")
 
@@ -104,8 +85,8 @@ def check_follows(below: Marker, marker: Marker) -> None:
 def marker_sizes(storage: Storage, layout: Layout) -> dict[int, int]:
     """Sizes by number, with gaps where markers are missing.
 
-    A listing is not one moment: it may lack a marker that is older than the last one it shows. So each number that it
-    does not show is looked for by name, up to the first that is not there.
+    A listing is not atomic: it may lack a marker that is older than the last one it shows. So each number that it does
+    not show is looked up by name, up to the first that does not exist.
     """
     listed = storage.listing(layout.commits)
     sizes = {number: size for name, size in listed.items() if (number := marker_number(name)) is not None}
@@ -123,10 +104,9 @@ def _first_missing(sizes: dict[int, int]) -> int:
 
 
 def _check_beginning(storage: Storage, layout: Layout) -> None:
-    """Without a marker, only a first batch can have left anything; an older lakesink left no high water.
+    """Refuse a folder without markers in which two batches left files: the first of them was committed.
 
-    Raises:
-        MarkerDamaged: Two batches have, so the first of them was committed.
+    An older lakesink left no high water.
     """
     parts = (batch_of_part(name, layout.sink_id) for name in storage.names(layout.parts))
     records = (batch_of_record(name) for name in storage.names(layout.prepared))

@@ -1,4 +1,4 @@
-"""One part of the file sink from its opening to its closing, in any of its formats."""
+"""One part of the file sink from its opening to its closing, in any format."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -19,18 +19,11 @@ from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.refusals import footer_disagrees, storage_failures, unwritable_value
 
 GZIP = 16 + zlib.MAX_WBITS
-"""What zlib calls a gzip header."""
+"""zlib's `wbits` for a gzip header."""
 
 
 class OpenPart(ABC):
-    """A part being written; ends with `close` or `abandon`.
-
-    Args:
-        location: Its location, which nothing else has.
-
-    Raises:
-        WriteError: It cannot be opened.
-    """
+    """A part that is being written, at a unique location; ends with `close` or `abandon`."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -47,32 +40,24 @@ class OpenPart(ABC):
         return int(self._sink.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows.
-
-        Raises:
-            WriteError: The storage refused them, or a value has no place in the format.
-        """
+        """Append rows; raises WriteError if the storage refused them or the format has no form for a value."""
         with storage_failures(self.location):
             self._write(rows)
         self._rows += rows.num_rows
 
     def close(self) -> Part:
-        """Finish the part.
-
-        Raises:
-            WriteError: The storage failed, or the part does not hold what was put into it.
-        """
+        """Finish the part; raises WriteError if its content differs from what was written."""
         with storage_failures(self.location):
             self._end()
             size = self.size_bytes
             self._sink.close()
             if isinstance(self._filesystem, LocalFileSystem):
-                sync_file(Path(self._path))  # a marker that outlives a power failure must not name what does not
+                sync_file(Path(self._path))  # a marker that survives a power failure must not name a part that does not
                 sync_folder(Path(self._path).parent)
         return Part(PurePosixPath(self.location).name, self._rows, size)
 
     def abandon(self) -> None:
-        """Drop a part that was never closed, so that nothing of it looks like a whole one; never raises."""
+        """Drop a part that was never closed; never raises. No part of it may look like a complete file."""
         with suppress(Exception):
             self._sink.close()
         with suppress(Exception):
@@ -80,27 +65,21 @@ class OpenPart(ABC):
 
     @abstractmethod
     def _write(self, rows: pa.Table) -> None:
-        """Put rows into the stream."""
+        """Write rows into the stream."""
 
     @abstractmethod
     def _end(self) -> None:
-        """Put what belongs at the end into the stream, and compare it with what was put in."""
+        """Write the end of the file, and check the row count if the format has one."""
 
 
 class ParquetPart(OpenPart):
-    """A part in Parquet: each write is a row group.
-
-    Args:
-        location: As in `OpenPart`.
-        schema: Schema of its rows.
-        codec: Codec of its columns.
-    """
+    """A part in Parquet: each write is a row group."""
 
     def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
         super().__init__(location)
         self._writer: Any = None
         try:
-            with storage_failures(location):  # its first bytes are written here
+            with storage_failures(location):  # the first bytes are written here
                 self._writer = parquet_writer(self._sink, schema, ParquetOptions(compression_codec=codec))
         except BaseException:
             self.abandon()
@@ -116,20 +95,14 @@ class ParquetPart(OpenPart):
             raise footer_disagrees(self.location, self._rows, footer.num_rows)
 
     def abandon(self) -> None:
-        """See `OpenPart.abandon`. A Parquet writer that is dropped would still write a valid, shorter file."""
+        """See `OpenPart.abandon`. A dropped Parquet writer would still write a valid, shorter file."""
         super().abandon()
         if self._writer is not None:
             self._writer.is_open = False
 
 
 class LinesPart(OpenPart):
-    """A part in JSON lines.
-
-    Args:
-        location: As in `OpenPart`.
-        schema: Schema of its rows.
-        codec: ``uncompressed`` or ``gzip``.
-    """
+    """A part in JSON lines, uncompressed or with gzip."""
 
     def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
         super().__init__(location)
@@ -150,17 +123,7 @@ class LinesPart(OpenPart):
 
 
 def open_part(location: str, schema: pa.Schema, format_name: str, codec: str) -> OpenPart:
-    """A new part for rows of this schema.
-
-    Args:
-        location: Where it goes; nothing is there.
-        schema: Schema of its rows, checked by `lakesink.sinks.directory.part_formats.check_part_schema`.
-        format_name: A name of `FORMATS`.
-        codec: One that the format has.
-
-    Raises:
-        WriteError: The storage refused.
-    """
+    """A new part for rows of a schema that `check_part_schema` has accepted."""
     kind = ParquetPart if format_name == PARQUET else LinesPart
     return kind(location, schema, codec)
 

@@ -1,4 +1,4 @@
-"""Formats of the file sink's parts: their names, extensions and codecs, and which columns they hold without loss."""
+"""Formats of the file sink's parts: names, extensions, codecs, and the column types that they store without loss."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -34,10 +34,9 @@ class PartFormat:
     """One format of parts.
 
     Attributes:
-        name: As the user writes it.
         extensions: Extension by codec, the default codec first.
-        null_columns: True if a column can be nothing but NULL.
-        text_keys: True if maps must have text keys.
+        null_columns: True if a column of type NULL is allowed.
+        text_keys: True if maps must have string keys.
     """
 
     name: str
@@ -65,11 +64,7 @@ FORMATS: Mapping[str, PartFormat] = {
 
 
 def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
-    """Refuse columns that the format does not hold, or that readers cannot tell apart.
-
-    Raises:
-        WriteError: Naming the first such column.
-    """
+    """Refuse columns that the format does not store, or that readers cannot distinguish."""
     doubled = [name for name, count in Counter(name.casefold() for name in schema.names).items() if count > 1]
     if doubled or not schema.names:
         raise WriteError(

@@ -1,7 +1,7 @@
-"""The vote of one task of the file sink: which parts it closed, as bounded, versioned data. Standard library only.
+"""The receipt of one task of the file sink: the parts that it closed, as bounded, versioned data.
 
-A receipt comes from a less trusted process than the driver: `decode_parts` accepts exactly this shape, and names that
-are those of parts of this very batch and task.
+Uses the standard library only. A receipt comes from a less trusted process than the driver: `decode_parts` accepts this
+form only, with names of parts of this batch and task.
 """
 
 import json
@@ -17,20 +17,14 @@ PARTS_VERSION = 1
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024
 _COUNTS = range(2**63)
 _IN_A_PART = range(1, 2**63)
-"""Rows and bytes: a task closes no part without any."""
+"""Rows and bytes of a part, which is never empty."""
 _TASKS = range(2**31)
 _PART_NAME = re.compile(r"(?P<stem>[A-Za-z0-9._-]+)-(?P<task>\d{5,10})-[0-9a-f-]{36}(\.[a-z]{1,8}){1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One closed file of rows.
-
-    Attributes:
-        name: Its name in the folder of parts.
-        rows: Rows in it.
-        size_bytes: Size as closed.
-    """
+    """One closed file of rows, by its name in the folder of parts."""
 
     name: str
     rows: int
@@ -39,14 +33,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PartsReceipt:
-    """What one task returns, exactly once, after every part it wrote is closed.
-
-    Attributes:
-        task: Index of the task's partition in the job, from 0.
-        lakesink_version: Version of lakesink in the executor's Python.
-        rows: Rows that the task received.
-        parts: Closed parts; empty if the task had no rows.
-    """
+    """What one task returns once, after it has closed all its parts; `parts` is empty if it had no rows."""
 
     task: int
     lakesink_version: str
@@ -55,29 +42,23 @@ class PartsReceipt:
 
 
 def new_part_name(stem: str, task: int, extension: str) -> str:
-    """A name for a part; every call gives another one.
-
-    Args:
-        stem: Sink and batch, see `part_stem`.
-        task: Index of the task.
-        extension: With its dots.
-    """
+    """A unique name for a part; `extension` starts with a dot."""
     return f"{stem}-{task:05d}-{uuid.uuid4()}{extension}"
 
 
 def part_stem(sink_id: str, batch_id: int) -> str:
-    """What the names of a batch's parts begin with."""
+    """Start of the names of a batch's parts."""
     return f"{sink_id}-{batch_id}"
 
 
 def is_part_name(name: str, stem: str, task: int | None = None) -> bool:
-    """True if a name is one that `new_part_name` can give, for some task if none is given."""
+    """True if `new_part_name` can return this name, for any task if none is given."""
     found = _PART_NAME.fullmatch(name)
     return found is not None and found["stem"] == stem and task in (None, int(found["task"]))
 
 
 def encode_parts(receipt: PartsReceipt) -> bytes:
-    """JSON."""
+    """The receipt as JSON."""
     document = {
         "v": PARTS_VERSION,
         "task": receipt.task,
@@ -89,14 +70,9 @@ def encode_parts(receipt: PartsReceipt) -> bytes:
 
 
 def decode_parts(data: bytes, stem: str) -> PartsReceipt:
-    """The receipt in `data`.
+    """The receipt in `data`; `stem` is the required start of its parts' names.
 
-    Args:
-        data: What a task returned.
-        stem: What the names of its parts must begin with.
-
-    Raises:
-        ReceiptInvalid: Not a receipt of this batch, of an unknown version, or larger than `MAX_RECEIPT_BYTES`.
+    Raises ReceiptInvalid for any other content, another batch or version, or more than `MAX_RECEIPT_BYTES`.
     """
     if len(data) > MAX_RECEIPT_BYTES:
         raise ReceiptInvalid(f"larger than {MAX_RECEIPT_BYTES} bytes")
@@ -110,11 +86,7 @@ def decode_parts(data: bytes, stem: str) -> PartsReceipt:
 
 
 def part_from_json(document: Any, stem: str, task: int | None = None) -> Part:
-    """One part as a receipt or a prepared record tells it.
-
-    Raises:
-        ReceiptInvalid: Not a part, or not of this batch and task.
-    """
+    """One part as a receipt or a prepared record describes it."""
     match document:
         case [str(name), int(rows), int(size)] if is_part_name(name, stem, task):
             return Part(name, _whole(rows, _IN_A_PART), _whole(size, _IN_A_PART))
@@ -122,7 +94,7 @@ def part_from_json(document: Any, stem: str, task: int | None = None) -> Part:
 
 
 def can_be_told(parts: Sequence[Part]) -> bool:
-    """True if a marker, and whoever reads it, can hold the sums of a batch of these parts."""
+    """True if the sums of these parts fit into a marker and its readers."""
     return max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) <= MOST_IN_A_BATCH
 
 

@@ -1,7 +1,7 @@
-"""One task's rows into closed parts and a receipt: the file sink's half of the pre-commit in executors.
+"""Writes one task's rows into closed parts and a receipt: the file sink's pre-commit in executors.
 
-Rows are written under the Arrow schema that they come with. A part is born with its first row under a name that nothing
-else has, is never renamed, and either closes whole or is removed by the task that never closed it.
+Rows keep the Arrow schema in which they arrive. A part is created with its first row under a unique name and is never
+renamed. Either it is closed whole, or the task removes it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from lakesink.writer.texts import check_texts
 from lakesink_catalog.failpoints import reached
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
-"""Arrow memory that a task gathers before it writes a row group."""
+"""Arrow memory that a task collects before it writes a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,10 @@ class PartsPlan:
     """What the driver tells the tasks of one batch: plain data, no client, no secret.
 
     Attributes:
-        lakesink_version: The driver's version.
-        folder: Where parts go, a path or URI.
-        stem: What their names begin with.
+        folder: Folder of the parts, a path or URI.
+        stem: Start of their names.
         batch_id: The batch, for failpoints.
-        format: A name of `FORMATS`.
-        codec: One that the format has.
-        target_file_size_bytes: Size at which a new part is begun.
+        target_file_size_bytes: Size at which a new part begins.
     """
 
     lakesink_version: str
@@ -46,24 +43,12 @@ class PartsPlan:
 
 @dataclass(frozen=True, slots=True)
 class PartsWriter:
-    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`.
-
-    Attributes:
-        plan: What the driver decided.
-    """
+    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`."""
 
     plan: PartsPlan
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """Write one task's rows and return its encoded receipt.
-
-        Args:
-            task: Index of the task's partition in the job, from 0.
-            batches: The task's rows as Arrow record batches.
-
-        Raises:
-            WriteError: The rows do not fit the format, the storage failed, or this is not the driver's lakesink.
-        """
+        """Write one task's rows and return its encoded receipt."""
         if self.plan.lakesink_version != lakesink.__version__:
             raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
         parts = _Parts(self.plan, task)
@@ -83,7 +68,7 @@ class PartsWriter:
 
 @dataclass(slots=True)
 class _Parts:
-    """A task's parts: at most one is open."""
+    """A task's parts, of which at most one is open."""
 
     plan: PartsPlan
     task: int

@@ -1,4 +1,4 @@
-"""The prepared batch of the file sink: its closed parts, and what they follow. Pure."""
+"""The prepared batch of the file sink: its closed parts, and the marker that it follows. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -16,16 +16,14 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class PreparedParts:
-    """A batch that needs nothing but its marker.
+    """A batch that only needs its marker.
 
     Attributes:
-        commit_id: Drawn once, so that this commit can be told from a rival's of the same batch.
-        directory_id: Goes into the marker: that of the marker before, or a new one for the first.
-        follows: Digest of the marker that was the newest when this was prepared; empty if there was none.
+        commit_id: Random id. It distinguishes this commit from another driver's of the same batch.
+        directory_id: For the marker: the id of the marker before, or a new one for the first.
+        follows: Digest of the newest marker when this was prepared; empty if there was none.
         accepted: The overruled refusal as the user spelled it; empty if none.
-        format: Format of the parts.
-        parts: Files of rows, closed.
-        begun_ms: When the first of them can have been made; 0 if an older lakesink left that out.
+        begun_ms: Earliest time at which a part can have been created; 0 in a record of an older lakesink.
         recovered: True if an earlier run prepared it. Not part of the record.
     """
 
@@ -53,12 +51,7 @@ class PreparedParts:
 
 
 def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | None:
-    """What an earlier run prepared; None if the payload is malformed.
-
-    Args:
-        payload: From a record.
-        stem: What the names of the batch's parts begin with.
-    """
+    """The batch that an earlier run prepared; None if the payload is malformed. `stem` starts the parts' names."""
     texts = {name: payload.get(name) for name in ("commit_id", "directory_id", "follows", "accepted", "format")}
     parts, begun_ms = payload.get("parts"), payload.get("begun_ms", 0)
     if not all(isinstance(text, str) for text in texts.values()) or not isinstance(parts, list):
@@ -84,6 +77,6 @@ def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | Non
 
 
 def still_usable(look: Look, prepared: PreparedParts) -> bool:
-    """The ledger and a human's word are those of the prepare; what follows another marker must be written again."""
+    """True if ledger and accepted refusal are those of the prepare; otherwise the batch must be written again."""
     assert isinstance(look.verdict, Commit)
     return (look.follows, look.verdict.accepted) == (prepared.follows, prepared.accepted)

@@ -1,4 +1,4 @@
-"""What a reader of a directory may read: the parts that markers name, and no other file. Writes nothing."""
+"""What readers of a directory may read: the parts that markers name, and no other file. Writes nothing."""
 
 import os
 
@@ -17,23 +17,23 @@ from lakesink_protocol.suggest import did_you_mean
 def committed_files(
     directory: str | os.PathLike[str], *, sink_id: str | None = None, up_to_batch: int | None = None
 ) -> list[str]:
-    """The files of all committed batches: ``spark.read.parquet(*paths)``.
+    """The files of all committed batches, for example for ``spark.read.parquet(*paths)``.
 
-    In DuckDB ``duckdb.read_parquet(paths, hive_partitioning=False)``: otherwise a folder like ``x=7`` is a column.
+    In DuckDB use ``duckdb.read_parquet(paths, hive_partitioning=False)``: otherwise a folder like ``x=7`` is a column.
 
-    The list is a view of whole batches at one moment; files in it are never changed. Read it again to see more.
+    The list is a consistent view of whole batches at one moment; its files never change. Read it again to see more.
 
     Args:
-        directory: As the stream was given it: path or URI.
-        sink_id: Only this sink; None takes every sink in the directory, one after the other by name.
-        up_to_batch: Only what was committed up to this batch, and with it; needs `sink_id`. Where a new checkpoint took
-            over, its batches count from 0 again: the newest commit of this batch, or of one below it, is the last.
+        directory: Path or URI, as the stream was given it.
+        sink_id: Only this sink; None takes every sink in the directory, ordered by name.
+        up_to_batch: Only the commits up to the newest one of this batch or of a lower batch id; needs `sink_id`. After
+            a change of the checkpoint, batches count from 0 again.
 
     Returns:
         Locations under `directory`, in the order of the commits; empty if nothing is committed yet.
 
     Raises:
-        SettingsError: An argument is malformed, or other sinks are in the directory but not this one.
+        SettingsError: An argument is malformed, or the directory has other sinks but not this one.
         CatalogError: No stream has written to the directory, it cannot be read, or its commits are damaged.
     """
     place = directory_location(directory)
@@ -50,12 +50,7 @@ def committed_files(
 
 
 def sink_ids(storage: Storage, place: str, wanted: str | None = None) -> list[str]:
-    """Sinks of a directory by name, or the one that is asked for.
-
-    Raises:
-        SettingsError: Other sinks are in the directory but not this one.
-        CatalogError: No stream has written to the directory, or it does not exist.
-    """
+    """The sinks of a directory by name, or only the wanted one."""
     there = sorted(name for name in storage.names(f"{place}/{FOLDER}") if NAME_PATTERN.fullmatch(name))
     if not there:
         raise directory_missing(place)
@@ -67,11 +62,7 @@ def sink_ids(storage: Storage, place: str, wanted: str | None = None) -> list[st
 
 
 def sink_history(storage: Storage, layout: Layout) -> list[Marker]:
-    """Every commit of a sink, checked.
-
-    Raises:
-        CatalogError: The commits are damaged.
-    """
+    """Every commit of a sink, checked."""
     try:
         markers = list(read_history(storage, layout, find_markers(storage, layout).count))
         _check_once(markers)

@@ -1,4 +1,4 @@
-"""Errors of the file sink in one place: refusals in its own words, and what ails its directory."""
+"""The errors of the file sink: refusals in its own words, and failures of its directory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,7 +70,7 @@ def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> Bat
 
 
 def damaged(layout: Layout, damage: MarkerDamaged) -> CatalogError:
-    """The markers are not what was written; for whoever reads."""
+    """The markers are not what was written; for readers."""
     return CatalogError(
         "LEDGER_DAMAGED",
         f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
@@ -81,7 +81,7 @@ def damaged(layout: Layout, damage: MarkerDamaged) -> CatalogError:
 
 
 def directory_missing(directory: str) -> CatalogError:
-    """Nothing of a sink is there; for whoever reads."""
+    """The directory has no sink; for readers."""
     return CatalogError(
         "DIRECTORY_MISSING",
         f"No stream has written to the directory: {redact(directory)[:100]!r} has no folder {FOLDER}.",
@@ -91,7 +91,7 @@ def directory_missing(directory: str) -> CatalogError:
 
 
 def format_changed(directory: str, before: str, now: str) -> SettingsError:
-    """The sink wrote another format before."""
+    """The sink has used another format so far."""
     return SettingsError(
         "FORMAT_CHANGED",
         f"This sink has written {before} files until now, and the stream asks for {now}.",
@@ -103,7 +103,7 @@ def format_changed(directory: str, before: str, now: str) -> SettingsError:
 
 @contextmanager
 def directory_failures(directory: str, *, data: str = NOTHING_WRITTEN) -> Iterator[None]:
-    """Turn what a storage raises inside the block into a `CatalogError` about the directory."""
+    """Convert a storage's exceptions inside the block to a `CatalogError` about the directory."""
     try:
         yield
     except LakesinkError:

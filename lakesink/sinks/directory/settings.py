@@ -1,4 +1,4 @@
-"""What a user asks of the file sink, parsed and checked before anything is opened."""
+"""The options of the file sink, parsed and checked before anything is opened."""
 
 import os
 import posixpath
@@ -21,16 +21,7 @@ TARGET_FILE_SIZE_BYTES = 512 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """Options of a file sink, in force.
-
-    Attributes:
-        layout: Directory and sink.
-        part_format: Format of the parts.
-        codec: Their codec.
-        target_file_size_bytes: Size at which a task begins a new part.
-        accept: A human's word on one refusal of one batch.
-        prepared_max_age: A prepared batch older than this is written again.
-    """
+    """Parsed options of a file sink."""
 
     layout: Layout
     part_format: PartFormat
@@ -41,18 +32,7 @@ class FileSettings:
 
     @classmethod
     def parse(cls, directory: Any, sink_id: Any, format_name: Any, codec: Any, **options: Any) -> "FileSettings":
-        """Settings from what the user gave; None counts as not given.
-
-        Args:
-            directory: Path or URI.
-            sink_id: Names the stream into this directory.
-            format_name: A name of `FORMATS`.
-            codec: A codec of the format, or None.
-            **options: The other fields, as the user gave them.
-
-        Raises:
-            SettingsError: Something is malformed, or contradicts another.
-        """
+        """Settings from the user's values; None counts as not given. `options` are the other fields."""
         layout = Layout(directory_location(directory), read_option("sink_id", sink_id))
         part_format = _part_format(format_name)
         given = {name: read_option(name, value) for name, value in options.items() if value is not None}
@@ -60,10 +40,9 @@ class FileSettings:
 
 
 def directory_location(directory: Any) -> str:
-    """A directory as one place from any folder: an absolute path, or a URI; no slash at its end.
+    """A directory as an absolute path or a URI, without a trailing slash.
 
-    Raises:
-        SettingsError: It cannot be a directory, bears a secret, or readers would take it for a pattern.
+    Raises SettingsError if it contains a secret, or characters that readers take for a pattern.
     """
     text = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
     if not isinstance(text, str) or not text.strip() or not text.isprintable():

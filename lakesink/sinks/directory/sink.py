@@ -1,4 +1,4 @@
-"""The file sink: the second implementation of the two-phase seam, with a directory as its target."""
+"""The file sink: the two-phase seam with a directory as its target."""
 
 import logging
 import os
@@ -35,13 +35,12 @@ logger = logging.getLogger("lakesink")
 
 @dataclass(frozen=True, slots=True)
 class FileTransaction:
-    """One batch that may be written: the look that allowed it, and what the executors are told.
+    """One batch that may be written.
 
     Attributes:
-        batch: The batch.
-        look: The look.
-        begun_ms: When it began, before any part can be made.
-        writer: The executors' part; None if a human had the batch skipped.
+        look: The decision that allowed it.
+        begun_ms: Time before any part can be created.
+        writer: The executors' part; None if an operator had the batch skipped.
     """
 
     batch: Batch
@@ -51,24 +50,10 @@ class FileTransaction:
 
 
 class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
-    """Writes one stream into files of one directory, each batch once and whole.
+    """Writes one stream into files of one directory, each batch once and whole; see `lakesink.stream_files`.
 
-    Opens nothing before its first batch. `lakesink.committed_files` tells what a reader may read.
-
-    Args:
-        directory: Path or URI; made if it is not there.
-        sink_id: Names the stream into this directory for life.
-        format: ``parquet`` or ``jsonl``.
-        compression_codec: The format's own default if None.
-        target_file_size_bytes: Size at which a task begins a new file; bytes, or text such as ``512MB``.
-        accept: Overrules one refusal of one batch, as the refusal spells it.
-        prepared_max_age: A prepared batch older than this is written again.
-        storage: What holds the directory; None opens it by the directory's scheme at the first batch.
-        surroundings: Clock and sleep.
-
-    Raises:
-        SettingsError: Something is malformed.
-        WriteError: Files cannot be created exclusively where the directory is.
+    Opens nothing before its first batch. `lakesink.committed_files` lists what a reader may read. `storage` holds the
+    directory; None opens it by its scheme.
     """
 
     durability = Durability.PREPARED_SURVIVES
@@ -121,14 +106,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         return self._records
 
     def begin(self, batch: Batch) -> FileTransaction | AlreadyCommitted:
-        """Look at the markers and ask the verdict table.
-
-        Raises:
-            BatchRefused: The sink's history does not allow this batch.
-            CatalogError: The directory cannot be used.
-            SettingsError: The sink has written another format until now.
-            WriteError: The storage is not known to create files exclusively.
-        """
+        """Read the markers and decide on the batch."""
         begun_ms = self._surroundings.now_ms()
         with directory_failures(self.layout.directory):
             look = self._publish.look(batch)
@@ -154,7 +132,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             raise refused(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
-        """Use what an earlier run prepared if it follows the very same marker, and all its parts are still there."""
+        """Use an earlier run's prepared batch if it follows the same marker and all its parts still exist."""
         prepared = parse_prepared(payload, self._stem(transaction.batch))
         trouble = "it is malformed" if prepared is None else self._trouble(transaction.look, prepared)
         if trouble:
@@ -163,7 +141,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         return prepared
 
     def pre_commit(self, transaction: FileTransaction, receipts: Sequence[bytes]) -> PreparedParts:
-        """Check every receipt; the parts are closed, and there is nothing more to write but the marker."""
+        """Check every receipt. The parts are closed, so nothing else is written here."""
         votes = [self._vote(transaction, data) for data in receipts]
         parts = tuple(part for vote in votes for part in vote.parts)
         if sorted(vote.task for vote in votes) != list(range(len(votes))):
@@ -189,7 +167,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         return self._publish.publish(transaction.batch, prepared)
 
     def abort(self, transaction: FileTransaction) -> None:
-        """Forget: parts that were closed stay, and no marker names them."""
+        """Only log: closed parts stay, and no marker names them."""
         logger.info("lakesink.batch.aborted directory=%s batch=%d", self.layout.directory, transaction.batch.batch_id)
 
     @property
@@ -208,7 +186,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         return self._publish.ledger.storage
 
     def _prove(self) -> None:
-        """Once a run, before anything is written: what the commit rests on holds here."""
+        """Once for each run, before anything is written: prove that the storage creates files exclusively."""
         if not self._proved:
             prove_exclusive(self._storage, self.layout.root)
             self._proved = True
@@ -243,7 +221,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         return vote
 
     def _trouble(self, look: Look, prepared: PreparedParts) -> str:
-        """Why a prepared batch may not be published any more; empty if it may."""
+        """Why a prepared batch can no longer be published; empty if it can."""
         if not still_usable(look, prepared) or prepared.format != self.settings.part_format.name:
             return "the sink moved on"
         if look.head is not None and prepared.directory_id != look.head.directory_id:
