@@ -1,11 +1,11 @@
-"""Folders of a local file system whose entries outlive a power failure, as what they name does."""
+"""Local files and folders that survive a power failure."""
 
 import os
 from pathlib import Path
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing; the entry of each is durable."""
+    """Create a folder and its missing parents, each with a durable entry."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -14,12 +14,12 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the entries of a folder: a file that was created or renamed in it is still there after a power failure."""
+    """Flush the entries of a folder: files created or renamed in it survive a power failure."""
     sync_file(folder)
 
 
 def sync_file(path: Path) -> None:
-    """Flush what was written into a file."""
+    """Flush the content of a file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Prepared records in any folder: the prepared log of the file sink, and of sinks of one's own."""
+"""Prepared records in any folder: the prepared log of the file sink and of custom sinks."""
 
 import time
 from collections.abc import Callable
@@ -13,18 +13,20 @@ from lakesink_protocol.identity import Batch
 __all__ = ["PreparedDirectory"]
 
 MAX_AGE = timedelta(hours=20)
-"""Below the 24 hours after which orphan cleaners take what nothing references."""
+"""Shorter than the 24 hours after which orphan cleanups delete unreferenced files."""
 
 
 @dataclass(slots=True)
 class PreparedDirectory(PreparedRecords):
-    """A `lakesink_protocol.two_phase.PreparedLog` of small files: one a batch, whole or absent, tidied by exact name.
+    """A `lakesink_protocol.two_phase.PreparedLog` of small files: one for each batch, complete or absent.
+
+    It removes records by their exact names only.
 
     Attributes:
-        folder: Where the records lie, a path or a URI of fsspec; give each sink its own.
-        max_age: A record that is older is not used: somebody's cleaner may have taken what it speaks of.
+        folder: Where the records are, a path or a URI of fsspec; use one folder for each sink.
+        max_age: An older record is not used: an orphan cleanup may have removed the files that it names.
         now_ms: Wall clock, milliseconds since the epoch.
-        storage: What holds the folder; None opens it by the folder's scheme when it is first needed.
+        storage: The folder's storage; None opens it by the folder's scheme when it is first needed.
     """
 
     folder: str

@@ -1,9 +1,9 @@
-"""Small whole files in a folder, local or remote: what a sink needs of storage beside the rows.
+"""Small files in a folder, local or remote: what a sink needs of storage besides the rows.
 
-The one thing that storages do differently is to create a file *exclusively and all at once*: of two processes that
-create one name, one learns that it exists, and nobody ever reads a part of it. Local file systems do it by a hard link,
-object stores by a conditional put, WebHDFS by a rename, which its NameNode refuses where something is. Where neither
-is known to hold, `Storage.create` refuses; what is known of a client is proved on the store by `prove_exclusive`.
+Storages differ in one operation: creating a file *exclusively and atomically*. Of two processes that create one name,
+one gets an error, and no reader sees a partial file. Local file systems use a hard link, object stores a conditional
+put, WebHDFS a rename, which its NameNode refuses if the target exists. Where none of these is known to work,
+`Storage.create` refuses. `prove_exclusive` tests the store itself.
 """
 
 import errno
@@ -23,7 +23,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 
 CONDITIONAL_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""Schemes whose fsspec client sends a true precondition; others' look first and write then."""
+"""Schemes whose fsspec client sends a real precondition; other clients check first and write then."""
 
 EXCLUSIVE_RENAME = frozenset({"webhdfs"})
 AT_ONCE = 16
@@ -32,35 +32,35 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUP
 
 
 class Storage(ABC):
-    """Files by their full location. Missing folders are made; errors are the storage's own, mostly `OSError`."""
+    """Files by their full location. Missing folders are created; errors are the storage's own, mostly `OSError`."""
 
     @abstractmethod
     def read(self, location: str) -> bytes | None:
-        """A whole file; None if it is not there."""
+        """Content of a file; None if it does not exist."""
 
     @abstractmethod
     def size(self, location: str) -> int | None:
-        """Size of a file in bytes; None if it is not there."""
+        """Size of a file in bytes; None if it does not exist."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """Last segments of what is in a folder, in any order; empty if the folder is not there."""
+        """Last path segments of a folder's entries, in any order; empty if the folder does not exist."""
 
     @abstractmethod
     def listing(self, folder: str) -> dict[str, int]:
-        """Sizes in bytes of the files in a folder, by the last segment of their names; empty if it is not there."""
+        """Sizes in bytes of a folder's files, by the last path segment; empty if the folder does not exist."""
 
     @abstractmethod
     def replace(self, location: str, data: bytes) -> None:
-        """Create a file, or put another in its place, all at once; a power failure may undo that."""
+        """Create or replace a file atomically; a power failure may undo this."""
 
     @abstractmethod
     def create(self, location: str, data: bytes) -> None:
-        """Create a file that must not be there, all at once.
+        """Create a new file atomically.
 
         Raises:
-            FileExistsError: It is there. Any other error says nothing of whether it was created.
-            WriteError: This storage cannot promise that.
+            FileExistsError: It exists. After any other error, it is unknown whether the file was created.
+            WriteError: This storage cannot create exclusively.
         """
 
     @abstractmethod
@@ -68,18 +68,18 @@ class Storage(ABC):
         """Remove one file."""
 
     def read_all(self, locations: Sequence[str]) -> list[bytes | None]:
-        """Several files at once, in the given order."""
+        """Contents of several files in parallel, in the given order."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self.read, locations))
 
     def sizes(self, locations: Sequence[str]) -> list[int | None]:
-        """Sizes of several files at once, in the given order."""
+        """Sizes of several files in parallel, in the given order."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self.size, locations))
 
 
 class LocalStorage(Storage):
-    """A file system of this machine, or one that is mounted here."""
+    """A local or mounted file system."""
 
     def read(self, location: str) -> bytes | None:
         """See `Storage.read`."""
@@ -107,7 +107,7 @@ class LocalStorage(Storage):
         sizes = {}
         with suppress(FileNotFoundError), os.scandir(local_path(folder)) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # a draft that is gone by now
+                with suppress(FileNotFoundError):  # a draft that was removed meanwhile
                     sizes[entry.name] = entry.stat().st_size
         return sizes
 
@@ -117,7 +117,7 @@ class LocalStorage(Storage):
             draft.replace(local_path(location))
 
     def create(self, location: str, data: bytes) -> None:
-        """See `Storage.create`: a hard link to a file that is complete fails where something is."""
+        """See `Storage.create`: a hard link to a complete draft fails if the target exists."""
         with _draft(Path(local_path(location)), data, durable=True) as draft:
             try:
                 Path(local_path(location)).hardlink_to(draft)
@@ -133,11 +133,7 @@ class LocalStorage(Storage):
 
 
 class ObjectStorage(Storage):
-    """An fsspec file system.
-
-    Args:
-        filesystem: The file system.
-    """
+    """An fsspec file system; `create` is a conditional put."""
 
     def __init__(self, filesystem: Any) -> None:
         self._files = filesystem
@@ -170,7 +166,7 @@ class ObjectStorage(Storage):
         self._files.pipe_file(location, data)
 
     def create(self, location: str, data: bytes) -> None:
-        """See `Storage.create`: a put with the condition that nothing is there."""
+        """See `Storage.create`: a put on the condition that nothing exists there."""
         self._files.pipe_file(location, data, mode="create")
 
     def remove(self, location: str) -> None:
@@ -185,7 +181,7 @@ class ObjectStorage(Storage):
 
 
 class RenamingStorage(ObjectStorage):
-    """A file system whose rename leaves what it finds, and says so to nobody: fsspec drops WebHDFS's answer."""
+    """A file system whose rename never overwrites, but reports nothing: fsspec drops WebHDFS's answer."""
 
     def replace(self, location: str, data: bytes) -> None:
         """See `Storage.replace`."""
@@ -193,7 +189,7 @@ class RenamingStorage(ObjectStorage):
         super().replace(location, data)
 
     def create(self, location: str, data: bytes) -> None:
-        """See `Storage.create`: what lies there afterwards tells whose rename came first."""
+        """See `Storage.create`: the content afterwards shows whose rename came first."""
         self._make_folder_of(location)
         draft = _draft_name(location)
         self._files.pipe_file(draft, data)
@@ -211,19 +207,15 @@ class RenamingStorage(ObjectStorage):
 
 
 class UnfencedStorage(ObjectStorage):
-    """An fsspec file system of which no exclusive creation is known."""
+    """An fsspec file system without known exclusive creation."""
 
     def create(self, location: str, data: bytes) -> None:  # noqa: ARG002 - it is refused whatever it is
-        """Refuse."""
+        """Always refuse."""
         check_exclusive(location)
 
 
 def check_exclusive(location: str) -> None:
-    """Refuse a location where files cannot be created exclusively, by its scheme alone.
-
-    Raises:
-        WriteError: It is so.
-    """
+    """Refuse a location by its scheme if files cannot be created exclusively there."""
     scheme = scheme_of(location)
     if scheme != "file" and scheme not in CONDITIONAL_PUT | EXCLUSIVE_RENAME:
         why = "Arrow's HDFS client replaces what a rename finds." if scheme == "hdfs" else "that is not known of it."
@@ -231,11 +223,7 @@ def check_exclusive(location: str) -> None:
 
 
 def open_storage(location: str) -> Storage:
-    """The storage that a location lies in; connects when it is first used.
-
-    Raises:
-        WriteError: The scheme is not known, or its package is missing.
-    """
+    """The storage of a location; connects when it is first used."""
     scheme = scheme_of(location)
     if scheme == "file":
         return LocalStorage()
@@ -246,18 +234,14 @@ def open_storage(location: str) -> Storage:
 
 
 def prove_exclusive(storage: Storage, folder: str) -> None:
-    """Create one file twice, and see that the first one stays; servers are known that ignore the condition.
-
-    Raises:
-        WriteError: The storage does not create exclusively.
-    """
+    """Create one file twice, and check that the first stays: some servers ignore the condition."""
     location = f"{folder}/probe-{uuid.uuid4()}"
     first = uuid.uuid4().bytes
     _create_first(storage, location, first)
     refused = False
     try:
         storage.create(location, uuid.uuid4().bytes)
-    except OSError:  # some clients do not know the store's word for "it exists"
+    except OSError:  # some clients do not know the store's code for "it exists"
         refused = True
     kept = storage.read(location) == first
     with suppress(OSError):
@@ -267,7 +251,7 @@ def prove_exclusive(storage: Storage, folder: str) -> None:
 
 
 def _create_first(storage: Storage, location: str, data: bytes) -> None:
-    """Nobody else has the name: a refusal is a client's second try after a lost answer, or the condition's own."""
+    """Create a file of a unique name: a refusal is a retry after a lost answer, or rejects the condition itself."""
     try:
         storage.create(location, data)
     except FileExistsError:
@@ -287,7 +271,7 @@ def _create_first(storage: Storage, location: str, data: bytes) -> None:
 
 @contextmanager
 def _draft(target: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
-    """A whole file beside its target, on its way there."""
+    """A complete draft beside its target, removed afterwards."""
     make_folder(target.parent)
     draft = Path(_draft_name(str(target)))
     try:

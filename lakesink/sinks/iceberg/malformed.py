@@ -1,4 +1,4 @@
-"""Malformed documents of a batch, as the votes of its tasks tell of them: in words, and whether the batch may go on."""
+"""Decides whether a batch with malformed documents may commit, and describes them, from the receipts of its tasks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,20 +7,12 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 
 _ROOM = 165
-"""Characters of a first line behind its code."""
+"""Characters available for a first line after its code."""
 _LOOK = "Correct the documents at their source, or the table's columns; the page on decoding says which values fit."
 
 
 def check_documents(votes: Sequence[Receipt], batch_id: int) -> None:
-    """Refuse a batch that a task votes against, or whose documents are all malformed.
-
-    Args:
-        votes: One of every task.
-        batch_id: The batch, for the message.
-
-    Raises:
-        WriteError: `VALUE_MALFORMED` or `ALL_MALFORMED`.
-    """
+    """Refuse a batch that a task votes against, or whose documents are all malformed."""
     if any(vote.refused for vote in votes):
         raise _some_malformed(votes, batch_id)
     rows, malformed = sum(vote.rows for vote in votes), sum(vote.decoded.malformed_rows for vote in votes)
@@ -29,7 +21,7 @@ def check_documents(votes: Sequence[Receipt], batch_id: int) -> None:
 
 
 def in_words(misfit: Misfit) -> str:
-    """One malformed value: where, which column, what was expected and what was found."""
+    """One malformed value: place, column, expected type and found value."""
     column = f"column {misfit.column}: " if misfit.column else ""
     return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
 
@@ -66,7 +58,7 @@ def _all_malformed(votes: Sequence[Receipt], batch_id: int, malformed: int) -> W
 
 
 def _with_first(what: str, votes: Sequence[Receipt]) -> str:
-    """A first line that ends with the first malformed value; of a long place its end, which tells more."""
+    """A first line that ends with the first malformed value; a long place keeps its end, which is more specific."""
     first = first_of(votes)
     if first is None:
         return f"{what}."

@@ -1,4 +1,4 @@
-"""From a table and the options to the plan that executors follow."""
+"""Builds the plan for the executors from a table and the options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,22 +19,13 @@ from lakesink_protocol.identity import Batch, SinkKey
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What tasks must know of the Spark session.
-
-    Attributes:
-        case_sensitive: How column names are matched.
-    """
+    """Facts about the Spark session that tasks need; `case_sensitive` is for column names."""
 
     case_sensitive: bool = False
 
 
 def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, session: SessionFacts) -> WritePlan:
-    """The plan for one batch into the table as loaded, under its present schema and default spec.
-
-    Raises:
-        SettingsError: A table property has a value that is none.
-        BatchRefused: A partition field has lost its column.
-    """
+    """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)
     _check_sources(table)
     schema, spec = table.schema(), table.spec()
@@ -68,7 +59,7 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
 
 
 def _check_sources(table: Table) -> None:
-    """`void` outlives its column; PyIceberg then writes a type into manifests that no Avro reader takes."""
+    """A ``void`` field survives its column; PyIceberg then writes a type into manifests that no Avro reader accepts."""
     name = ".".join(table.name())
     for field in table.spec().fields:
         if table.schema().find_column_name(field.source_id) is None:
@@ -82,5 +73,5 @@ def _check_sources(table: Table) -> None:
 
 
 def _writer_schemas(registry: str) -> Mapping[int, str]:
-    """Those of a file, as it is now; tasks ask any other registry themselves."""
+    """Schemas of a registry file, read now; tasks ask any other registry themselves."""
     return schemas_in_file(registry) if registry and not is_url(registry) else {}

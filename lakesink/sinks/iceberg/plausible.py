@@ -1,6 +1,6 @@
-"""Whether statistics can be those of a file at all. They are not compared with it: a task answers for its own rows.
+"""Checks that statistics are possible for a file. They are not compared with the file: a task answers for its rows.
 
-What cannot be would go into manifests, and make readers fail, or pass over files, long after.
+Impossible statistics in manifests would make readers fail, or skip files, much later.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,16 +35,16 @@ _WIDTHS: Mapping[type[IcebergType], range] = {
 }
 _ANY = range(2**31)
 Check = Callable[[bytes], bool]
-"""Whether a bound can be a value of its column."""
+"""True if a bound can be a value of its column."""
 
 
 def checks_of(schema: Schema) -> dict[int, Check]:
-    """What a bound of each column has to pass, by field id."""
+    """The check for bounds of each column, by field id."""
     return {field_id: _check(field.field_type) for field_id, field in index_by_id(schema).items()}
 
 
 def counts_agree(file: DataFileReceipt) -> bool:
-    """True if no column has more NULLs or NaNs than values, and row groups begin one after the other in the file."""
+    """True if no column has more NULLs or NaNs than values, and the row groups' offsets ascend within the file."""
     values = file.value_counts
     counted = (*file.null_value_counts.items(), *file.nan_value_counts.items())
     ascending = all(before < after for before, after in pairwise(file.split_offsets))
@@ -53,7 +53,7 @@ def counts_agree(file: DataFileReceipt) -> bool:
 
 
 def bounds_fit(file: DataFileReceipt, checks: Mapping[int, Check]) -> bool:
-    """True if every bound is of a column of the schema, and can be a value of its type."""
+    """True if every bound belongs to a column of the schema and can be a value of its type."""
     bounds = (*file.lower_bounds.items(), *file.upper_bounds.items())
     return all(field_id in checks and checks[field_id](bound) for field_id, bound in bounds)
 

@@ -1,4 +1,4 @@
-"""What is known of a target before a stream starts or a table is made. Reads the table; makes and changes nothing."""
+"""Checks a target before a stream starts or a table is created. Reads the table; creates and changes nothing."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -31,22 +31,13 @@ _PROBE = Batch(0, "", "", None, "")
 
 @dataclass(frozen=True, slots=True)
 class CatalogThatIsThere:
-    """A catalog for who writes only to a table that is there: opened, never made.
-
-    Attributes:
-        found: The catalog.
-        table: Identifier of the table.
-    """
+    """The catalog of a writer that needs an existing table: opened, never created."""
 
     found: FoundCatalog
     table: str
 
     def open(self) -> Catalog:
-        """Connect.
-
-        Raises:
-            CatalogError: See `FoundCatalog.open`.
-        """
+        """Connect; see `FoundCatalog.open`."""
         try:
             return self.found.open(create=False)
         except CatalogError as error:
@@ -56,19 +47,7 @@ class CatalogThatIsThere:
 def check_start(
     found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema, session: SessionFacts
 ) -> None:
-    """Check all that the first batch would find wrong with options, columns and table.
-
-    Args:
-        found: Where the table is or will be.
-        table: Its identifier.
-        key: Who will write.
-        settings: Parsed options.
-        schema: Of the rows.
-        session: What tasks must know of the Spark session.
-
-    Raises:
-        LakesinkError: As the first batch would raise it.
-    """
+    """Check everything that the first batch would refuse in options, columns and table, with the same errors."""
     parse_identifier(table)
     there = _table_if_there(found, table, settings)
     if there is None:
@@ -83,31 +62,16 @@ def check_start(
 
 
 def check_creation(schema: pa.Schema, settings: Settings) -> None:
-    """Check that a table can be made of these columns and written with these options.
-
-    Args:
-        schema: Of the rows.
-        settings: Parsed options.
-
-    Raises:
-        LakesinkError: It cannot.
-    """
+    """Check that a table can be created with these columns and written with these options."""
     parse_partition_by(settings.partition_by, iceberg_schema(schema))
     settings.effective({})
 
 
 def check_partitions(table: Table, partition_by: str | None) -> None:
-    """Check that a table is divided as its writer says, or once was: somebody may have divided it anew since.
+    """Check that `partition_by` describes the table's partitioning, now or in the past: the table may have evolved.
 
-    What the text says is looked for in all that the table still knows of its past. Refused is only what contradicts it
-    for certain; columns go, and specs that no file uses are removed, so of a table that was changed it is a warning.
-
-    Args:
-        table: The table.
-        partition_by: As the user wrote it; None for whatever the table has.
-
-    Raises:
-        SettingsError: It never was, or the text cannot be read.
+    The text is compared with every spec and schema in the table's metadata. Only a certain contradiction is refused.
+    Columns may be dropped and unused specs removed, so a table whose partitioning evolved gets a warning.
     """
     if not partition_by or not partition_by.strip():
         return
@@ -136,7 +100,7 @@ def check_partitions(table: Table, partition_by: str | None) -> None:
 
 
 def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
-    """At a first start a catalog or table that is not there was never made: that is said before anything else."""
+    """At a first start, a missing catalog or table was most likely never created: report this first."""
     if error.code not in (CATALOG_MISSING, TABLE_MISSING):
         return error
     where = f" {error.what}" if error.code == CATALOG_MISSING else ""
@@ -150,7 +114,7 @@ def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
 
 @contextmanager
 def _nothing_begun() -> Iterator[None]:
-    """What a task would say of a batch, said before there is one."""
+    """Report a task's refusal of the columns before any batch exists."""
     try:
         yield
     except WriteError as error:
@@ -190,24 +154,24 @@ def _no_branch(branch: str, why: str, known: list[str]) -> BatchRefused:
 
 
 def _meanings(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:
-    """What a term can mean: its column by any name that it ever had. Nothing if no schema knows the column."""
+    """Possible meanings of a term: its column under any name it ever had. Empty if no schema has the column."""
     return frozenset((source, term.iceberg_transform) for schema in schemas for source in term.source_ids(schema))
 
 
 def _is_asked(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:
-    """True if each term can mean a field, and each field is meant; a void one divides no more."""
+    """True if each term matches a field and each field is matched; void fields do not count."""
     divides = {(field.source_id, str(field.transform)) for field in spec.fields if str(field.transform) != "void"}
     return all(meanings & divides for meanings in asked) and divides <= frozenset().union(*asked)
 
 
 def _was_never_divided_anew(metadata: TableMetadata) -> bool:
-    """True if the table has had one spec only: ids of specs and of their fields are never given again."""
+    """True if the table has had one spec only: ids of specs and partition fields are never reused."""
     last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
     return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
 
 
 def _spelled(spec: PartitionSpec, schema: Schema) -> str:
-    """A spec as `partition_by` spells it."""
+    """A spec in the spelling of `partition_by`."""
     columns = [schema.find_column_name(field.source_id) or f"column {field.source_id}" for field in spec.fields]
     terms = [_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
     return ", ".join(terms) or "nothing"

@@ -1,4 +1,4 @@
-"""The product: one Iceberg table as a two-phase sink. Hands receipts to the table side and never touches a row."""
+"""One Iceberg table as a two-phase sink. Passes receipts to the table side and never touches a row."""
 
 import logging
 import secrets
@@ -44,7 +44,7 @@ logger = logging.getLogger("lakesink")
 
 
 class OpensCatalog(Protocol):
-    """Where the table is: a catalog that has been found, see `lakesink_catalog.connect.catalog.FoundCatalog`."""
+    """A catalog that was found but not opened, see `lakesink_catalog.connect.catalog.FoundCatalog`."""
 
     def open(self) -> Catalog:
         """Connect."""
@@ -52,7 +52,7 @@ class OpensCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IcebergTransaction:
-    """One batch that may be written: the look that allowed it, and what the executors are told."""
+    """One batch that may be written: the decision that allowed it, and the plan for the executors."""
 
     batch: Batch
     look: Look
@@ -61,7 +61,7 @@ class IcebergTransaction:
 
     @property
     def writer(self) -> ParquetTaskWriter | None:
-        """The executors' part; None if a human had the batch skipped."""
+        """The executors' part; None if an operator had the batch skipped."""
         assert isinstance(self.look.verdict, Commit)
         return ParquetTaskWriter(self.plan) if self.look.verdict.adds_rows else None
 
@@ -71,15 +71,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     """Writes one stream, or one transaction application, into one branch of one table.
 
     Attributes:
-        table: Table identifier, for example ``demo.events``.
-        key: Who writes.
-        catalog: Where the table is; opened with the first batch.
-        settings: Parsed options.
-        schema: The DataFrame's schema.
-        session: What the tasks must know of the Spark session.
-        surroundings: Clock, sleep and chance.
-        told: What a warning has named before, so that it is not repeated with every batch.
-        clock: Watches the driver's clock; kept by who makes a sink for each batch.
+        catalog: Opened with the first batch.
+        told: Names that warnings have reported, to report each only once.
+        clock: Watches the driver's clock; given by callers that create a sink for each batch.
     """
 
     table: str
@@ -112,12 +106,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def prepared_log(self) -> PreparedLog:
         """Where prepared records go if this sink is a batch's first, or only, participant.
 
-        An application has none: its version says nothing of the rows, so each call writes those that it was given.
+        An application has none: its version does not identify the rows, so each call writes the rows that it received.
         """
         return IcebergPreparedLog(self) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
-        """Load the table, or create it for a first batch, and ask the ledger."""
+        """Load the table, or create it for a first batch, and decide on the batch."""
         table = self._first_load(batch) if self._start_uuid is None else self._load()
         fence = self._fence(table)
         look = fence.decide_on(table, batch)
@@ -146,11 +140,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise refusal(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
-        """Use what an earlier run prepared if it was made for this very table, ledger and schema, and is still there.
+        """Use an earlier run's prepared batch if table, ledger and schema are unchanged and its files still exist.
 
-        Raises:
-            BatchRefused: The record was made for another table of the same name, and this one knows nothing of the
-                stream.
+        Raises BatchRefused if it was prepared for another table of this name, and this table has no entry of the
+        stream.
         """
         prepared = parse_prepared(payload)
         if prepared is None or prepared.branch != self.key.branch:
@@ -161,7 +154,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
         prepared = prepared.pinned(transaction.look.table.metadata)
-        # A ledger of the present table says that the stream has come to terms with it: the record is a leftover.
+        # With an entry in the present table's ledger, the stream has already continued there: the record is a leftover.
         trouble = "it was made for an earlier table" if replaced else _trouble(transaction, prepared)
         if trouble:
             logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
@@ -193,7 +186,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
-        """One atomic snapshot commit, by the fenced loop."""
+        """Commit one atomic snapshot through the fenced loop."""
         try:
             outcome = transaction.fence.commit(transaction.batch, prepared)
         except BaseException as error:
@@ -203,17 +196,17 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
-        """Forget: what was written stays unreferenced, and nothing is deleted on the data path."""
+        """Only log: written files stay unreferenced, and the data path deletes nothing."""
         logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
         self._trace.step(Event.ABORTED, transaction.batch)
 
     def records(self) -> PreparedFiles:
-        """Prepared records of this sink; `begin` must have seen the table."""
+        """The prepared records of this sink; available after `begin` has loaded the table."""
         assert self._records is not None
         return self._records
 
     def recorded(self, batch: Batch) -> None:
-        """The batch's prepared record is durable."""
+        """Trace that the batch's prepared record is durable."""
         self._trace.step(Event.RECORDED, batch)
 
     def _first_load(self, batch: Batch) -> Table:
@@ -238,7 +231,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return table
 
     def _load_or_create(self, batch: Batch) -> Table:
-        """Only a first batch creates its table: one that is gone by a later batch was dropped."""
+        """Only a first batch creates its table: a table that is missing at a later batch was dropped."""
         try:
             return self._load()
         except CatalogError as error:
@@ -277,7 +270,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
-        """Once for each column, with the first batch: one that fell out of a query is NULL from there on."""
+        """Warn once for each column, with its first batch: a column that leaves the query is NULL from then on."""
         columns = [name for name in missing_columns(self.schema, transaction.plan) if f"column {name}" not in self.told]
         if columns:
             self.told.update(f"column {name}" for name in columns)
@@ -291,7 +284,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             )
 
     def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
-        """Once for each name: that a key is left out may be wanted, and a stream runs for long."""
+        """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
         news = [name for name in decoded.unknown_names if name not in self.told]
         if news:
             self.told.update(news)
@@ -314,7 +307,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
 @dataclass(frozen=True, slots=True)
 class IcebergPreparedLog:
-    """The prepared records of a sink whose table is not known before the batch begins."""
+    """The prepared records of a sink, whose table is unknown before the batch begins."""
 
     sink: IcebergSink
 
@@ -345,7 +338,7 @@ def _dropped(table: str, batch: Batch) -> CatalogError:
 
 
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
-    """Why a prepared batch may not be committed any more; None if it may."""
+    """Why a prepared batch can no longer be committed; None if it can."""
     look, table = transaction.look, transaction.look.table
     if not still_usable(look, prepared):
         return "the ledger, the schema or the specs moved on"

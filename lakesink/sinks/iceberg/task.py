@@ -1,6 +1,6 @@
-"""One task's rows into closed Parquet files and a receipt: the executor's half of the pre-commit.
+"""Writes one task's rows into closed Parquet files and a receipt: the executor's part of the pre-commit.
 
-Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps nothing between calls.
+Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
 from collections.abc import Iterator
@@ -28,17 +28,13 @@ from lakesink_protocol.receipt import DataFileReceipt, Receipt, encode
 
 @dataclass(frozen=True, slots=True)
 class ParquetTaskWriter:
-    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`.
-
-    Attributes:
-        plan: What the driver decided.
-    """
+    """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`."""
 
     plan: WritePlan
 
     @property
     def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """Path and transform of every partition field, if the rows of a partition are to come to one task."""
+        """Path and transform of every partition field, if one task should get all rows of a partition."""
         if not self.plan.hash_distribution or self.plan.decode:
             return ()
         return source_paths(parse_schema(self.plan.schema_json), self.plan.partition_fields)
@@ -46,16 +42,9 @@ class ParquetTaskWriter:
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt.
 
-        Every file in it is closed and has as many rows as were put in. A receipt may be a vote against the batch: a
-        document is malformed, and that is to fail. If anything fails, files that never closed
-        are removed, closed ones stay, and nothing references them.
-
-        Args:
-            task: Index of the task's partition in the job, from 0.
-            batches: The task's rows as Arrow record batches.
-
-        Raises:
-            WriteError: The rows do not fit the table, the storage failed, or this is not the driver's lakesink.
+        Every file in the receipt is closed and has as many rows as were written. A receipt is a vote against the batch
+        if a malformed document must fail it. After a failure, files that were never closed are removed; closed files
+        stay unreferenced.
         """
         if self.plan.lakesink_version != lakesink.__version__:
             raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
@@ -64,11 +53,7 @@ class ParquetTaskWriter:
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
-    """Find out before a job whether rows of this schema can be written; values are checked by the tasks.
-
-    Raises:
-        WriteError: See `align` and `check_documents`.
-    """
+    """Check before a job that rows with this schema can be written; tasks check the values."""
     schema = parse_schema(plan.schema_json)
     if plan.decode:
         check_documents(incoming, schema, plan.decode)
@@ -78,7 +63,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
 
 @dataclass(slots=True)
 class _Rows:
-    """Batches on their way through, decoded, aligned and counted."""
+    """A task's batches: decoded, aligned with the table and counted."""
 
     plan: WritePlan
     schema: Struct
@@ -98,7 +83,7 @@ class _Rows:
     def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not self.plan.decode:
             for batch in self._counted(batches):
-                check_texts(batch, self.count - batch.num_rows)  # decoders check what they make
+                check_texts(batch, self.count - batch.num_rows)  # decoders check the text that they create
                 yield batch
             return
         self.decoder = Decoder(self.plan, self.schema, self.task)

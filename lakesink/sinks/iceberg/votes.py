@@ -1,6 +1,6 @@
-"""The votes of a batch's tasks, counted: one of every task, cast for this batch, under premises that the table knows.
+"""Validates the receipts of a batch: one for each task, for this batch, with a schema and spec of the table.
 
-Receipts come from less trusted processes, which may have been planned in another one than this.
+Receipts come from less trusted processes, and another process than this one may have planned the tasks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,13 @@ from lakesink_protocol.redact import shown
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """All that the tasks of a batch wrote.
+    """Everything that the tasks of a batch wrote.
 
     Attributes:
         files: Data files, each once.
-        schema: The one schema that they were written under.
-        decoded: Counts of the documents that their rows came from.
-        first_malformed: The first malformed value that a task described, in words; empty if there is none.
+        schema: The one schema of all files.
+        decoded: Counts of the rows' documents.
+        first_malformed: Description of the first malformed value; empty if there is none.
     """
 
     files: tuple[DataFileReceipt, ...]
@@ -39,16 +39,9 @@ class Counted:
 
 
 def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> Counted:
-    """What the tasks wrote, if every vote can be believed.
+    """The result of the tasks; raises WriteError unless every receipt is valid and none votes against the batch.
 
-    Args:
-        receipts: One of every task, encoded, in any order.
-        table: As loaded by the process that counts.
-        file_stem: What the names of this batch's data files begin with.
-        batch_id: The batch.
-
-    Raises:
-        WriteError: A vote is missing, doubled, malformed, cast on other premises, or against the batch.
+    `table` is the table as loaded here; the names of this batch's data files start with `file_stem`.
     """
     votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
     for vote in votes:
@@ -74,12 +67,12 @@ def all_under(folder: str, paths: Iterable[str]) -> bool:
 
 
 def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
-    """True if the path is one that a task of this batch gives to a data file, below the folder."""
+    """True if a task of this batch can have given this path to a data file below the folder."""
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
 def rejected(why: str) -> WriteError:
-    """The error for a vote that cannot be believed."""
+    """The error for an invalid receipt."""
     return WriteError(
         "RECEIPT_REJECTED",
         f"A task's receipt was rejected: {why}.",
@@ -119,9 +112,9 @@ def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
 
 
 def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
-    """The one schema of all files. Tasks may have been planned by an earlier look than the one that counts their votes.
+    """The one schema of all files. An earlier decision than this process's may have planned the tasks.
 
-    Whether the table still takes files of this schema is decided when they are committed.
+    The commit checks whether the table still accepts files of this schema.
     """
     schema_ids = {vote.schema_id for vote in votes} or {table.schema().schema_id}
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
@@ -134,7 +127,7 @@ def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
 
 
 def _check_premises(table: Table, votes: Sequence[Receipt]) -> None:
-    """Tasks may have been planned in another process, before the id of a schema or a spec was given again."""
+    """Compare digests: tasks may have been planned before the id of a schema or spec was reused."""
     for schema_id, spec_id, digest in {
         (vote.schema_id, file.spec_id, vote.premises) for vote in votes for file in vote.files
     }:
