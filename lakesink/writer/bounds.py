@@ -1,6 +1,6 @@
-"""Bounds of a column from the statistics of its row groups: what lets a reader skip a file, and never skip wrongly.
+"""Bounds of a column from the statistics of its row groups: readers skip files by them, and must never skip wrongly.
 
-No bound is always right; a bound that is too narrow loses rows for readers. So whatever is not sure has none.
+A missing bound is always correct; a bound that is too narrow hides rows. So an uncertain value gets no bound.
 """
 
 import math
@@ -24,25 +24,22 @@ class Range:
 
 
 def merge(ranges: Iterable[Range]) -> Range:
-    """The range that covers all; there must be one."""
+    """The range that covers all ranges, of which there is at least one."""
     found = list(ranges)
     return Range(min(part.low for part in found), max(part.high for part in found))
 
 
 def parquet_raw(kind: Primitive, value: Raw) -> Raw:
-    """A value of Parquet's statistics as raw value: decimals longer than eight bytes are big-endian there."""
+    """A raw value from Parquet's statistics, where decimals longer than eight bytes are big-endian."""
     if kind.decimal and isinstance(value, bytes):
         return int.from_bytes(value, "big", signed=True)
     return value
 
 
 def bounds(kind: Primitive, found: Range, truncate_to: int | None) -> tuple[bytes | None, bytes | None]:
-    """Lower and upper bound in single-value binary form, None where there is none that is sure.
+    """Lower and upper bound in single-value binary form; None for an uncertain bound.
 
-    Args:
-        kind: The column's type.
-        found: Its smallest and largest value.
-        truncate_to: Code points of a string, or bytes of a binary or fixed, to keep; None keeps all.
+    `truncate_to` is in code points of a string, or bytes of a binary or fixed; None keeps all.
     """
     if kind.is_floating:
         return _floating(kind, float(found.low), float(found.high))
@@ -56,7 +53,7 @@ def bounds(kind: Primitive, found: Range, truncate_to: int | None) -> tuple[byte
 
 
 def _floating(kind: Primitive, low: float, high: float) -> tuple[bytes | None, bytes | None]:
-    """Zeros have a sign that readers disagree on, so a zero bound takes the side that includes both."""
+    """Readers disagree on the sign of zero, so a zero bound takes the sign that includes both."""
     if math.isnan(low) or math.isnan(high):
         return None, None
     return encode_value(kind, -0.0 if low == 0 else low), encode_value(kind, 0.0 if high == 0 else high)

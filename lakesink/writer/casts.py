@@ -1,7 +1,7 @@
-"""Which Arrow types may become which Iceberg primitive without loss, and how. Everything else is refused by name.
+"""Lossless casts from Arrow types to Iceberg primitives. Every other cast is refused, with the column's name.
 
-Iceberg's own promotions, the types that Spark has no other word for (byte and short for int, string for uuid, binary
-for fixed), and changes of unit that are checked value by value.
+They are Iceberg's own promotions, types that Spark does not have (byte and short for int, string for uuid, binary for
+fixed), and changes of unit, with a check of every value.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,10 +34,7 @@ _ACCEPTED: Mapping[str, frozenset[pa.DataType]] = {
 
 
 def lossless_cast(incoming: pa.DataType, target: Primitive) -> Cast | None:
-    """How values of an Arrow type become the target's, or None if that could lose something.
-
-    The cast raises `pyarrow.ArrowInvalid` for a value that does not fit exactly.
-    """
+    """The cast from an Arrow type to the target; None if it could lose information."""
     if pa.types.is_dictionary(incoming):
         return _after_decoding(lossless_cast(incoming.value_type, target))
     if incoming == target.arrow:
@@ -79,12 +76,10 @@ def _uuid_cast(incoming: pa.DataType) -> Cast | None:
 
 
 def parse_uuids(texts: pa.Array) -> pa.Array:
-    """UUIDs of their canonical texts, whatever the case of their digits, NULL for NULL.
+    """Parse UUIDs from their canonical texts, in any case, NULL for NULL.
 
-    All at once: without NULLs and hyphens the column's one buffer is the hexadecimal text of its values.
-
-    Raises:
-        pyarrow.ArrowInvalid: A text is none.
+    This works on the whole column: without NULLs and hyphens, its one buffer is the hexadecimal text of its values.
+    Raises `pyarrow.ArrowInvalid` if a text is not a UUID.
     """
     wrong = pc.filter(texts, pc.invert(pc.match_substring_regex(texts, _UUID_PATTERN)))
     if len(wrong):

@@ -1,7 +1,7 @@
-"""The rows' columns under the table's names and types: matched by name, cast only without loss, NULLs checked.
+"""Rows' columns under the table's names and types: matched by name, cast without loss, and checked for NULLs.
 
-The way from one Arrow schema to the table's is worked out once and then applied to every batch. The driver works it
-out before the job, so that a mismatch costs no task.
+The conversion between two schemas is computed once and applied to every batch. The driver computes it before the job,
+so a mismatch costs no task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,13 +45,11 @@ Source = Callable[[Sequence[pa.Array], int], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """From record batches of one incoming schema to batches of the table's.
+    """The conversion of record batches from one incoming schema to the table's.
 
     Attributes:
-        incoming: The schema it was worked out for.
-        target: The table's, with field ids.
-        stored_as: For every incoming column with an extension type the type without; None for the others.
-        columns: For every field of the table where its values come from.
+        stored_as: Storage type of every incoming column with an extension type; None for the others.
+        columns: Every field of the table with the source of its values.
     """
 
     incoming: pa.Schema
@@ -60,11 +58,7 @@ class Alignment:
     columns: tuple[tuple[Field, Source], ...]
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch's rows as the table's columns; shares memory wherever types are equal.
-
-        Raises:
-            WriteError: A required column holds a NULL, or a value does not fit exactly.
-        """
+        """The batch's rows as the table's columns; shares memory wherever types are equal."""
         incoming = [
             array.cast(kind) if kind else array for array, kind in zip(batch.columns, self.stored_as, strict=True)
         ]
@@ -78,10 +72,9 @@ class Alignment:
 
 
 def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Alignment:
-    """Work out the way from an incoming Arrow schema to the table's.
+    """The conversion from an incoming Arrow schema to the table's.
 
-    Raises:
-        WriteError: `SCHEMA_MISMATCH`, with the column, both types, and the nearest name for one that is not known.
+    Raises WriteError with the column, both types, and the nearest name for an unknown column.
     """
     plain = [field.with_type(without_extensions(field.type)) for field in incoming]
     stored_as = tuple(
@@ -92,7 +85,7 @@ def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Align
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
-    """Optional columns that rows of this schema lack, so that they become NULL; none where documents are decoded."""
+    """Optional columns that rows of this schema lack, which become NULL; empty where documents are decoded."""
     if plan.decode:
         return ()
     schema = parse_schema(plan.schema_json)
@@ -111,7 +104,7 @@ def _lacking(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_s
 
 
 def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[Source]:
-    """For every field of the target, where its values come from."""
+    """The source of the values of every target field."""
     positions = _match(incoming, schema, path, case_sensitive=case_sensitive)
     return [
         _missing(field, path)
@@ -137,7 +130,7 @@ def _picked(position: int, convert: Cast) -> Source:
 
 
 def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[int | None]:
-    """The position of every target field among the incoming ones, by Spark's rule for names."""
+    """The position of every target field among the incoming fields, by Spark's rule for names."""
     known = _by_name([field.name for field in schema.fields], path, "the table", case_sensitive=case_sensitive)
     found = _by_name([field.name for field in incoming], path, "the rows", case_sensitive=case_sensitive)
     for name, position in found.items():
@@ -190,7 +183,7 @@ def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive:
 
 
 def _with_distinct_keys(convert: Cast, incoming: pa.MapType, target: MapOf, path: Path) -> Cast:
-    """Only keys that change their type can become one: texts of a UUID in two cases, for example."""
+    """Check for duplicate keys if the key type changes: two texts of one UUID, for example, become one key."""
     if incoming.key_type == arrow_type(target.key.type):
         return convert
 
@@ -233,7 +226,7 @@ def _convert_struct(incoming: pa.StructType, struct: Struct, path: Path, *, case
 
 
 def _revealed(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa.Array:
-    """A required child without NULLs: those that a NULL parent hides are no NULLs of the child's own."""
+    """A required child without NULLs; ignores NULLs where the parent is NULL."""
     if not field.required or not child.null_count:
         return child
     visible = visible_nulls(child, parent)

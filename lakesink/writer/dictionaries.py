@@ -1,7 +1,7 @@
-"""Which columns are worth a dictionary, told from a few rows before any is encoded.
+"""Chooses the columns that get a Parquet dictionary, from a few rows before any is encoded.
 
-A dictionary that outgrows its page was work for nothing: the column is encoded again as it is, and the page stays in
-the file. On wide rows with many unique numbers that is near half of the encoder's time.
+If a dictionary outgrows its page, the column is encoded again without it, and the page stays in the file. On wide rows
+with many unique numbers, this takes almost half of the encoder's time.
 """
 
 import math
@@ -14,18 +14,13 @@ from lakesink.writer.statistics import Column
 
 _SLICES, _SLICE_ROWS = 8, 512
 _STEPS = 40
-"""Of the bisection; each halves what is unknown."""
+"""Steps of the bisection."""
 
 
 def worth_a_dictionary(rows: pa.Table, columns: Sequence[Column], limit_bytes: int) -> tuple[str, ...]:
-    """The columns for which a dictionary is likely to stay small, as Parquet names them.
+    """The columns whose dictionary is likely to stay small, by their Parquet names; `rows` begin a row group.
 
-    Columns inside others are taken to be worth one, as Parquet writers do.
-
-    Args:
-        rows: The first that go into a row group.
-        columns: Every Parquet column, in order.
-        limit_bytes: Most bytes of a dictionary.
+    Columns inside other columns count as worth a dictionary, as for Parquet writers.
     """
     sample = _sample(rows)
     worth = (column for column in columns if _is_worth_one(rows, sample, column, limit_bytes))
@@ -33,9 +28,9 @@ def worth_a_dictionary(rows: pa.Table, columns: Sequence[Column], limit_bytes: i
 
 
 def expected_distinct(seen: int, of: int) -> float:
-    """How many values a column has in all, if so many of a sample's were distinct; infinite if none came twice.
+    """Expected distinct values of a column if a sample of size `of` has `seen` distinct ones; infinite if all differ.
 
-    A sample of n out of D equally frequent values is expected to show ``D * (1 - exp(-n / D))`` of them.
+    A sample of n out of D equally frequent values is expected to contain ``D * (1 - exp(-n / D))`` of them.
     """
     if seen >= of:
         return math.inf
@@ -47,7 +42,7 @@ def expected_distinct(seen: int, of: int) -> float:
 
 
 def _sample(rows: pa.Table) -> pa.Table:
-    """A few rows of here and there: neighbours are alike."""
+    """Rows from several places, because neighbours are similar."""
     if rows.num_rows <= _SLICES * _SLICE_ROWS:
         return rows
     step = rows.num_rows // _SLICES

@@ -1,7 +1,7 @@
-"""A task's data files: one open file a partition, rolled at the target size, the least recently used closed first.
+"""A task's data files: one open file for each partition, rolled at the target size; least recently used close first.
 
-Files are born with their first row and are immutable once closed. After a failure only those that never closed are
-removed; closed ones stay, referenced by nothing.
+A file is created with its first row and is immutable once closed. After a failure, only files that were never closed
+are removed; closed files stay unreferenced.
 """
 
 from collections import OrderedDict
@@ -21,21 +21,13 @@ from lakesink_catalog.failpoints import reached
 from lakesink_protocol.receipt import DataFileReceipt
 
 FULL = 0.9
-"""Part of the target size at which a file is full: rather that than one more small row group."""
+"""Part of the target size at which a file counts as full, which avoids one more small row group."""
 
 Storage = tuple[FileSystem, PathOf]
 
 
 class DataFiles:
-    """All files of one task. Ends with `close` or `abandon`.
-
-    Args:
-        plan: Target size, row group size, and how many files may be open.
-        file_format: Schema and encoding.
-        sources: The partition fields.
-        task: Index of the task, for names.
-        open_storage: Called before the first file: a task without rows touches no storage.
-    """
+    """All files of one task; ends with `close` or `abandon`. Storage is opened for the first file only."""
 
     def __init__(
         self,
@@ -57,15 +49,11 @@ class DataFiles:
         self._file_bytes = 0
 
     def is_open(self, partition: Partition) -> bool:
-        """True if the partition's next rows would go into a file that is there."""
+        """True if the partition's next rows go into an existing file."""
         return partition in self._open
 
     def write(self, partition: Partition, rows: pa.Table) -> None:
-        """Append rows of one partition, as many row groups and files as their sizes ask for.
-
-        Raises:
-            WriteError: The storage failed.
-        """
+        """Append rows of one partition, in as many row groups and files as their sizes need."""
         if self._format.dictionaries is None:
             self._format = self._learned(rows)
         bytes_per_row = max(1.0, rows.nbytes / max(1, rows.num_rows))
@@ -84,22 +72,18 @@ class DataFiles:
             del self._open[partition]
 
     def close(self) -> tuple[DataFileReceipt, ...]:
-        """Close what is open and return one receipt for every file of the task.
-
-        Raises:
-            WriteError: The storage failed; nothing may be committed.
-        """
+        """Close all open files and return one receipt for every file of the task."""
         for partition in list(self._open):
             self.finish(partition)
         return tuple(self._closed)
 
     def abandon(self) -> None:
-        """Remove the files that never closed; never raises."""
+        """Remove the files that were never closed; never raises."""
         while self._open:
             self._open.popitem()[1].abandon()
 
     def _learned(self, rows: pa.Table) -> FileFormat:
-        """What the task's first rows say holds for all of its files."""
+        """Choose the dictionaries of all files from the task's first rows."""
         limit = self._plan.parquet.dictionary_size_bytes
         return replace(self._format, dictionaries=worth_a_dictionary(rows, self._format.columns, limit))
 
@@ -116,14 +100,14 @@ class DataFiles:
         return self._open[partition]
 
     def _next_rows(self, file: OpenFile, available: int, bytes_per_row: float) -> int:
-        """Rows of the next row group: equal parts within its limit, and no more than the file has room for."""
+        """Rows of the next row group: equal parts within its limit, and no more than fit into the file."""
         groups = -(-available * bytes_per_row // max(1, self._plan.parquet.row_group_size_bytes))
         even = -(-available // max(1, int(groups)))
         room = (self._plan.target_file_size_bytes - file.size_bytes) / self._shrinkage()
         return max(1, min(even, int(room / bytes_per_row)))
 
     def _shrinkage(self) -> float:
-        """Bytes in a file for a byte of Arrow memory, as seen so far; before that, no more than one."""
+        """File bytes for each byte of Arrow memory so far; 1 before the first row group."""
         return max(0.001, self._file_bytes / self._arrow_bytes) if self._file_bytes and self._arrow_bytes else 1.0
 
     def _write_row_group(self, file: OpenFile, rows: pa.Table, arrow_bytes: float) -> None:

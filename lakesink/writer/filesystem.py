@@ -1,8 +1,8 @@
-"""The file system of data files, built in the process that uses it, from properties that hold no secret.
+"""The file system of data files, created in the process that uses it, from properties without secrets.
 
-Secrets do not travel with a plan. An executor finds its own: for S3 in PyIceberg's configuration on that machine if it
-names keys for the catalog, else along AWS's chain (environment, profile, instance); elsewhere as fsspec's
-implementation does.
+Secrets do not travel with a plan; an executor finds them itself. For S3, these are the catalog's keys in PyIceberg's
+configuration on that machine, else AWS's default chain (environment, profile, instance). For other stores, they are the
+defaults of the fsspec implementation.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from lakesink.writer.refusals import unsupported_storage
 from lakesink_protocol.redact import bears_secret, describe
 
 PathOf = Callable[[str], str]
-"""From a location, scheme included, to a path of the file system."""
+"""From a location, with scheme, to a path of the file system."""
 
 SHAREABLE = frozenset(
     {
@@ -68,11 +68,7 @@ _FSSPEC_OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def shareable_properties(io_properties: Mapping[str, Any]) -> dict[str, str]:
-    """The properties of a table's FileIO that may travel to executors: allow-listed, and free of secrets.
-
-    Args:
-        io_properties: As PyIceberg has them, the catalog's secrets among them.
-    """
+    """Properties of a table's FileIO that may travel to executors: allow-listed, and without secrets."""
     return {
         key: str(value)
         for key, value in io_properties.items()
@@ -81,15 +77,10 @@ def shareable_properties(io_properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 def open_filesystem(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> tuple[FileSystem, PathOf]:
-    """The file system that holds a location, and how its paths are found.
+    """The file system of a location, and its function from locations to paths.
 
-    Args:
-        location: Any location in it, such as the folder of data files.
-        file_io: What `shareable_properties` let through.
-        catalog_name: Where this process looks up secrets in its own PyIceberg configuration; None looks nowhere.
-
-    Raises:
-        WriteError: The scheme is not known here, or its package is missing.
+    `catalog_name` is the catalog whose secrets this process looks up in its own PyIceberg configuration; None skips
+    that. Raises WriteError if the scheme is unknown or its package is missing.
     """
     scheme = scheme_of(location)
     if scheme == "file":
@@ -157,7 +148,7 @@ def _s3_region(location: str, properties: Mapping[str, str]) -> str | None:
 
 
 def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
-    """Keys for the catalog in this machine's PyIceberg configuration, if there are any."""
+    """The catalog's S3 keys in this machine's PyIceberg configuration; empty if there are none."""
     if catalog_name is None:
         return {}
     from pyiceberg.utils.config import Config  # noqa: PLC0415 - costs an import that only S3 needs
@@ -168,15 +159,7 @@ def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
 
 
 def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -> Any:
-    """An fsspec file system for a location, made for this process alone and without a cache of listings.
-
-    Args:
-        location: Any location in it, scheme included.
-        file_io: What `shareable_properties` let through.
-
-    Raises:
-        WriteError: fsspec does not know the scheme, or its package is missing.
-    """
+    """An fsspec file system for a location, not shared with other code and without a cache of listings."""
     from fsspec.core import url_to_fs  # noqa: PLC0415 - costs an import that few tables need
 
     scheme = scheme_of(location)
@@ -195,7 +178,7 @@ def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -
 
 
 def open_by_fsspec(location: str, file_io: Mapping[str, str] | None = None) -> tuple[FileSystem, PathOf]:
-    """An fsspec file system for a location as Arrow takes it, see `fsspec_filesystem`."""
+    """`fsspec_filesystem` as an Arrow file system."""
     from fsspec.core import strip_protocol  # noqa: PLC0415 - as above
 
     return PyFileSystem(FSSpecHandler(fsspec_filesystem(location, file_io))), strip_protocol

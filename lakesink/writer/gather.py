@@ -1,7 +1,7 @@
-"""Rows gathered until they make good row groups: Spark sends ten thousand at a time, Parquet wants far more.
+"""Collects rows into good row groups: Spark sends ten thousand rows at a time, Parquet needs far more.
 
-Memory is bounded for all partitions together. When it is full the largest partitions are written until half of it is
-free, so small ones get a chance to grow.
+One memory limit covers all partitions. At the limit, the largest partitions are written until half of the memory is
+free, so small partitions can grow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,7 @@ from lakesink.writer.plan import WritePlan
 
 
 class Gatherer:
-    """Holds rows back from a task's files until there are enough.
-
-    Args:
-        plan: Bounds of memory and of row groups.
-        schema: Schema of the batches to come.
-        sources: The partition fields.
-        files: Where rows go.
-    """
+    """Holds a task's rows back from its files until there are enough."""
 
     def __init__(self, plan: WritePlan, schema: pa.Schema, sources: Sequence[Source], files: DataFiles) -> None:
         self._limit = plan.buffer_bytes if sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
@@ -32,11 +25,7 @@ class Gatherer:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; writes what is too much.
-
-        Raises:
-            WriteError: The storage failed.
-        """
+        """Add rows; writes rows at the memory limit."""
         size = batch.nbytes
         if self._batches and self._bytes + size > self._limit:
             self._relieve()
@@ -44,12 +33,9 @@ class Gatherer:
         self._bytes += size
 
     def flush(self) -> None:
-        """Write all that is held, each partition's last rows into a file that is then closed.
+        """Write all rows, and close each partition's file after its last rows.
 
-        Partitions with an open file come first: the others might push it out.
-
-        Raises:
-            WriteError: The storage failed.
+        Partitions with an open file go first, because the others could evict it.
         """
         if not self._batches:
             return
@@ -61,7 +47,7 @@ class Gatherer:
                 self._files.finish(found.partition)
 
     def _relieve(self) -> None:
-        """Write the largest partitions; the rest is copied, so that it does not keep the whole in memory."""
+        """Write the largest partitions. The rest is copied, because slices would keep all of the memory."""
         grouping = group(self._take(), self._sources)
         groups = sorted(grouping.groups, key=lambda found: found.count, reverse=True)
         largest = next(_parts(groups, grouping.table.num_rows // 2))
@@ -82,7 +68,7 @@ class Gatherer:
 
 
 def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
-    """The groups in their order, in parts of at least this many rows: what is copied at once."""
+    """The groups in their order, in parts of at least this many rows, which limits what is copied at once."""
     part: list[Group] = []
     held = 0
     for found in groups:

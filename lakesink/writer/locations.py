@@ -1,7 +1,7 @@
-"""Where data files go: names nobody has used, partition values as safe and bounded path segments, hashed folders.
+"""Locations of data files: unique names, partition values as safe and bounded path segments, and hashed folders.
 
-Nothing reads a path back: values may be shortened. No value can leave its folder, since each is escaped and follows
-its field's name.
+No reader parses a path, so values may be shortened. A value cannot leave its folder: it is escaped and follows its
+field's name.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MAX_NAME = 64
 MAX_VALUE = 128
 MAX_PARTITION_PATH = 512
 MAX_RELATIVE = 1024
-"""Characters below the data location: object stores take no longer keys."""
+"""Most characters below the data location: object stores limit the length of keys."""
 _DIGEST_DIGITS = 16
 _LONGEST_ESCAPE = 12
 _HASH_BITS = 20
@@ -34,14 +34,7 @@ _REST = r"-(?P<task>\d{5,10})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parqu
 
 
 def new_location(plan: WritePlan, sources: Sequence[Source], task: int, partition: Partition) -> str:
-    """A location for a new data file; every call gives another one.
-
-    Args:
-        plan: Names the folder and the layout.
-        sources: The partition fields.
-        task: Index of the task.
-        partition: Values of the partition fields, in order.
-    """
+    """A unique location for a new data file."""
     name = f"{plan.file_stem}-{task:05d}-{uuid.uuid4()}.parquet"
     if sources and plan.partitioned_paths:
         name = f"{partition_path(sources, partition)}/{name}"
@@ -51,14 +44,7 @@ def new_location(plan: WritePlan, sources: Sequence[Source], task: int, partitio
 
 
 def is_location(location: str, folder: str, stem: str, task: int | None = None) -> bool:
-    """True if a location is one that `new_location` can give.
-
-    Args:
-        location: Any text.
-        folder: The plan's folder of data files.
-        stem: The plan's start of every file name.
-        task: The task that claims it; None for any task.
-    """
+    """True if `new_location` can return this location; a `task` of None stands for any task."""
     relative = location.removeprefix(f"{folder}/")
     if relative == location or len(relative) > MAX_RELATIVE:
         return False
@@ -67,7 +53,7 @@ def is_location(location: str, folder: str, stem: str, task: int | None = None) 
 
 
 def partition_path(sources: Sequence[Source], partition: Partition) -> str:
-    """Folders ``name=value`` for a partition, escaped as Iceberg escapes them, long ones cut and told by a digest."""
+    """Folders ``name=value`` for a partition, escaped like Iceberg's; long ones are cut and end with a digest."""
     segments = [_segment(source, value) for source, value in zip(sources, partition, strict=True)]
     path = "/".join(segments)
     return path if len(path) <= MAX_PARTITION_PATH else f"partition={_digest(path)}"
@@ -102,7 +88,7 @@ def _digest(text: str) -> str:
 
 
 def _hashed(name: str) -> str:
-    """Iceberg's entropy folders: the low bits of the name's Murmur3 hash, which is what a bucket of 2^20 is."""
+    """Iceberg's entropy folders: the low bits of the name's Murmur3 hash, computed as a bucket of 2^20."""
     data = name.encode()
     buffers = [None, pa.py_buffer(struct.pack("<ii", 0, len(data))), pa.py_buffer(data)]
     text = pa.Array.from_buffers(pa.string(), 1, buffers)  # pa.array would import pandas

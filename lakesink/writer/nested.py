@@ -1,7 +1,7 @@
-"""Nested Arrow arrays taken apart and put together again under the table's types, field ids and nullability.
+"""Takes nested Arrow arrays apart and rebuilds them with the table's types, field ids and nullability.
 
-Arrays arrive as slices, with values below NULL parents, and under other child names. What leaves here starts at offset
-0, holds nothing below a NULL list, and keeps the target's exact type: Parquet's field ids come from it.
+Incoming arrays may be slices, have values below NULL parents, and use other child names. Rebuilt arrays start at offset
+0, have nothing below a NULL list, and have the target's exact type: Parquet's field ids come from it.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 
 def all_null(rows: int, kind: pa.DataType) -> pa.Array:
-    """NULLs of a type; what a NULL struct requires is there, and hidden."""
+    """NULLs of a type; required children of a NULL struct get values, which the NULL hides."""
     nulls = pa.nulls(rows, kind)
     if not pa.types.is_struct(kind):
         return nulls
@@ -27,7 +27,7 @@ def rebuild_struct(array: pa.Array, children: Sequence[pa.Array], fields: Sequen
 
 
 def rebuild_list(array: pa.Array, target: pa.DataType, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """A list with the array's own NULLs and lengths and converted elements."""
+    """A list with the array's own NULLs and lengths, and converted elements."""
     return _list_like(array, target, convert(array.flatten()), validity_of(array))
 
 
@@ -37,7 +37,7 @@ def rebuild_map(
     convert_keys: Callable[[pa.Array], pa.Array],
     convert_values: Callable[[pa.Array], pa.Array],
 ) -> pa.Array:
-    """A map with the array's own NULLs and lengths and converted keys and values."""
+    """A map with the array's own NULLs and lengths, and converted keys and values."""
     entries = as_list(array)
     keys, values = entries.flatten().flatten()
     pairs = _pairs(convert_keys(keys), convert_values(values), target)
@@ -45,16 +45,14 @@ def rebuild_map(
 
 
 def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
-    """Which maps have a key twice: two texts may be one value.
+    """Maps with a duplicate key, because two texts may be one value.
 
-    Args:
-        holders: For every key the number of its map.
-        keys: NULL for one that is not looked at.
+    `holders` has the number of the map of every key; NULL keys are ignored.
     """
-    if pa.types.is_nested(keys.type):  # Arrow does not tell these apart
+    if pa.types.is_nested(keys.type):  # Arrow cannot compare nested keys
         keys = pa.array([None if key is None else repr(key) for key in keys.to_pylist()], pa.string())
     if pa.types.is_floating(keys.type):
-        keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 is 0.0 to whoever looks a key up
+        keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 is the key 0.0 in a lookup
     codes = keys.dictionary_encode().indices.cast(pa.int64())
     count = pa.scalar(max(len(keys), 1), pa.int64())
     entries = pc.value_counts(pc.add(pc.multiply(holders.cast(pa.int64()), count), codes).drop_null())
@@ -62,7 +60,7 @@ def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
 
 
 def without_extensions(kind: pa.DataType) -> pa.DataType:
-    """The type with every extension type replaced by what it is stored as."""
+    """The type with every extension type replaced by its storage type."""
     if isinstance(kind, pa.BaseExtensionType):
         return without_extensions(kind.storage_type)
     if pa.types.is_struct(kind):
@@ -77,19 +75,19 @@ def without_extensions(kind: pa.DataType) -> pa.DataType:
 
 
 def visible_nulls(child: pa.Array, parent: pa.Array) -> int:
-    """NULLs of a child whose parent is there."""
+    """NULLs of a child where the parent is not NULL."""
     if not parent.null_count:
         return int(child.null_count)
     return pc.sum(pc.and_(parent.is_valid(), child.is_null())).as_py() or 0
 
 
 def validity_of(array: pa.Array) -> pa.Buffer | None:
-    """The validity bitmap from bit 0 on, whatever the array's offset; None without NULLs."""
+    """The validity bitmap from bit 0 on, for any offset of the array; None without NULLs."""
     return pc.invert(array.is_null()).buffers()[1] if array.null_count else None
 
 
 def without_validity(array: pa.Array) -> pa.Array:
-    """The same values with no NULLs: Parquet's writer refuses any in a required column, hidden ones too."""
+    """The same values without NULLs: Parquet's writer refuses any NULL in a required column, even a hidden one."""
     kind = array.type
     if pa.types.is_struct(kind):
         children = [array.field(index) for index in range(kind.num_fields)]
@@ -104,7 +102,7 @@ def without_validity(array: pa.Array) -> pa.Array:
 
 
 def as_list(maps: pa.Array) -> pa.Array:
-    """A map as the list of its pairs: more of Arrow's functions know those."""
+    """A map as the list of its pairs, which more of Arrow's functions support."""
     pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
     return pa.Array.from_buffers(
         pa.list_(pairs.type), len(maps), maps.buffers()[:2], maps.null_count, maps.offset, children=[pairs]
@@ -112,7 +110,7 @@ def as_list(maps: pa.Array) -> pa.Array:
 
 
 def _list_like(lists: pa.Array, target: pa.DataType, values: pa.Array, validity: pa.Buffer | None) -> pa.Array:
-    """A list or map from parts. Nothing below checks that the parts' types agree, and Parquet's writer relies on it."""
+    """A list or map from parts. Arrow does not check that the types agree, and Parquet's writer relies on it."""
     assert values.type == (_pair_type(target) if pa.types.is_map(target) else target.value_type)
     zero = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(bytes(4))])  # pa.array would import pandas
     lengths = pc.fill_null(pc.list_value_length(lists).cast(pa.int32()), zero[0])

@@ -1,4 +1,4 @@
-"""One Parquet file from its opening to its receipt. A file either closes whole or is abandoned without a footer."""
+"""One Parquet file from its opening to its receipt. A file is closed whole, or abandoned without a footer."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -27,12 +27,9 @@ class FileFormat:
     """What all files of a task have in common.
 
     Attributes:
-        schema: Arrow schema to write from, with field ids.
+        schema: Arrow schema to write, with field ids.
         schema_json: The Iceberg schema, for the footer.
-        columns: Every Parquet column, in order.
-        spec_id: Partition spec that the files are written under.
-        options: Encoding.
-        dictionaries: Columns that get a dictionary, by their names in Parquet; None for all.
+        dictionaries: Columns that get a dictionary, by their Parquet names; None for all.
     """
 
     schema: pa.Schema
@@ -44,23 +41,12 @@ class FileFormat:
 
     @property
     def has_uuids(self) -> bool:
-        """True if rows arrive in other types than they are written from, see `lakesink.writer.schema`."""
+        """True if rows arrive in other types than the written ones, see `lakesink.writer.schema`."""
         return any(column.leaf.type.name == "uuid" for column in self.columns)
 
 
 class OpenFile:
-    """A Parquet file being written. Not thread-safe; ends with `close` or `abandon`.
-
-    Args:
-        filesystem: Where it is.
-        path_of: From locations to paths of that file system.
-        location: Its location, which nothing else has.
-        partition: Partition of all its rows.
-        file_format: Schema and encoding.
-
-    Raises:
-        WriteError: It cannot be opened.
-    """
+    """A Parquet file that is being written, at a unique location. Not thread-safe; ends with `close` or `abandon`."""
 
     def __init__(
         self, filesystem: FileSystem, path_of: PathOf, location: str, partition: Partition, file_format: FileFormat
@@ -78,7 +64,7 @@ class OpenFile:
             self._sink = filesystem.open_output_stream(self._path, compression=None)
         self._writer: Any = None
         try:
-            with storage_failures(location):  # its first bytes are written here
+            with storage_failures(location):  # the first bytes are written here
                 self._writer = parquet_writer(
                     self._sink, file_format.schema, file_format.options, file_format.dictionaries
                 )
@@ -93,11 +79,7 @@ class OpenFile:
         return int(self._sink.tell())
 
     def write_row_group(self, rows: pa.Table) -> None:
-        """Append rows as one row group.
-
-        Raises:
-            WriteError: The storage refused them.
-        """
+        """Append rows as one row group."""
         with storage_failures(self.location):
             annotated = rows.cast(self._format.schema) if self._format.has_uuids else rows
             self._writer.write_table(annotated, row_group_size=rows.num_rows)
@@ -107,11 +89,7 @@ class OpenFile:
                 self._counted[column.leaf.field_id] += count(rows, column)
 
     def close(self) -> DataFileReceipt:
-        """Finish the file and compare its footer with what was counted.
-
-        Raises:
-            WriteError: The storage failed, or the footer tells another number of rows.
-        """
+        """Finish the file; raises WriteError if its footer has another number of rows."""
         with storage_failures(self.location):
             self._writer.close()
             size = int(self._sink.tell())
@@ -122,9 +100,9 @@ class OpenFile:
         return self._receipt(footer, size)
 
     def abandon(self) -> None:
-        """Drop a file that was never closed, so that nothing of it looks like a whole one; never raises.
+        """Drop a file that was never closed; never raises. No part of it may look like a complete file.
 
-        The stream goes first: a Parquet writer that is dropped or closed would still write a valid, shorter file.
+        The stream is closed first: a Parquet writer that is dropped or closed would still write a valid, shorter file.
         """
         with suppress(Exception):
             self._sink.close()
@@ -154,10 +132,10 @@ class OpenFile:
 def parquet_writer(
     sink: Any, schema: pa.Schema, options: ParquetOptions, dictionaries: Sequence[str] | None = None
 ) -> pq.ParquetWriter:
-    """Arrow's writer of one Parquet file into an open stream, encoded as asked for.
+    """Arrow's writer of one Parquet file into an open stream.
 
-    Columns of floating-point numbers have no statistics in the footer: no NaN is in them, and readers skip row groups
-    for a predicate that a NaN fulfils, or take a zero for one of the other sign.
+    Floating-point columns get no statistics in the footer: these ignore NaN and the sign of zero, and readers would
+    skip row groups that match a predicate.
     """
     codec = "none" if options.compression_codec == "uncompressed" else options.compression_codec
     level = ZSTD_LEVEL if codec == "zstd" and options.compression_level is None else options.compression_level
@@ -177,7 +155,7 @@ def parquet_writer(
 
 
 def _with_statistics(schema: pa.Schema) -> list[str]:
-    """The Parquet columns that have statistics; one that cannot be told from one of floating-point numbers has none."""
+    """The Parquet columns with statistics; none for a path that a floating-point column also has."""
     found = [leaf for field in schema for leaf in _leaf_paths(field.name, field.type)]
     floating = {path for path, kind in found if pa.types.is_floating(kind)}
     return [path for path, _ in found if path not in floating]

@@ -1,6 +1,6 @@
-"""Rows by partition: one pass to number the partitions, at most one sort, and each row copied at most once.
+"""Groups rows by partition: one pass to number the partitions, at most one sort, and at most one copy of each row.
 
-Never a filter for each partition: that is quadratic. Rows that arrive clustered are only sliced.
+Filtering for each partition would be quadratic. Rows that arrive clustered are only sliced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,16 @@ from lakesink.writer.single_value import encode_value, raw_values
 from lakesink.writer.transforms import Transform, distinguishable, parse_transform
 
 Partition = tuple[bytes | None, ...]
-"""One value a partition field, in Iceberg's single-value binary form; None is NULL."""
+"""One value for each partition field, in Iceberg's single-value binary form; None is NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one partition field's values come from.
+    """The source column of one partition field.
 
     Attributes:
-        name: Name of the partition field.
         column: Position of the top-level column.
         below: Positions of struct fields below it, from the top.
-        transform: What is done to them.
     """
 
     name: str
@@ -38,13 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Where the rows of one partition are in a `Grouping`.
-
-    Attributes:
-        partition: Its values.
-        start: Position of its first row.
-        count: Its rows.
-    """
+    """The position of one partition's rows in a `Grouping`."""
 
     partition: Partition
     start: int
@@ -53,12 +45,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A table whose rows are known by partition, nothing copied yet.
+    """A table grouped by partition, before any copy.
 
     Attributes:
-        table: The rows.
-        order: Positions of the rows, partition by partition; None if they lie that way.
-        groups: One for each partition, as they first appear.
+        order: Positions of the rows, partition by partition; None if the table has this order.
+        groups: One for each partition, in the order of their first rows.
     """
 
     table: pa.Table
@@ -66,13 +57,13 @@ class Grouping:
     groups: tuple[Group, ...]
 
     def take(self, groups: Sequence[Group]) -> pa.Table:
-        """A copy of the rows of these partitions, one after the other; within one, rows keep their order."""
+        """A copy of the rows of these partitions, one after the other; within a partition, rows keep their order."""
         if self.order is None:
             return pa.concat_tables([self.table.slice(group.start, group.count) for group in groups]).combine_chunks()
         return self.table.take(pa.concat_arrays([self.order.slice(group.start, group.count) for group in groups]))
 
     def split(self, groups: Sequence[Group]) -> Iterator[tuple[Partition, pa.Table]]:
-        """The rows of each of these partitions; they share one copy, or none if the rows lie in order."""
+        """The rows of each of these partitions; they share one copy, or none if the table is in order."""
         if self.order is None:
             for group in groups:
                 yield group.partition, self.table.slice(group.start, group.count)
@@ -84,11 +75,7 @@ class Grouping:
 
 
 def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple[Source, ...]:
-    """Find every partition field's source column in the schema.
-
-    Raises:
-        WriteError: A transform is not known.
-    """
+    """The source column of every partition field in the schema."""
     sources = []
     for field in fields:
         indices, kind = _find(schema, field.source_id, ()) or _no_source(field)
@@ -97,16 +84,15 @@ def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple
 
 
 def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Names from the top of every partition field's source column, and the transform as Iceberg spells it."""
+    """Path of every partition field's source column, and the transform in Iceberg's spelling."""
     paths = {leaf.field_id: leaf.path for leaf in leaves(schema)}
     return tuple((paths[field.source_id], field.transform) for field in fields)
 
 
 def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
-    """Find the partition of every row; the table must have rows.
+    """Group the rows of a non-empty table by partition.
 
-    Raises:
-        WriteError: A value has no partition, because what the transform makes of it is beyond its type.
+    Raises WriteError if the transform's result for a value exceeds the result type.
     """
     if not sources:
         return Grouping(table, None, (Group((), 0, table.num_rows),))
@@ -130,7 +116,7 @@ def _partitioned(table: pa.Table, source: Source) -> pa.Array:
 
 
 def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:
-    """The values of every partition, read off its first row."""
+    """The values of every partition, read from its first row."""
     columns = []
     for array, source in zip(values, sources, strict=True):
         kind = source.transform.result
@@ -139,7 +125,7 @@ def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Seq
 
 
 def _partition_numbers(values: Sequence[pa.Array]) -> pa.Array:
-    """A number for every row, equal for rows of one partition, counted from 0 as partitions appear."""
+    """A number for every row, equal for rows of one partition, counted from 0 in the order of appearance."""
     numbers = _dense(values[0])
     for column in values[1:]:
         more = _dense(column)

@@ -1,4 +1,4 @@
-"""What the driver tells the executors: one picklable value, no client, no secret, no PyIceberg object."""
+"""What the driver sends to the executors: one picklable value without clients, secrets or PyIceberg objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,8 @@ class PartitionField:
 
     Attributes:
         source_id: Field id of the source column (may be nested in structs).
-        field_id: Id of the partition field.
-        name: Name of the partition field, as in the path of a data file.
-        transform: As Iceberg spells it: ``identity``, ``bucket[16]``, ``truncate[4]``, ``month``, ``void``, ...
+        name: As in the path of a data file.
+        transform: In Iceberg's spelling: ``identity``, ``bucket[16]``, ``truncate[4]``, ``month``, ``void``, ...
     """
 
     source_id: int
@@ -24,14 +23,11 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """How Parquet files are encoded. Sizes in bytes.
+    """The encoding of Parquet files.
 
     Attributes:
-        compression_codec: ``zstd``, ``snappy``, ``gzip``, ``lz4``, ``brotli`` or ``uncompressed``.
-        compression_level: Level, or None for the codec's default.
+        compression_level: None for the codec's default.
         row_group_size_bytes: Upper bound of a row group, as Arrow memory before encoding.
-        page_size_bytes: Data page size.
-        dictionary_size_bytes: Dictionary page limit of a column chunk.
     """
 
     compression_codec: str = "zstd"
@@ -46,7 +42,7 @@ JSON, AVRO = "json", "avro"
 
 
 class OnMalformed(StrEnum):
-    """What becomes of a value that cannot be decoded."""
+    """What to do with a value that cannot be decoded."""
 
     FAIL = "fail"
     NULL_ROW = "null-row"
@@ -54,35 +50,23 @@ class OnMalformed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Everything one batch's tasks need to write data files of one table.
+    """Everything that one batch's tasks need to write data files of one table.
 
     Attributes:
-        lakesink_version: The driver's version; another one in the executor is an error.
-        schema_json: The Iceberg schema to write, as in the table's metadata.
-        schema_id: Its id.
-        spec_id: Partition spec to write under.
-        partition_fields: Its fields, in order; empty for an unpartitioned table.
+        lakesink_version: The driver's version; an executor must have the same.
         premises: Digest of schema and spec, for the receipts.
         batch_id: The batch, for failpoints.
-        data_location: Folder of data files, scheme included, no trailing slash.
-        object_storage: True to spread files over hashed folders (``write.object-storage.enabled``).
-        partitioned_paths: True to put partition values into paths.
+        data_location: Folder of data files, with scheme, without a trailing slash.
         file_stem: Start of every file name: sink id and batch id, already safe as a path segment.
-        file_io: Allow-listed, secret-free properties of the file system.
-        catalog_name: Where executors look up secrets of the file system in their own PyIceberg configuration.
-        case_sensitive: Spark's rule for matching column names.
-        target_file_size_bytes: Roll to a new file at this size, as compressed.
-        parquet: Encoding.
+        file_io: Allow-listed properties of the file system, without secrets.
+        catalog_name: Catalog whose file system secrets executors look up in their own PyIceberg configuration.
+        target_file_size_bytes: Compressed size at which a new file begins.
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
-        buffer_bytes: Bound on Arrow memory that a task gathers before it writes row groups.
-        open_files: Bound on files that a task holds open.
-        decode: Format of the documents in the rows' column ``value``, ``json`` or ``avro``; None if the rows are the
-            table's.
-        on_malformed: What becomes of a document that cannot be decoded.
-        show_values: True if messages may show the values that cannot be decoded.
-        hash_distribution: True if the rows of a partition are to come to one task (``write.distribution-mode``).
-        schema_registry: Where schemas of Avro documents are: a URL, or the file that the driver has read.
-        writer_schemas: Those of the file by number.
+        buffer_bytes: Limit of Arrow memory that a task collects before it writes row groups.
+        decode: Format of the documents in the column ``value``; None if the rows have the table's columns.
+        hash_distribution: True if one task should get all rows of a partition (``write.distribution-mode``).
+        schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
+        writer_schemas: Schemas in that file, by number.
     """
 
     lakesink_version: str

@@ -1,4 +1,4 @@
-"""Every `WriteError` of a task, built in one place: a short first line, text from elsewhere through the redactor."""
+"""Builds every `WriteError` of a task: with a short first line, and external text redacted."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage
 
 
 SHOWN = 36
-"""Characters of a name or type in a first line, which must stay short whatever the table."""
+"""Most characters of a name or type in a first line, which must stay short for every table."""
 
 
 DESCRIBED = 140
@@ -24,17 +24,17 @@ _UNWRITTEN = StorageTrouble(
 
 
 def shown(text: str) -> str:
-    """A name or type for a first line, its middle left out if it is long."""
+    """A name or type for a first line, shortened in the middle if it is long."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN // 2 - 1]}...{text[2 - SHOWN // 2 :]}"
 
 
 def schema_mismatch(what: str, *, action: str) -> WriteError:
-    """Columns of the rows and of the table do not fit together."""
+    """The columns of rows and table do not match."""
     return WriteError("SCHEMA_MISMATCH", what, data=NOT_COMMITTED, action=action)
 
 
 def null_in_required(column: str, count: int) -> WriteError:
-    """A required column holds NULLs."""
+    """A required column contains NULLs."""
     return WriteError(
         "NULL_IN_REQUIRED",
         f"Required column {shown(column)!r} holds {count} NULL{'s' if count > 1 else ''} in one Arrow batch.",
@@ -44,7 +44,7 @@ def null_in_required(column: str, count: int) -> WriteError:
 
 
 def lossy_value(path: Sequence[str], incoming: str, target: str) -> WriteError:
-    """A value of an accepted type does not fit exactly. Arrow's own words would show it."""
+    """A value of an accepted type does not fit exactly. Arrow's own message would show the value."""
     return WriteError(
         "LOSSY_VALUE",
         f"A value in column {shown('.'.join(path))!r} ({shown(incoming)}) is not exactly a {shown(target)}.",
@@ -54,7 +54,7 @@ def lossy_value(path: Sequence[str], incoming: str, target: str) -> WriteError:
 
 
 def keys_become_one(path: Sequence[str], incoming: str, target: str) -> WriteError:
-    """Two keys of one map are the same key in the table's type."""
+    """Two keys of one map are equal in the table's type."""
     return WriteError(
         "LOSSY_VALUE",
         f"A map in column {shown('.'.join(path))!r} has keys that differ as {shown(incoming)} and are one"
@@ -66,13 +66,7 @@ def keys_become_one(path: Sequence[str], incoming: str, target: str) -> WriteErr
 
 
 def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
-    """What to write into the query, in Spark's SQL where an expression can say it.
-
-    Args:
-        path: Names from the top.
-        incoming: Type of the rows' column, as Spark spells it.
-        target: Type of the table's.
-    """
+    """The advice for the query: a CAST in Spark SQL where possible. Types are in Spark's spelling."""
     column = ".".join(path)
     if len(path) > 1 or "<" in incoming or "<" in target:
         return f"Convert {column!r} in the query from {incoming} to {target}, in the way you want."
@@ -83,7 +77,7 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
 
 
 def text_invalid(column: str, row: int) -> WriteError:
-    """A string holds bytes that are no text."""
+    """A string contains bytes that are not UTF-8."""
     return WriteError(
         "TEXT_INVALID",
         f"Column {shown(column)!r} holds text that is not UTF-8, in row {row} of its task.",
@@ -94,7 +88,7 @@ def text_invalid(column: str, row: int) -> WriteError:
 
 
 def partition_value_unfit(field: str, transform: str, column: str, kind: str) -> WriteError:
-    """A value's place among the partitions is beyond the type of the partition's values."""
+    """The transform's result for a value exceeds the type of the partition values."""
     return WriteError(
         "PARTITION_VALUE_UNFIT",
         f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
@@ -106,7 +100,7 @@ def partition_value_unfit(field: str, transform: str, column: str, kind: str) ->
 
 
 def unwritable_value(format_name: str, error: Exception) -> WriteError:
-    """A value has no place in the format of the file."""
+    """The file format has no form for a value."""
     return WriteError(
         "LOSSY_VALUE",
         f"A value cannot be written to a {format_name} file: {describe(error)[:DESCRIBED]}",
@@ -116,7 +110,7 @@ def unwritable_value(format_name: str, error: Exception) -> WriteError:
 
 
 def decoder_missing(library: str) -> WriteError:
-    """What decodes values is not installed where it is needed."""
+    """A library for decoding is not installed."""
     return WriteError(
         "DECODER_MISSING",
         f"Decoding needs {library}, which this Python does not have.",
@@ -126,7 +120,7 @@ def decoder_missing(library: str) -> WriteError:
 
 
 def registry_unreachable(registry: str, why: str) -> WriteError:
-    """Writers' schemas cannot be had now, which is no fault of any value."""
+    """Writers' schemas cannot be read now, so no value is at fault."""
     return WriteError(
         "REGISTRY_UNREACHABLE",
         f"The schema registry cannot be read: {why[:DESCRIBED]}",
@@ -136,7 +130,7 @@ def registry_unreachable(registry: str, why: str) -> WriteError:
 
 
 def registry_refused(registry: str, why: str) -> WriteError:
-    """What there is in place of writers' schemas cannot be used."""
+    """The registry's answer or file cannot be used as writers' schemas."""
     return WriteError(
         "REGISTRY_REFUSED",
         f"The schema registry is of no use: {why[:DESCRIBED]}",
@@ -146,7 +140,7 @@ def registry_refused(registry: str, why: str) -> WriteError:
 
 
 def receipt_rejected(why: str) -> WriteError:
-    """A task's vote is not to be believed."""
+    """A task's receipt is invalid."""
     return WriteError(
         "RECEIPT_REJECTED",
         f"A task's receipt was rejected: {why}.",
@@ -156,7 +150,7 @@ def receipt_rejected(why: str) -> WriteError:
 
 
 def version_mismatch(driver: str, executor: str) -> WriteError:
-    """The executor's Python holds another lakesink than the driver's."""
+    """The executor's lakesink has another version than the driver's."""
     return WriteError(
         "EXECUTOR_PYTHON",
         f"The executor's Python has lakesink {executor}, the driver has {driver}.",
@@ -166,7 +160,7 @@ def version_mismatch(driver: str, executor: str) -> WriteError:
 
 
 def unsupported_storage(location: str, why: str, *, action: str) -> WriteError:
-    """The data location cannot be written from an executor."""
+    """Executors cannot write to the data location."""
     return WriteError(
         "STORAGE_UNSUPPORTED",
         f"Data files cannot be written: {why}",
@@ -176,7 +170,7 @@ def unsupported_storage(location: str, why: str, *, action: str) -> WriteError:
 
 
 def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
-    """A closed file does not hold what was put into it."""
+    """A closed file has another number of rows than were written."""
     return WriteError(
         "FOOTER_DISAGREES",
         f"The footer of a data file says {footer} rows, {counted} were written.",
@@ -187,7 +181,7 @@ def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
 
 
 def rows_differ(received: int, written: int) -> WriteError:
-    """A task's files do not hold as many rows as it was given."""
+    """A task's files have another number of rows than it received."""
     return WriteError(
         "ROWS_DIFFER",
         f"A task received {received} rows and its files hold {written}.",
@@ -198,7 +192,7 @@ def rows_differ(received: int, written: int) -> WriteError:
 
 @contextmanager
 def storage_failures(location: str) -> Iterator[None]:
-    """Turn an operating system's or object store's error inside the block into a `WriteError`."""
+    """Convert errors of the operating system or object store inside the block to a `WriteError`."""
     try:
         yield
     except OSError as error:

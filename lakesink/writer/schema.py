@@ -1,9 +1,10 @@
-"""An Iceberg schema as the writer needs it: parsed from metadata JSON, as Arrow with field ids, and as flat leaves.
+"""An Iceberg schema for the writer: parsed from metadata JSON, as Arrow with field ids, and as flat leaves.
 
-Executors read this instead of PyIceberg, whose import costs more than a small batch. Types of format version 2 only.
+Executors use this instead of PyIceberg, whose import costs more than a small batch. It has the types of format version
+2 only.
 
-A uuid is sixteen plain bytes on its way through, since few of Arrow's functions know the extension type below lists,
-and is given that type, which Parquet's annotation comes from, only when it is written.
+Until it is written, a uuid is sixteen plain bytes, because few of Arrow's functions support the extension type inside
+lists. It gets the extension type, from which Parquet's annotation comes, only when it is written.
 """
 
 import json
@@ -41,18 +42,18 @@ _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A leaf's type, as Iceberg spells it: ``long``, ``decimal(9, 2)``, ``fixed[4]``, ..."""
+    """A leaf's type in Iceberg's spelling: ``long``, ``decimal(9, 2)``, ``fixed[4]``, ..."""
 
     name: str
 
     @property
     def decimal(self) -> tuple[int, int] | None:
-        """Precision and scale, or None if this is no decimal."""
+        """Precision and scale; None for other types."""
         return _precision_and_scale(self.name)
 
     @property
     def fixed_bytes(self) -> int | None:
-        """Length of a ``fixed``, or None if this is none."""
+        """Length of a ``fixed``; None for other types."""
         return _length(self.name)
 
     @property
@@ -62,7 +63,7 @@ class Primitive:
 
     @property
     def arrow(self) -> pa.DataType | None:
-        """The Arrow type that its values have on their way, or None if it cannot be written."""
+        """The Arrow type of its values before they are written; None if the type is unsupported."""
         if self.decimal:
             return pa.decimal128(*self.decimal)
         if self.fixed_bytes:
@@ -111,8 +112,6 @@ class Leaf:
     """One Parquet column.
 
     Attributes:
-        field_id: Iceberg's id.
-        type: Its type.
         path: Names from the top, for messages.
         parquet_path: Its name in the Parquet file.
         indices: Positions from the top through structs; meaningless below a list or map.
@@ -128,26 +127,20 @@ class Leaf:
 
 
 def parse_schema(text: str) -> Struct:
-    """The schema in `text`, Iceberg's JSON form.
-
-    Raises:
-        WriteError: A column has a type that cannot be written.
-    """
+    """Parse Iceberg's JSON form of a schema; raises WriteError for an unsupported type."""
     return _parse_struct(json.loads(text), ())
 
 
 def arrow_schema(schema: Struct, *, annotated: bool = False) -> pa.Schema:
-    """Arrow schema of the data files, ``PARQUET:field_id`` at every level.
+    """Arrow schema of the data files, with ``PARQUET:field_id`` at every level.
 
-    Args:
-        schema: The table's.
-        annotated: True for the types to write from: uuids as such.
+    `annotated` gives uuids the extension type, for writing.
     """
     return pa.schema([arrow_field(field, annotated=annotated) for field in schema.fields])
 
 
 def arrow_field(field: Field, *, annotated: bool = False) -> pa.Field:
-    """One field as Arrow, with its id and those below it."""
+    """One field as Arrow, with field ids."""
     kind = arrow_type(field.type, annotated=annotated)
     return pa.field(field.name, kind, nullable=not field.required, metadata={FIELD_ID_KEY: str(field.field_id)})
 
@@ -171,7 +164,7 @@ def leaves(schema: Struct) -> tuple[Leaf, ...]:
 
 
 def sql_type_of(kind: Type) -> str:
-    """A type for messages, as Spark spells it; with Iceberg's own name where Spark has none for it."""
+    """A type in Spark's spelling, for messages; with Iceberg's name if Spark does not have it."""
     text = sql_type(arrow_type(kind, annotated=True))
     own = isinstance(kind, Primitive) and (kind.name == "uuid" or kind.fixed_bytes is not None)
     return f"{text} ({kind.name})" if own and isinstance(kind, Primitive) else text

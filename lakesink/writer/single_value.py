@@ -1,7 +1,7 @@
-"""Iceberg's single-value binary form (spec, appendix D): what bounds and partition values are written as.
+"""Iceberg's single-value binary form (spec, appendix D), the form of bounds and partition values.
 
-A *raw* value is what Parquet's statistics and Arrow's buffers have in common: int for whole numbers, dates, times,
-timestamps (in the unit that Iceberg stores) and decimals (unscaled); float, bool, or bytes for the rest.
+A *raw* value is the common form of Parquet's statistics and Arrow's buffers: int for whole numbers, dates, times,
+timestamps (in Iceberg's unit) and decimals (unscaled); float, bool, or bytes for the rest.
 """
 
 import struct
@@ -39,7 +39,7 @@ def encode_value(kind: Primitive, raw: Raw) -> bytes:
 
 
 def decode_value(kind: Primitive, data: bytes) -> Raw:
-    """The raw value in a binary form that `encode_value` made."""
+    """The raw value of a binary form from `encode_value`."""
     if kind.decimal:
         return int.from_bytes(data, "big", signed=True)
     if kind.name not in _FORMATS:
@@ -55,7 +55,7 @@ def as_decimal(kind: Primitive, unscaled: int) -> Decimal:
 
 
 def raw_values(array: pa.Array) -> list[Raw | None]:
-    """The raw values of an Arrow array of a type that the writer writes, NULLs as None."""
+    """The raw values of an Arrow array of one of the writer's types, with None for NULL."""
     kind = array.type
     if pa.types.is_decimal128(kind):
         return _unscaled(array)

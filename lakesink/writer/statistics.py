@@ -1,6 +1,6 @@
-"""Column statistics of one closed file, as the table's metrics modes ask for them: from its own footer.
+"""Column statistics of one closed file, by the table's metrics modes, from its own footer.
 
-Those of floating-point columns are counted from the rows: they are not in the footer, whose readers lose NaNs by them.
+Those of floating-point columns are counted from the rows: the footer has none, because readers would lose NaNs by them.
 """
 
 import math
@@ -22,13 +22,7 @@ _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class MetricsMode:
-    """What is recorded of one column.
-
-    Attributes:
-        counts: Values, NULLs and NaNs are counted.
-        bounds: Bounds are kept.
-        truncate_to: Length of bounds of text and bytes; None keeps all.
-    """
+    """What is recorded for one column; `truncate_to` is the length of string and binary bounds, None keeps all."""
 
     counts: bool
     bounds: bool
@@ -50,12 +44,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is counted of a floating-point column.
+    """Counts of a floating-point column.
 
     Attributes:
-        values: Values that are no NULLs.
+        values: Values that are not NULL.
         nans: NaNs among them.
-        range: Of all others; None if there are none.
+        range: Range of all other values; None if there are none.
     """
 
     values: int = 0
@@ -63,7 +57,7 @@ class Counted:
     range: Range | None = None
 
     def __add__(self, other: "Counted") -> "Counted":
-        """Of the rows of both."""
+        """The counts of both sets of rows."""
         ranges = [part.range for part in (self, other) if part.range is not None]
         return Counted(self.values + other.values, self.nans + other.nans, merge(ranges) if ranges else None)
 
@@ -81,7 +75,7 @@ class FileStatistics:
 
 
 def parse_mode(spelling: str) -> MetricsMode:
-    """The mode that a table property spells like this; what is not understood keeps Iceberg's default."""
+    """The mode for a table property's value; an invalid value means Iceberg's default."""
     text = spelling.strip().lower()
     if text == "none":
         return MetricsMode(counts=False, bounds=False)
@@ -95,7 +89,7 @@ def parse_mode(spelling: str) -> MetricsMode:
 
 
 def columns(leaves: Sequence[Leaf], modes: Mapping[int, str]) -> tuple[Column, ...]:
-    """Every leaf column with its mode; one that is not named has Iceberg's default."""
+    """Every leaf column with its mode; Iceberg's default for a column without one."""
     return tuple(Column(leaf, parse_mode(modes.get(leaf.field_id, f"truncate({_DEFAULT_LENGTH})"))) for leaf in leaves)
 
 
@@ -105,14 +99,14 @@ def count(rows: pa.Table, column: Column) -> Counted:
 
 
 def _count(values: pa.Array) -> Counted:
-    ends = pc.min_max(values).as_py()  # NaNs do not count
+    ends = pc.min_max(values).as_py()  # NaNs are ignored
     found = ends["min"] is not None and not math.isnan(ends["min"])
     nans = pc.sum(pc.is_nan(values)).as_py() or 0
     return Counted(len(values) - values.null_count, nans, Range(ends["min"], ends["max"]) if found else None)
 
 
 def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
-    """The values of a leaf column below a top-level column: none for what a list does not hold."""
+    """The values of a leaf column inside a top-level column, without list items that a NULL hides."""
     for name in leaf.path[1:]:
         if pa.types.is_struct(array.type):
             array = pc.struct_field(array, array.type.get_field_index(name))
@@ -126,13 +120,7 @@ def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
 def file_statistics(
     footer: pq.FileMetaData, columns: Sequence[Column], counted: Mapping[int, Counted]
 ) -> FileStatistics:
-    """Statistics of a file.
-
-    Args:
-        footer: As the writer made it.
-        columns: Every Parquet column, in order.
-        counted: By field id, of all columns that are counted from the rows.
-    """
+    """Statistics of a file; `counted` has the columns that were counted from the rows, by field id."""
     found = FileStatistics()
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     for position, column in enumerate(columns):
@@ -146,7 +134,7 @@ def file_statistics(
 
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
-    """Where every row group starts, ascending."""
+    """Start of every row group, ascending."""
     firsts = (footer.row_group(index).column(0) for index in range(footer.num_row_groups))
     return tuple(sorted(_start(chunk) for chunk in firsts))
 
@@ -157,7 +145,7 @@ def _start(chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _add_sizes(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> bool:
-    """What does not depend on statistics; False if that is all."""
+    """Add what does not depend on statistics; False if nothing else is wanted."""
     field_id = column.leaf.field_id
     found.column_sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
     if column.mode.counts:
@@ -176,7 +164,7 @@ def _add_counted(found: FileStatistics, column: Column, counted: Counted) -> Non
 
 
 def _add_from_footer(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> None:
-    """No bounds if a chunk with values has none."""
+    """Add statistics from the footer, without bounds if a chunk with values has none."""
     statistics = [chunk.statistics for chunk in chunks]
     if all(part is not None and part.has_null_count for part in statistics):
         found.null_value_counts[column.leaf.field_id] = sum(part.null_count for part in statistics)

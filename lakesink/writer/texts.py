@@ -1,6 +1,6 @@
-"""Text that is not UTF-8 is refused before it is written: one such value makes a whole table unreadable.
+"""Refuses text that is not UTF-8 before it is written: one such value makes a whole table unreadable.
 
-Spark does not look at the bytes of a string (`CAST(value AS STRING)` takes any), and Parquet's writer does not either.
+Neither Spark (`CAST(value AS STRING)` accepts any bytes) nor Parquet's writer checks it.
 """
 
 import pyarrow as pa
@@ -12,15 +12,7 @@ Path = tuple[str, ...]
 
 
 def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
-    """Refuse rows with text that is not UTF-8, at any depth.
-
-    Args:
-        batch: The rows.
-        first_row: The task's number of the first of them.
-
-    Raises:
-        WriteError: `TEXT_INVALID`, with the column and the first such row in it.
-    """
+    """Refuse rows with text that is not UTF-8, at any depth; `first_row` is the task's number of the first row."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         path = _invalid(column, (name,))
         if path is not None:
@@ -28,7 +20,7 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
 
 
 def _first_invalid(column: pa.Array) -> int:
-    """Position of the first row with such a text; there is one."""
+    """Position of the first row with an invalid text, of which there is at least one."""
     start, count = 0, len(column)
     while count > 1:
         half = count // 2
@@ -39,7 +31,7 @@ def _first_invalid(column: pa.Array) -> int:
 
 
 def _invalid(array: pa.Array, path: Path) -> Path | None:
-    """The path to a text that is not UTF-8, from the array's own; None if there is none."""
+    """The path to a text that is not UTF-8; None if there is none."""
     kind, types = array.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return _invalid(array.storage, path)

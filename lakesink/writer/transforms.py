@@ -1,7 +1,7 @@
-"""Iceberg's partition transforms over Arrow arrays, by `pyiceberg_core`, and their values as people read them in paths.
+"""Iceberg's partition transforms over Arrow arrays, by `pyiceberg_core`, and their values as text for paths.
 
-Files are grouped by what these give, so equal values must be equal bits: NaNs are made one; -0.0 stays apart from 0.0,
-as Iceberg orders them.
+Files are grouped by these values, so equal values must have equal bits: all NaNs become one; -0.0 stays distinct from
+0.0, as in Iceberg's order.
 """
 
 import math
@@ -31,13 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A transform of one source type.
-
-    Attributes:
-        name: ``identity``, ``bucket``, ``truncate``, ``year``, ``month``, ``day``, ``hour`` or ``void``.
-        width: Buckets or truncation width, else 0.
-        source: Type of the source column.
-    """
+    """A transform of one source type; `width` is the number of buckets or the truncation width, else 0."""
 
     name: str
     width: int
@@ -51,10 +45,9 @@ class Transform:
         return _INT if self.name in ("bucket", *_PERIODS) else self.source
 
     def apply(self, values: pa.Array) -> pa.Array:
-        """The transform's values, NULL for NULL; floating-point NaNs all alike.
+        """The transform's values, NULL for NULL, with one bit pattern for NaN.
 
-        Raises:
-            pyarrow.ArrowInvalid: One of them is beyond its type.
+        Raises `pyarrow.ArrowInvalid` if a result exceeds its type.
         """
         match self.name:
             case "identity":
@@ -69,7 +62,7 @@ class Transform:
                 return _with_far_periods(period, values, _PERIODS[period](values))
 
     def human(self, raw: Raw | None) -> str:
-        """A value as Iceberg puts it into a path, before escaping."""
+        """A value as text in a path, in Iceberg's form before escaping."""
         if raw is None:
             return "null"
         if self.name in _PERIODS:
@@ -79,11 +72,7 @@ class Transform:
 
 
 def parse_transform(spelling: str, source: Primitive) -> Transform:
-    """The transform that Iceberg spells like this.
-
-    Raises:
-        WriteError: It is not known to this writer.
-    """
+    """Parse Iceberg's spelling of a transform."""
     found = _SPELLING.fullmatch(spelling)
     name = found[1] if found else ""
     if found is None or name not in ("identity", "bucket", "truncate", "void", *_PERIODS):
@@ -101,14 +90,14 @@ def parse_transform(spelling: str, source: Primitive) -> Transform:
 
 
 def distinguishable(values: pa.Array) -> pa.Array:
-    """Values of which equal ones, and only these, are equal bits: what can be grouped by hash."""
+    """Values that have equal bits exactly if they are equal, for grouping by hash."""
     if pa.types.is_float32(values.type):
         return values.view(pa.int32())
     return values.view(pa.int64()) if pa.types.is_float64(values.type) else values
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:
-    """`pyiceberg_core` goes around below the smallest number, and beyond a decimal's precision."""
+    """`pyiceberg_core` wraps around below the smallest number, and exceeds a decimal's precision."""
     found = core.truncate(values, width)
     if pa.types.is_decimal(found.type):
         found.validate(full=True)
@@ -118,7 +107,7 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
 
 
 def _hours(values: pa.Array) -> pa.Array:
-    """`pyiceberg_core` goes around beyond an int."""
+    """`pyiceberg_core` wraps around beyond an int."""
     ends = pc.min_max(values.view(pa.int64()))
     hours = [micros // _MICROS_AN_HOUR for micros in ends.as_py().values() if micros is not None]
     if not all(-(2**31) <= hour < 2**31 for hour in hours):
@@ -127,7 +116,7 @@ def _hours(values: pa.Array) -> pa.Array:
 
 
 def _with_far_periods(period: str, values: pa.Array, found: pa.Array) -> pa.Array:
-    """`pyiceberg_core` gives NULL for a year or month beyond its calendar, which ends before the types do."""
+    """`pyiceberg_core` returns NULL for a year or month beyond its calendar, which ends before the types do."""
     if found.null_count == values.null_count:
         return found
     days = values.cast(pa.int32()) if pa.types.is_date32(values.type) else None
