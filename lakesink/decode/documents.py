@@ -1,7 +1,6 @@
-"""Rows that bear documents, as Kafka delivers them, become the table's rows: as many as came in.
+"""Decodes rows with documents, as from Kafka, into the table's rows: exactly one for each row.
 
-The column ``value`` holds the document. Where the table has columns of the names in `KAFKA_COLUMNS`, they are filled
-from Kafka's own.
+The column ``value`` contains the document. Table columns with names in `KAFKA_COLUMNS` get Kafka's values.
 """
 
 from collections import deque
@@ -31,14 +30,14 @@ KAFKA_COLUMNS: Mapping[str, str] = {
     "_kafka_timestamp": "timestamp",
     "_kafka_key": "key",
 }
-"""Columns of the table by Kafka's."""
+"""Kafka's columns by the names of the table's columns."""
 INCOMING = tuple(dict.fromkeys((VALUE, *KAFKA_COLUMNS.values(), *PLACES)))
-"""Columns of the rows that are looked at: the document, what the table may have of Kafka's, and places."""
+"""Columns that decoding reads: the document, Kafka's columns, and the places for messages."""
 
 LONGEST_VALUE = 60
-"""Characters of a value that is shown because the user asked for values."""
+"""Most characters of a value in messages, if the user wants values shown."""
 SHOWN_OF_NULL_ROWS = 1
-"""Malformed values that a task describes if none of them is to fail the batch."""
+"""Malformed values that a task describes if they do not fail the batch."""
 GATHERED_BYTES = 16 * 1024 * 1024
 
 
@@ -46,10 +45,10 @@ class DocumentReader(Protocol):
     """Reads documents of one format for one task."""
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from documents, one row for each."""
+        """A table's columns from documents, one row for each document."""
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
-        """For each of a few malformed documents the values that do not fit."""
+        """For each of a few malformed documents, the values that do not fit."""
 
 
 @dataclass(slots=True)
@@ -57,13 +56,10 @@ class Decoder:
     """Decodes one task's batches.
 
     Attributes:
-        plan: What the driver decided.
-        schema: The table's.
-        task: Index of the task.
-        malformed: Documents that do not fit; those that follow the first twenty of a failing batch are not counted.
-        documents: Rows that have a document at all.
+        malformed: Malformed documents; no longer counted once a failing batch has `MOST_MISFITS` of them described.
+        documents: Rows whose document is not NULL.
         misfits: The first values that do not fit.
-        unknown: What the documents have and the table has not.
+        unknown: Keys without a column.
     """
 
     plan: WritePlan
@@ -82,18 +78,18 @@ class Decoder:
 
     @property
     def refuses(self) -> bool:
-        """True once a document is malformed that is to fail the batch: from there on there are no rows."""
+        """True once a malformed document must fail the batch; no rows are returned from then on."""
         return self.malformed > 0 and self.plan.on_malformed is OnMalformed.FAIL
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The table's rows, one for each row of the batches, in their order, as long as nothing is to fail."""
+        """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
         for batch in _gathered(batches):
             rows = self._decode(batch)
             if not self.refuses:
                 yield rows
             elif len(self.misfits) == MOST_MISFITS:
                 break
-        deque(batches, maxlen=0)  # the rest is read, so that its rows are counted and Python's worker can go on
+        deque(batches, maxlen=0)  # read the rest: its rows are counted, and Python's worker can continue
 
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         values = batch.column(VALUE)
@@ -108,7 +104,7 @@ class Decoder:
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
 
     def _parsed(self, documents: pa.Array) -> Parsed:
-        """No document, a blank one and one that is no object are malformed too: no row vanishes."""
+        """NULL, blank text and anything but an object are malformed too: every document gives a row."""
         parsed = self._reader.documents(documents, own_columns(self.schema))
         misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
         if misfits is None:
@@ -142,7 +138,7 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fewer and larger batches: each one costs milliseconds, however small."""
+    """Fewer and larger batches: each costs milliseconds, however small."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -161,16 +157,7 @@ def own_columns(schema: Struct) -> Struct:
 
 
 def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
-    """Find out before a job whether rows of this schema can be decoded into the table's columns.
-
-    Args:
-        incoming: The rows'.
-        schema: The table's.
-        decode: The documents' format.
-
-    Raises:
-        WriteError: `SCHEMA_MISMATCH`.
-    """
+    """Check before a job that rows of this schema can be decoded into the table's columns."""
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
     kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if decode == JSON else {pa.binary(): "BINARY"}
     if value not in kinds:

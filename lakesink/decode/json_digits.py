@@ -1,13 +1,12 @@
-"""Which JSON documents DuckDB would respell where it matters: their numbers are more than a double holds.
+"""Finds JSON documents whose numbers DuckDB would change, because a double cannot store them exactly.
 
-DuckDB reads a number with a fraction or an exponent as a double and hands out the double's shortest text; of -0 it
-makes 0. Up to 15 digits that is the same number. So documents are searched for longer ones, and for exponents, where a
-column is of decimals; for anything that may be respelled where it is of text, which takes any JSON; and for -0 where
-there are doubles. The search may find too much, never too little; what it finds is then read as it is written, see
-`json_raw`.
+DuckDB reads a number with a fraction or an exponent as a double and returns the double's shortest text; -0 becomes 0.
+Up to 15 digits this is the same number. So the search is for longer numbers and exponents in decimal columns, for any
+number or escape that may change in string columns, which take any JSON, and for -0 in double columns. It may find too
+many documents, never too few. The found documents are read in their original spelling, see `json_raw`.
 
-The patterns begin with a character that is searched for without an automaton, and each of them is small enough for an
-automaton without backtracking: RE2 falls back to a hundred times the time on larger ones.
+Every pattern begins with a character that RE2 can find without an automaton, and is small enough for an automaton
+without backtracking: larger patterns take a hundred times as long.
 """
 
 from array import array
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 from lakesink.writer.schema import ListOf, MapOf, Nested, Primitive, Struct, Type
 
 _EXACT_DIGITS = 15
-"""Of a decimal number that survives being a double."""
+"""Digits of a decimal number that a double keeps."""
 
 _BLANKS = r"[ \t\r\n]*"
 _LONG = "|".join(
@@ -32,16 +31,16 @@ _LONG = "|".join(
 )
 _RISKY = rf"{_BLANKS}-?(?:{_LONG}|[0-9.]+[eE])"
 _RESPELLED = rf"{_BLANKS}(?:-?[0-9]+[.eE]|-0)"
-"""A number that may come out with other characters."""
+"""A number whose text may change."""
 _NESTED = rf"{_BLANKS}[\[{{]"
 _BELOW = r"(?s:.*)[:,\[]"
 _RISKY_ITEMS = rf"{_NESTED}(?:{_BELOW})?{_RISKY}"
 _RESPELLED_JSON = rf"{_NESTED}(?:(?s:.*)\\|(?:{_BELOW})?{_RESPELLED})"
-"""An array or object with a string or number that may come out with other characters."""
+"""An array or object with a string or number whose text may change."""
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _KEY = rf"(?:{_TEXT}{_BLANKS}:{_BLANKS})?"
 _ALL_TEXTS = rf"{_NESTED}{_BLANKS}(?:{_KEY}(?:{_TEXT}|[a-zA-Z]+){_BLANKS},{_BLANKS})*{_KEY}"
-"""An array or object up to a part that is the first to be neither text nor a word."""
+"""An array or object up to its first part that is neither a string nor a word."""
 _RESPELLED_ITEMS = rf"{_ALL_TEXTS}(?:{_RESPELLED}|{_RESPELLED_JSON}|[-0-9\[{{](?s:.*)(?:\\|[:,\[]{_RESPELLED}))"
 _MINUS_ZERO = r"-0[ \t\r\n,\]}]"
 _ESCAPED_KEY = rf'\\.[^"\\]*"{_BLANKS}:'
@@ -49,7 +48,7 @@ _ESCAPED_KEY = rf'\\.[^"\\]*"{_BLANKS}:'
 _NAMES_AT_ONCE = 4_000
 """Characters of names in one pattern."""
 _MANY_NAMES = 30
-"""More than these take longer than a search for suspicious values behind any name."""
+"""With more names than these, a search for suspicious values after any name is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,10 @@ class _Watch:
     """Patterns for documents of one type.
 
     Attributes:
-        anywhere: What all documents have that any of the named patterns finds; None if that is not worth a search.
-        named: Each finds documents that may be respelled where it matters.
-        escaped: Finds them where the key is written with escapes; None if nothing is looked for by names.
-        zeros: Finds those that may have a negative zero for a double; None without doubles.
+        anywhere: Matches all documents that a named pattern matches; None if this search is not worthwhile.
+        named: Each matches documents whose relevant values may change.
+        escaped: The same for keys written with escapes; None if no names are searched.
+        zeros: Matches documents that may have -0 in a double column; None without such columns.
     """
 
     anywhere: str | None
@@ -71,12 +70,12 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class _Keeper:
-    """Where a document's type keeps digits.
+    """A place in a document's type whose digits must be kept.
 
     Attributes:
-        is_text: True for a column of text, False for one of decimals.
+        is_text: True for a string column, False for a decimal column.
         is_held: True for the items of lists or maps.
-        name: Of the member; None for the items of the document itself.
+        name: Name of the member; None for the items of the document itself.
     """
 
     is_text: bool
@@ -85,12 +84,7 @@ class _Keeper:
 
 
 def respelled(documents: pa.StringArray, kind: Nested) -> pa.Array | None:
-    """Positions of documents whose parts are to be read as they are written; None if there are none.
-
-    Args:
-        documents: Valid JSON of the type, or NULL.
-        kind: What is looked for in them.
-    """
+    """Positions of valid documents that must be read in their original spelling; None if there are none."""
     watch = _watch(kind)
     found = _named(documents, watch)
     rare = [pattern for pattern in (watch.escaped, watch.zeros) if pattern is not None]
@@ -110,7 +104,7 @@ def _named(documents: pa.StringArray, watch: _Watch) -> list[pa.Array]:
 
 
 def _anywhere(documents: pa.StringArray, pattern: str) -> bool:
-    """Whether the documents have it if they are read as one text, which is faster than each for itself."""
+    """Whether any document matches: all are searched as one text, which is faster than one by one."""
     _, offsets, data = documents.buffers()
     if not len(documents) or data is None:
         return False
@@ -139,7 +133,7 @@ def _any_of(patterns: Iterable[str]) -> str:
 
 
 def _by_names(wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Patterns of what comes after some names; sorted, for common beginnings are shared by neighbours alone."""
+    """Patterns of what follows certain names. `wanted` is sorted: only neighbours share common beginnings."""
     size, ends = 0, [0]
     for at, (_, name) in enumerate(wanted):
         size += len(name)
@@ -158,14 +152,14 @@ def _literal(name: str) -> str:
 
 
 def _then(keeper: _Keeper) -> str:
-    """What makes a document a suspect behind a keeper's name."""
+    """The pattern that makes a document suspicious after a keeper's name."""
     if keeper.is_held:
         return _RESPELLED_ITEMS if keeper.is_text else _RISKY_ITEMS
     return rf"(?:{_RESPELLED}|{_RESPELLED_JSON})" if keeper.is_text else _RISKY
 
 
 def _first(keeper: _Keeper) -> str:
-    """What such a value begins with."""
+    """The pattern of the beginning of such a value."""
     if keeper.is_held:
         return _NESTED
     return rf"(?:{_RESPELLED}|{_NESTED})" if keeper.is_text else _RISKY

@@ -1,4 +1,4 @@
-"""What a malformed JSON document holds in the place of a value that does not fit. Pure."""
+"""Describes the value in a malformed JSON document that does not fit. Pure."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,28 +13,24 @@ _CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
 SOMETHING = Found("a document that cannot be read exactly", expected=OBJECT)
 
 Fits = Callable[[Any], bool]
-"""Whether a value, as JSON, fits a column."""
+"""True if a value, as JSON, fits a column."""
 
 
 class Number(str):
-    """A number as it is written."""
+    """A number in its original spelling."""
 
     __slots__ = ()
 
 
 class Absent:
-    """In the place of a key that is not there."""
+    """Stands for a missing key."""
 
 
 ABSENT = Absent()
 
 
 class Object(dict[str, Any]):
-    """An object whose first of two equal keys counts, as for the decoder.
-
-    Args:
-        pairs: Its members.
-    """
+    """An object in which the first of two equal keys counts, as in the decoder."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
@@ -42,7 +38,7 @@ class Object(dict[str, Any]):
 
 
 def parsed(text: str) -> Any:
-    """The document with its numbers as they are written; raises ValueError."""
+    """The document with numbers in their original spelling; raises ValueError."""
     try:
         return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
     except RecursionError:
@@ -50,7 +46,7 @@ def parsed(text: str) -> Any:
 
 
 def whole(value: bytes | None) -> Found | None:
-    """Why a document is none at all; None if it is one that Python can read too."""
+    """Why a text is not a document; None if Python can read it."""
     if value is None:
         return Found("no value (NULL)", expected=OBJECT)
     try:
@@ -67,7 +63,7 @@ def whole(value: bytes | None) -> Found | None:
 
 
 def unopened(document: Any, text: str) -> Found:
-    """Why a document that Python can read cannot be opened by the decoder."""
+    """Why the decoder cannot open a document that Python can read."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -76,13 +72,7 @@ def unopened(document: Any, text: str) -> Found:
 
 
 def found_at(document: Any, column: Column, fits: Fits) -> Found:
-    """The value of a column that does not fit.
-
-    Args:
-        document: As `parsed` gives it.
-        column: One for which the document is malformed.
-        fits: Tells of the elements of a list or map which one it is.
-    """
+    """The value of a column that does not fit; `fits` finds the misfit among the items of a list or map."""
     candidates = list(_values(document, column.path, Field(0, "", required=True, type=column.alone)))
     wrong = [found for found in candidates if found[2]] or candidates
     if not wrong:
@@ -96,7 +86,7 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
 
 
 def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
-    """Values at a path; with what they should have been one that ends it too early, or that is required and missing."""
+    """Values at a path. A value that ends the path too early, or is required and missing, has its expected type."""
     wanted, kind = _CONTAINERS.get(path[0], ("STRUCT", dict)) if path else (sql_type_of(field.type), None)
     if value is None or value is ABSENT:
         if field.required:
@@ -122,7 +112,7 @@ def _parts(value: Any, step: str) -> Iterator[tuple[str, Any]]:
 
 
 def _below(kind: Type) -> Field:
-    """The one field that a type with one leaf goes on with."""
+    """The single field below a type with one leaf."""
     match kind:
         case ListOf(element):
             return element
@@ -160,7 +150,7 @@ def _kind_of_number(text: str) -> str:
 
 
 def as_written(value: Any) -> str:
-    """A value as JSON, a number by its own digits."""
+    """A value as JSON, with numbers in their original spelling."""
     if value is ABSENT:
         return ""
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)

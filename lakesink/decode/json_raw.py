@@ -1,6 +1,6 @@
-"""The parts of JSON documents as they are written, for those that DuckDB would respell. Pure, and slow: it is Python.
+"""The parts of JSON documents in their original spelling, where DuckDB would change it. Pure, and slow: it is Python.
 
-The documents are valid: DuckDB has opened them before.
+DuckDB has already accepted the documents as valid.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^ \t\r\n\[\]{},:"]+')
 _WRITTEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|,(?![ \t\r\n]*[\]}])|[^ \t\r\n\[\]{},:"]+')
-"""The same without blanks, and without commas too many."""
+"""Tokens without blanks and trailing commas."""
 
 
 def members(text: str) -> Iterator[tuple[str, str]]:
@@ -20,7 +20,7 @@ def members(text: str) -> Iterator[tuple[str, str]]:
 
 
 def first_members(text: str, names: Sequence[str]) -> list[str | None]:
-    """The values of these keys in an object, of a key that is there twice the first one; None for one that is not."""
+    """The values of these keys in an object, the first one of a duplicate key; None for a missing key."""
     found: dict[str, str] = {}
     for key, value in members(text):
         found.setdefault(key, value)
@@ -28,7 +28,7 @@ def first_members(text: str, names: Sequence[str]) -> list[str | None]:
 
 
 def unique_members(text: str) -> list[tuple[str, str]] | None:
-    """Keys and values of an object; None if a key is there twice."""
+    """Keys and values of an object; None if it has a duplicate key."""
     found = list(members(text))
     return found if len({key for key, _ in found}) == len(found) else None
 
@@ -44,7 +44,7 @@ def as_json(part: str | None) -> str | None:
 
 
 def as_text(part: str | None) -> str | None:
-    """What a part says: of a string its characters, of anything else its JSON without blanks; None for null."""
+    """The characters of a string, or the JSON of any other value without blanks; None for null."""
     if part is None or part == "null":
         return None
     return _unquoted(part) if part.startswith('"') else "".join(_WRITTEN.findall(part))
@@ -55,14 +55,14 @@ def _unquoted(part: str) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What commas and colons separate within the outermost brackets."""
+    """The parts that commas and colons separate inside the outermost brackets."""
     depth, start, end = 0, -1, -1
     for token in _TOKEN.finditer(text):
         sign = token[0]
         closes = sign in ("]", "}")
         depth -= closes
         if (closes and depth == 0) or (depth == 1 and sign in (",", ":")):
-            if start >= 0:  # there may be a comma too many
+            if start >= 0:  # there may be a trailing comma
                 yield text[start:end]
             start = -1
             continue

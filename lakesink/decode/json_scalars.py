@@ -1,7 +1,7 @@
-"""Texts of JSON's scalars as Arrow values of a table's types: exactly, or not at all. Pure.
+"""JSON scalars as Arrow values of a table's types: exactly, or not at all. Pure.
 
-A text is what a JSON value says: of a string its characters, of a number its digits, of anything else its JSON. Of
-bytes it is the value's JSON, quotes and all: a number may look like Base64.
+The text of a value is a string's characters, a number's digits, or any other value's JSON. For binary it is the value's
+JSON with quotes, because a number may look like Base64.
 """
 
 import base64
@@ -19,7 +19,7 @@ from lakesink.writer.casts import parse_uuids
 from lakesink.writer.schema import Primitive
 
 Convert = Callable[[pa.Array], pa.Array]
-"""Texts to values; raises `pyarrow.ArrowInvalid` if one of them does not fit."""
+"""Converts texts to values; raises `pyarrow.ArrowInvalid` if a text does not fit."""
 
 _EPOCH_DAY = "1970-01-01T"
 _TRUE, _FALSE = "true", "false"
@@ -27,11 +27,11 @@ _TRUE, _FALSE = "true", "false"
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Values, and which of them could not be had.
+    """Values, and the texts that do not fit.
 
     Attributes:
-        values: NULL where the text is, and where it does not fit.
-        misfits: True where a text does not fit; None if all do.
+        values: NULL for a NULL text, and for one that does not fit.
+        misfits: True for a text that does not fit; None if all fit.
     """
 
     values: pa.Array
@@ -39,12 +39,7 @@ class Parsed:
 
 
 def parse(texts: pa.StringArray, kind: Primitive) -> Parsed:
-    """Parse texts as values of a type.
-
-    Args:
-        texts: One for each value, NULL for NULL.
-        kind: Of the table's column.
-    """
+    """Parse texts as values of a type, NULL for NULL."""
     return converted(texts, _converter(kind))
 
 
@@ -54,7 +49,7 @@ def wants_json(kind: Primitive) -> bool:
 
 
 def converted(texts: pa.Array, convert: Convert) -> Parsed:
-    """Convert what fits, and tell what does not: all at once where all fit, else by halves."""
+    """Convert the values that fit and find the others: all at once if possible, else by bisection."""
     try:
         return Parsed(convert(texts))
     except pa.ArrowInvalid:
@@ -64,12 +59,12 @@ def converted(texts: pa.Array, convert: Convert) -> Parsed:
 
 
 def without(values: pa.Array, misfits: pa.BooleanArray) -> pa.Array:
-    """The values with NULL in the place of each misfit."""
+    """The values with NULL for each misfit."""
     return pc.if_else(misfits, pa.scalar(None, values.type), values)
 
 
 def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    """Misfits of two kinds together."""
+    """The misfits of both masks."""
     if one is None or other is None:
         return one if other is None else other
     return pc.or_(one, other)
@@ -105,14 +100,14 @@ def _boolean(texts: pa.Array) -> pa.Array:
 
 
 def _whole(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Arrow reads hexadecimal digits too, which only a string can hold."""
+    """Refuse hexadecimal digits, which Arrow also reads; only a string can contain them."""
     if _any(pc.match_substring(texts, "x")) or _any(pc.match_substring(texts, "X")):
         raise pa.ArrowInvalid("not decimal digits")
     return pc.cast(texts, kind)
 
 
 def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Rounded to the nearest, as everywhere; a finite number stays finite. Arrow reads C's ``nan(12)`` too."""
+    """Round to nearest; refuse a finite number that becomes infinite, and C's ``nan(12)``, which Arrow reads."""
     if _any(pc.match_substring(texts, "(")):
         raise pa.ArrowInvalid("a NaN with something more to say")
     values = pc.cast(pc.cast(texts, pa.float64()), kind, safe=False)
@@ -141,7 +136,7 @@ def _fixed(texts: pa.Array, length: int) -> pa.Array:
 
 
 def _from_base64(text: str) -> bytes | None:
-    """Only what is written as an encoder writes it: what another text of the same bytes lost is unknown."""
+    """Accept only canonical Base64: other spellings may have lost information."""
     value = json.loads(text)
     if not isinstance(value, str):
         return None

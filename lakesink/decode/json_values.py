@@ -1,7 +1,7 @@
-"""JSON documents as Arrow arrays of a table's type, by DuckDB, which opens them faster than anything else for Python.
+"""Decodes JSON documents to Arrow arrays of a table's type with DuckDB, the fastest JSON reader for Python.
 
-DuckDB is asked for texts alone: of its own conversions many lose without a word (1.5 as a whole number is 2). What is
-a scalar is parsed from its text, see `json_scalars`; what is nested is opened again, so that every level is checked.
+DuckDB only returns texts, because many of its conversions silently lose information (1.5 as an integer is 2). Scalars
+are parsed from their texts, see `json_scalars`. Nested values are opened again, so every level is checked.
 """
 
 import json
@@ -43,11 +43,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "ena
 
 @dataclass(slots=True)
 class JsonReader:
-    """Reads documents for one task; what DuckDB needs is opened with it.
-
-    Attributes:
-        unknown: Counts keys that no column asks for; None if nobody wants to know.
-    """
+    """Reads documents for one task, with a DuckDB connection of its own; `unknown` counts keys without a column."""
 
     unknown: UnknownKeys | None = None
     _duckdb: Any = field(init=False)
@@ -62,23 +58,13 @@ class JsonReader:
         self._connection = duckdb.connect(config=_SETTINGS)
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from documents.
-
-        Args:
-            values: The documents, binary or text; what is no text is malformed, also where Spark says that it is text.
-            kind: The columns.
-        """
+        """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""
         texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
         return self.read(texts.values, kind)
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
-        """For each of a few malformed documents the values that do not fit.
-
-        Args:
-            values: The documents.
-            kind: The columns.
-        """
-        alone = JsonReader()  # what is read once more is not counted once more
+        """For each of a few malformed documents, the values that do not fit."""
+        alone = JsonReader()  # a second reading must not count unknown keys again
         columns = misfitting(values, kind, alone.documents)
         return [
             alone._explained(value, found)
@@ -101,13 +87,7 @@ class JsonReader:
         return lambda value: self.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
 
     def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
-        """Values of a type from their texts.
-
-        Args:
-            texts: JSON of a nested type, of any other see `json_scalars`; NULL for NULL.
-            kind: The type.
-            path: Where they are in the documents.
-        """
+        """Values of a type from their texts, NULL for NULL: JSON for a nested type, else see `json_scalars`."""
         match kind:
             case Primitive():
                 return parse(texts, kind)
@@ -134,7 +114,7 @@ class JsonReader:
         return Parsed(values, reduce(either, wrong, opened.misfits))
 
     def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
-        """Keys of some documents that no field takes, with how often they have another value than null."""
+        """Keys without a field in some documents, with the number of their values other than null."""
         self._connection.register("documents", pa.table({"value": texts}))
         known = [field.name for field in struct.fields]
         found: list[tuple[str, int]] = self._connection.execute(_UNKNOWN, [known]).fetchall()
@@ -156,7 +136,7 @@ class JsonReader:
         read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
         read_items = self.read(items, kind.value.type, (*path, ENTRY))
         found = read_keys.values
-        known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may hold
+        known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may contain
         values = rebuild_map(maps, arrow_type(kind), lambda _: known, lambda _: read_items.values)
         missing = _missing(read_items, kind.value)
         below = _holders(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
@@ -164,13 +144,9 @@ class JsonReader:
         return Parsed(values, reduce(either, wrong, opened.misfits))
 
     def _open(self, texts: pa.Array, kind: Nested, opener: str, query: str) -> "_Opened":
-        """One level of JSON: the texts of its parts.
+        """Open one level of JSON: the texts of its parts.
 
-        Args:
-            texts: The documents.
-            kind: Their type.
-            opener: The character that such a document begins with.
-            query: Of the column ``value`` of ``documents``.
+        A document of this type starts with `opener`. `query` reads the column ``value`` of ``documents``.
         """
         wrong = _other_than(texts, opener)
         texts = texts if wrong is None else without(texts, wrong)
@@ -196,7 +172,7 @@ class _Opened:
 
     Attributes:
         texts: The documents that could be opened, NULL for any other.
-        columns: What was asked for.
+        columns: The result of the query.
         misfits: Documents that could not be opened; None if all could.
     """
 
@@ -206,7 +182,7 @@ class _Opened:
 
 
 def _members(struct: Struct) -> str:
-    """A query for a struct's fields: by pointers, which is faster than `json_transform` into a struct."""
+    """A query for a struct's fields by JSON pointers, which is faster than `json_transform` into a struct."""
     as_json = [field.name for field in struct.fields if _asked(field.type) == _JSON]
     as_text = [field.name for field in struct.fields if _asked(field.type) != _JSON]
     found = {name: f"nullif(parts[{at}]::VARCHAR, 'null')" for at, name in enumerate(as_json, 1)}
@@ -218,7 +194,7 @@ def _members(struct: Struct) -> str:
 
 
 def _as_written(columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Array, kind: Nested) -> list[pa.Array]:
-    """The parts with those of some documents replaced by what is written there."""
+    """The parts, with those of some documents replaced by their original spelling."""
     written = [_parts(text, kind) for text in texts.take(positions).to_pylist()]
     parts = [pa.array(part, column.type) for part, column in zip(zip(*written, strict=True), columns, strict=True)]
     place = list(range(len(texts)))
@@ -228,7 +204,7 @@ def _as_written(columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Arra
 
 
 def _parts(text: str, kind: Nested) -> list[Any]:
-    """The parts of one document as `JsonReader._found` gives them, a column for each."""
+    """The parts of one document in the form of `JsonReader._found`, one for each column."""
     match kind:
         case Struct(fields):
             found = first_members(text, [field.name for field in fields])
@@ -245,7 +221,7 @@ def _part(part: str | None, kind: Type) -> str | None:
 
 
 def _pointers(names: Sequence[str]) -> str:
-    """JSON pointers to the members of these names (RFC 6901), as a list in SQL."""
+    """JSON pointers (RFC 6901) to the members of these names, as an SQL list."""
     escaped = (name.replace("~", "~0").replace("/", "~1").replace("'", "''") for name in names)
     return "[" + ", ".join(f"'/{name}'" for name in escaped) + "]"
 
@@ -259,7 +235,7 @@ def _asked(kind: Type) -> str:
 
 
 def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
-    """Which documents do not begin as they should; None if all do."""
+    """True for documents that do not start with the opener; None if all do."""
     begins = pc.starts_with(texts, opener)
     if pc.all(begins, min_count=0).as_py():
         return None
@@ -268,21 +244,21 @@ def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
 
 
 def _lost(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
-    """Which maps have a key twice, of which DuckDB makes NULL; None if no map has."""
+    """True for maps with a duplicate key, which DuckDB returns as NULL; None if there are none."""
     if maps.null_count == texts.null_count:
         return None
     return pc.and_(maps.is_null(), texts.is_valid())
 
 
 def _as_texts(keys: pa.StringArray, kind: Type) -> pa.StringArray:
-    """Keys as the type's texts are: some are JSON, see `wants_json`."""
+    """Keys as texts of their type, some of which are JSON, see `wants_json`."""
     if not isinstance(kind, Primitive) or not wants_json(kind):
         return keys
     return pa.array([json.dumps(key) for key in keys.to_pylist()], pa.string())
 
 
 def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -> pa.BooleanArray | None:
-    """Which maps have two texts of one key; None if no map has. Of text they would be the same, see `_lost`."""
+    """True for maps in which two texts are one key; None if there are none. For string keys, `_lost` finds these."""
     if kind.key.type == Primitive("string"):
         return None
     twice = with_a_key_twice(pc.list_parent_indices(entries), keys)
@@ -290,7 +266,7 @@ def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -
 
 
 def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) -> pa.BooleanArray | None:
-    """Which values are not there though the field requires them; `wanted` where there is a parent of one."""
+    """True for missing values of a required field, where `wanted` (the parent exists); None if there are none."""
     if not field.required or not part.values.null_count:
         return None
     nulls = part.values.is_null()
@@ -298,7 +274,7 @@ def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) 
 
 
 def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    """Which lists hold a misfit."""
+    """True for lists that contain a misfit."""
     if misfits is None:
         return None
     parents = pc.list_parent_indices(holders)

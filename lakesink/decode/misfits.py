@@ -1,6 +1,6 @@
-"""Which value of a malformed document does not fit, found by reading the document column by column.
+"""Finds the values of malformed documents that do not fit, by reading the documents column by column.
 
-Only documents that are known to be malformed come here, and few of them: a column more is a read more.
+Only a few documents, known to be malformed, come here: each column costs another read.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,10 +23,10 @@ class Found:
     """A value that does not fit.
 
     Attributes:
-        kind: Which kind of value it is, in words.
-        value: The value itself, as text; empty if it cannot be shown.
+        kind: Description of the value's kind.
+        value: The value as text; empty if it cannot be shown.
         column: Names from the top, with dots; empty for the document itself.
-        expected: What would fit.
+        expected: The type or value that would fit.
     """
 
     kind: str
@@ -41,8 +41,7 @@ class Column:
 
     Attributes:
         path: Names from the top, and `ITEM`, `KEY` or `ENTRY` below lists and maps.
-        alone: The columns, but this one only.
-        type: The leaf's type.
+        alone: The columns reduced to this leaf.
     """
 
     path: Path
@@ -50,18 +49,12 @@ class Column:
     type: Primitive
 
     def found(self, kind: str, value: str = "", path: Path | None = None, expected: str = "") -> Found:
-        """A value of this column; `path` and `expected` if it is one that holds the column."""
+        """A value of this column; `path` and `expected` if the value contains the column."""
         return Found(kind, value, dotted(self.path if path is None else path), expected or sql_type_of(self.type))
 
 
 def misfitting(documents: pa.Array, kind: Struct, read: Read) -> list[list[Column]]:
-    """For every document the columns for which it is malformed.
-
-    Args:
-        documents: Malformed ones.
-        kind: The columns.
-        read: Reads documents.
-    """
+    """For every malformed document, the columns that make it malformed."""
     found: list[list[Column]] = [[] for _ in range(len(documents))]
     for path, alone, leaf in _narrowed(kind):
         assert isinstance(alone, Struct)
@@ -73,7 +66,7 @@ def misfitting(documents: pa.Array, kind: Struct, read: Read) -> list[list[Colum
 
 
 def dotted(path: Path) -> str:
-    """A path in words: ``lines[].price``."""
+    """A path as text: ``lines[].price``."""
     text = ""
     for step in path:
         text += step if step.startswith(("[", "{")) or not text else f".{step}"
@@ -81,7 +74,7 @@ def dotted(path: Path) -> str:
 
 
 def _narrowed(kind: Type) -> Iterator[tuple[Path, Type, Primitive]]:
-    """The type with one leaf, for each of its leaves."""
+    """The type reduced to one leaf, for each of its leaves."""
     match kind:
         case Primitive():
             yield (), kind, kind

@@ -1,4 +1,4 @@
-"""Where a document came from, for messages: its file, or Kafka's partition and offset, else its row in the task."""
+"""The place of a document, for messages: its file, or Kafka's partition and offset, else its row in the task."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,28 +9,24 @@ import pyarrow.compute as pc
 from lakesink_protocol.redact import redact
 
 FILE = "file_path"
-"""The column that Spark's ``_metadata`` has of a file source."""
+"""The column for a row's file in Spark's ``_metadata``."""
 KAFKA = ("topic", "partition", "offset")
 PLACES = (FILE, *KAFKA)
 
 
 @dataclass(slots=True)
 class Places:
-    """The documents that one task has passed.
-
-    Attributes:
-        task: Index of the task.
-    """
+    """Counts the documents that one task has passed."""
 
     task: int
     _rows: int = 0
     _of_file: Counter[str | None] = field(default_factory=Counter)
 
     def of(self, batch: pa.RecordBatch, position: int) -> str:
-        """Where a document of the present batch is.
+        """The place of a document of the current batch.
 
-        A row of a file is counted among those that the task read of it: its line, if the file is read by one task
-        and the query keeps every row.
+        The row number counts the rows that the task has read from the file. It is the line number if one task reads the
+        file and the query keeps every row.
         """
         if FILE in batch.schema.names:
             paths = batch.column(FILE)
@@ -42,7 +38,7 @@ class Places:
         return ", ".join(kafka) if kafka else f"row {self._rows + position + 1} of task {self.task}"
 
     def passed(self, batch: pa.RecordBatch) -> None:
-        """Go on to the next batch."""
+        """Continue with the next batch."""
         self._rows += batch.num_rows
         if FILE in batch.schema.names:
             for each in pc.value_counts(batch.column(FILE)):

@@ -1,7 +1,7 @@
-"""Members of documents that the table has no column for, looked for in some documents of every gathered batch.
+"""Counts keys without a column, in some documents of every gathered batch.
 
-To list the keys of all documents costs a third of decoding them and more. A key that writers have begun to send is in
-the first documents too.
+Listing the keys of all documents would cost at least a third of decoding them. A new key also appears in the first
+documents.
 """
 
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from lakesink.decode.misfits import Path, dotted
 from lakesink_protocol.decoded import MOST_NAMES, first_names
 
 LOOKED_AT = 1_000
-"""Documents, or objects within them, of one level of a gathered batch."""
+"""Documents, or objects inside them, that are searched at one level of a gathered batch."""
 _NAMES_KEPT = 1_000
 
 
 @dataclass(slots=True)
 class UnknownKeys:
-    """What one task's documents have and the table has not.
+    """Keys in one task's documents that the table does not have.
 
     Attributes:
-        count: Members with another value than null, of the documents that were looked at.
+        count: Keys with another value than null, in the searched documents.
     """
 
     count: int = 0
@@ -32,7 +32,7 @@ class UnknownKeys:
         return first_names(self._names)
 
     def saw(self, path: Path, found: Iterable[tuple[str, int]]) -> None:
-        """Keys were there so many times each, at a level of the documents."""
+        """Add the keys and their counts at one level of the documents."""
         for name, times in found:
             self.count += times
             self._names.add(dotted((*path, name)))

@@ -1,5 +1,5 @@
-"""Avro in Confluent's wire format as Arrow arrays of a table's types: what `decode="avro"` runs in a task.
+"""Decodes Avro in Confluent's wire format to Arrow arrays of a table's types, for `decode="avro"`.
 
-`schema` parses what a value was written with, `registry` finds it, `cursor` reads many values at once, `scalars` and
-`nested` make Arrow of them, `messages` is the way in.
+`schema` parses a writer's schema, `registry` finds it, `cursor` reads many values at once, `scalars` and `nested`
+convert them to Arrow, and `messages` is the entry point.
 """

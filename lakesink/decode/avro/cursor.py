@@ -1,8 +1,8 @@
-"""Many values read at once: a place in the bytes for each of them, and all places move together.
+"""Reads many values at once: each value has a position in the bytes, and all positions move together.
 
-Avro says neither where a value ends nor where its fields begin: that comes out as they are read. So values are not read
-one after the other but field by field, each field of all of them in a few calls of NumPy. A value that is not to be
-read, or turned out to be malformed, waits at zeros behind the last byte, which read as nothing of any type.
+Avro stores neither the length of a value nor the positions of its fields: they are known only after reading. So values
+are read field by field, each field of all values in a few calls of NumPy. A value that is skipped or malformed waits at
+zeros after the last byte, which decode as an empty value of any type.
 """
 
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 ZEROS = 16
-"""Behind the last byte: more than a number takes."""
+"""Zeros after the last byte: more than a number takes."""
 _LONGEST_VARINT = 10
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Places in the bytes.
+    """Positions in the bytes.
 
     Attributes:
         data: All bytes, and `ZEROS` zeros.
-        at: Where each value goes on.
-        end: Where it must not go beyond.
-        there: False for a value that is not read, or not any more.
-        misfits: True for one that is malformed.
+        at: Next position of each value.
+        end: Limit of each value.
+        there: False for a value that is not read, or no longer read.
+        misfits: True for a malformed value.
     """
 
     data: Bytes
@@ -42,7 +42,7 @@ class Cursor:
         return len(self.at)
 
     def fail(self, wrong: Mask) -> None:
-        """Give up values that are wrong."""
+        """Mark values as malformed and stop reading them."""
         wrong = wrong & self.there
         if wrong.any():
             self.misfits = self.misfits | wrong
@@ -50,29 +50,29 @@ class Cursor:
             self._move(self.at)
 
     def only(self, chosen: Mask) -> "Cursor":
-        """The same places, to read the chosen values alone; see `join`."""
+        """The same positions, to read only the chosen values; see `join`."""
         there = self.there & chosen
         return Cursor(self.data, np.where(there, self.at, self.waiting), self.end, there, np.zeros_like(there))
 
     def join(self, part: "Cursor", chosen: Mask) -> None:
-        """Go on where `only` for the same values came to."""
+        """Continue where `only` for the same values ended."""
         self.at = np.where(self.there & chosen, part.at, self.at)
         self.fail(part.misfits)
 
     def pick(self, positions: Whole) -> "Cursor":
-        """Some values alone; see `put`."""
+        """A cursor over some values; see `put`."""
         there = self.there[positions]
         return Cursor(self.data, self.at[positions], self.end[positions], there, np.zeros_like(there))
 
     def put(self, positions: Whole, part: "Cursor") -> None:
-        """Go on where `pick` for the same values came to."""
+        """Continue where `pick` for the same values ended."""
         at, wrong = self.at.copy(), np.zeros_like(self.misfits)
         at[positions], wrong[positions] = part.at, part.misfits
         self.at = at
         self.fail(wrong)
 
     def varint(self) -> Whole:
-        """A whole number of each value."""
+        """A variable-length integer of each value."""
         at = self.at
         byte = self.data[at]
         found, at = (byte & 0x7F).astype(np.uint64), at + 1
@@ -93,21 +93,21 @@ class Cursor:
         return (found >> np.uint64(1)).view(np.int64) ^ -(found & np.uint64(1)).view(np.int64)
 
     def plain(self, size: int) -> Bytes:
-        """So many bytes of each value, as rows."""
+        """`size` bytes of each value, as rows."""
         start, _ = self.fixed(size)
         assert size <= ZEROS
         rows: Bytes = self.data[start[:, None] + np.arange(size)]
         return rows
 
     def fixed(self, size: int) -> tuple[Whole, Whole]:
-        """Where so many bytes of each value begin, and how many they are: none where there is no value."""
+        """Start and number of `size` bytes of each value; the number is 0 for a value that is not read."""
         self.fail(self.end - self.at < size)
         start, length = self.at, np.where(self.there, size, 0)
         self._move(start + length)
         return start, length
 
     def span(self) -> tuple[Whole, Whole]:
-        """Where bytes begin that say how many they are, and how many they are."""
+        """Start and length of each value's length-prefixed bytes."""
         length = self.varint()
         self.fail((length < 0) | (length > self.end - self.at))
         start, length = self.at, np.where(self.there, length, 0)
@@ -115,12 +115,12 @@ class Cursor:
         return start, length
 
     def validity(self) -> pa.Buffer | None:
-        """The bitmap of Arrow arrays of these values."""
+        """Arrow's validity bitmap of these values."""
         return None if self.there.all() else bitmap(self.there)
 
     @property
     def waiting(self) -> int:
-        """Where values wait that are not read."""
+        """Position of the values that are not read."""
         return len(self.data) - ZEROS
 
     def _move(self, at: Whole) -> None:
@@ -128,5 +128,5 @@ class Cursor:
 
 
 def bitmap(mask: Mask) -> pa.Buffer:
-    """Booleans as Arrow has them."""
+    """Booleans as an Arrow bitmap."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))

@@ -1,4 +1,4 @@
-"""Values in Confluent's wire format: a zero, the number of the writer's schema in four bytes, and the value in Avro."""
+"""Reads Confluent's wire format: a zero byte, the number of the writer's schema in four bytes, and the Avro value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,27 +19,18 @@ HEADER_BYTES = 5
 MESSAGE = "an Avro record"
 
 Schemas = Callable[[int], WriterSchema | None]
-"""The schema of a number; None if there is none."""
+"""The schema of a number; None if it does not exist."""
 
 
 @dataclass(slots=True)
 class MessageReader:
-    """Reads messages for one task.
-
-    Attributes:
-        schemas: Where writers' schemas are.
-    """
+    """Reads messages for one task."""
 
     schemas: Schemas
     _known: dict[int, WriterSchema | None] = field(default_factory=dict)
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from messages; NULL is malformed, as is all else that is no message.
-
-        Args:
-            values: The messages, binary.
-            kind: The columns.
-        """
+        """A table's columns from binary messages; NULL and anything else that is not a message is malformed."""
         cursor = _bodies(values)
         numbers = _schema_ids(cursor)
         parts = [
@@ -51,12 +42,7 @@ class MessageReader:
         return Parsed(_in_place(parts, kind, cursor), misfits)
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
-        """For each of a few malformed messages the values that do not fit.
-
-        Args:
-            values: The messages.
-            kind: The columns.
-        """
+        """For each of a few malformed messages, the values that do not fit."""
         columns = misfitting(values, kind, self.documents)
         return [self._explained(value, found) for value, found in zip(values.to_pylist(), columns, strict=True)]
 
@@ -94,7 +80,7 @@ class MessageReader:
 
 
 def _goes_to_its_end(value: bytes, schema: WriterSchema) -> bool:
-    """Whether the bytes are a value of the schema, whatever the table's columns."""
+    """Whether the bytes are exactly one value of the schema, for any columns of the table."""
     cursor = _bodies(pa.array([value]))
     cursor.plain(HEADER_BYTES)
     ValueReader(schema).read(schema.root, None, cursor)
@@ -102,7 +88,7 @@ def _goes_to_its_end(value: bytes, schema: WriterSchema) -> bool:
 
 
 def _bodies(values: pa.Array) -> Cursor:
-    """Where each message begins; malformed if it is too short for its header."""
+    """A cursor at the start of each message; NULL is malformed."""
     _, offsets, data = values.buffers()
     bounds = np.zeros(1, np.int64)
     if len(values):
@@ -125,7 +111,7 @@ def _schema_ids(cursor: Cursor) -> Whole:
 
 
 def _in_place(parts: list[tuple[Whole, pa.Array]], kind: Struct, cursor: Cursor) -> pa.Array:
-    """Rows where they came from, and NULL where none could be had."""
+    """The rows in their original order, with NULL for malformed messages."""
     if len(parts) == 1 and cursor.there.all() and len(parts[0][0]) == len(cursor):
         return parts[0][1]
     arrays = [values for _, values in parts] or [all_null(0, arrow_type(kind))]

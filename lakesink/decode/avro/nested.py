@@ -1,6 +1,6 @@
-"""Avro's values of any type as Arrow arrays of a table's types: records by their fields' names, unions by their branch.
+"""Avro values of any type as Arrow arrays of a table's types: records by field name, unions by branch.
 
-Every value goes on to where it ends, whether anybody wants it or not. What a table has and a record has not is NULL.
+Every value is read to its end, even if no column needs it. A column that a record does not have is NULL.
 """
 
 from collections.abc import Callable
@@ -26,32 +26,22 @@ from lakesink.writer.nested import all_null, with_a_key_twice, without_validity
 from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _DEEPEST = 100
-"""Levels of what may hold itself; Python has no room for many more."""
+"""Most levels of a recursive type; Python's stack does not allow many more."""
 _TEXT = Scalar("string")
 
 Items = tuple[pa.Array | None, ...]
-"""What an item has: itself, or a key and its value."""
+"""The columns of an item: the item, or a key and its value."""
 
 
 @dataclass(slots=True)
 class ValueReader:
-    """Reads values that were written with one schema.
-
-    Attributes:
-        schema: That schema.
-    """
+    """Reads values that were written with one schema."""
 
     schema: WriterSchema
     _depth: int = 0
 
     def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
-        """Values of a type, or None if nobody wants them.
-
-        Args:
-            kind: Avro's type.
-            wanted: The column's type.
-            cursor: Where the values are; it goes on to where they end, and those that do not fit fail.
-        """
+        """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends; misfits fail."""
         match kind:
             case Reference(name):
                 return self._deeper(self.schema.named[name], wanted, cursor)
@@ -130,7 +120,7 @@ class ValueReader:
         twice = np.zeros(len(cursor), np.bool_)
         twice[with_a_key_twice(pa.array(holders), keys).to_numpy()] = True
         cursor.fail(twice)
-        keys = without_validity(keys) if keys.null_count else keys  # NULLs of what failed, which no map may hold
+        keys = without_validity(keys) if keys.null_count else keys  # NULLs of failed values, which no map may contain
         pairs = pa.StructArray.from_arrays([keys, values], fields=[target.key_field, target.item_field])
         return _list(target, cursor, holders, pairs)
 
@@ -141,7 +131,7 @@ def _misfits(wanted: Type, cursor: Cursor) -> pa.Array:
 
 
 def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) -> pa.Array:
-    """Each value from the branch that it has; NULL where that was none."""
+    """Each value from its branch; NULL where it has none."""
     if not parts:
         return all_null(len(cursor), arrow_type(wanted))
     if len(parts) == 1:
@@ -155,15 +145,10 @@ def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) 
 
 
 def _items(cursor: Cursor, width: int, read: Callable[[Cursor], Items]) -> tuple[Whole, Items]:
-    """All items of arrays or maps: the first of each value, then the second of each that has one, and so on.
+    """All items of arrays or maps, read in rounds: the first item of each value, then the second, and so on.
 
-    Args:
-        cursor: Where the arrays or maps begin.
-        width: What an item has.
-        read: Reads one item of each value.
-
-    Returns:
-        Which value each item belongs to, in order, and the items; None where there are none, or nobody wants them.
+    Returns the number of the value of each item, in order, and the items; None if there are none, or no column wants
+    them.
     """
     active = np.flatnonzero(cursor.there)
     part = cursor.pick(active)
@@ -184,7 +169,7 @@ def _items(cursor: Cursor, width: int, read: Callable[[Cursor], Items]) -> tuple
 
 
 def _next_block(part: Cursor, left: Whole) -> Whole:
-    """Items that are left of each value's block, of the next one if it was at its end; 0 if there is none."""
+    """Items left in each value's block, or in its next block if this one has ended; 0 after the last block."""
     ended = left == 0
     if not ended.any():
         return left
@@ -196,7 +181,7 @@ def _next_block(part: Cursor, left: Whole) -> Whole:
         size.varint()
         head.join(size, sized)
         count = np.abs(count)
-    head.fail((count < 0) | (count > head.end - head.at))  # an item takes a byte at least
+    head.fail((count < 0) | (count > head.end - head.at))  # an item takes at least one byte
     part.join(head, ended)
     return np.where(ended, np.where(head.there, count, 0), left)
 
@@ -216,7 +201,7 @@ def _in_order(holders: list[Whole], rounds: list[Items], width: int) -> tuple[Wh
 
 
 def _list(target: pa.DataType, cursor: Cursor, holders: Whole, values: pa.Array) -> pa.Array:
-    """A list or map from what each value holds."""
+    """A list or map from the items of each value."""
     offsets = np.zeros(len(cursor) + 1, np.int32)
     np.cumsum(np.bincount(holders, minlength=len(cursor)), out=offsets[1:])
     buffers = [cursor.validity(), pa.py_buffer(offsets)]

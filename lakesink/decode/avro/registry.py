@@ -1,8 +1,8 @@
-"""Writers' schemas by their number: out of a file that the driver has read, or from a Schema Registry that is asked.
+"""Writers' schemas by number: from a file that the driver has read, or from a Schema Registry.
 
-The driver reads the file with every batch, and what is in it travels with the plan. A registry is asked by the tasks
-themselves: ids are known only where values are, and what an id means never changes, so a process asks once. Who asks
-with a name and password, or a token, has them in its environment, see `USER`: they are in no plan and no message.
+The driver reads the file with every batch and ships its content with the plan. Tasks themselves query a registry,
+because only values contain ids. The schema of an id never changes, so a process asks once. Credentials are in the
+environment, see `USER`: they are in no plan and no message.
 """
 
 import base64
@@ -24,7 +24,7 @@ from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.retry import RetryPolicy, attempts
 
 USER, PASSWORD, TOKEN = "LAKESINK_REGISTRY_USER", "LAKESINK_REGISTRY_PASSWORD", "LAKESINK_REGISTRY_TOKEN"
-"""Variables of the environment of driver and executors; Spark hides the latter two where it shows its configuration."""
+"""Environment variables of driver and executors; Spark redacts the latter two in its configuration pages."""
 _SCHEMES = ("http://", "https://")
 _NO_SUCH_SCHEMA = 40403
 _LONGEST_SECONDS = 10
@@ -33,27 +33,20 @@ _DEEPEST_REFERENCE = 20
 _POLICY = RetryPolicy(num_retries=3, min_wait_ms=200, max_wait_ms=2_000, total_timeout_ms=30_000)
 
 Texts = tuple[str, ...]
-"""A schema as JSON, behind the schemas whose names it uses."""
+"""A schema as JSON, after the schemas that it refers to."""
 
 
 class _NoSuchSchema(Exception):
-    """The registry is there and has no schema of this number."""
+    """The registry answers and has no schema of this number."""
 
 
 def is_url(registry: str) -> bool:
-    """True for a registry that is asked, False for a file."""
+    """True for a registry service, False for a file."""
     return registry.lower().startswith(_SCHEMES)
 
 
 def schemas_in_file(location: str) -> Mapping[int, str]:
-    """Every schema of a registry file: a JSON object from ids to schemas.
-
-    Args:
-        location: A path, or a URI that the driver can read.
-
-    Raises:
-        WriteError: It cannot be read, or is no such file.
-    """
+    """Every schema of a registry file: a JSON object from ids to schemas."""
     try:
         filesystem, path_of = open_filesystem(location, {}, None)
         with filesystem.open_input_stream(path_of(location)) as file:
@@ -68,13 +61,10 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
 
 
 def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], WriterSchema | None]:
-    """Finds schemas by their numbers; None for one that the registry does not have.
+    """A function that finds schemas by number; it returns None for an unknown number.
 
-    The function raises WriteError where the registry cannot be asked, or gives no schema of Avro's.
-
-    Args:
-        registry: The option's value: a URL, or the location of a file.
-        in_file: What `schemas_in_file` found, if it is a file.
+    The function raises WriteError if the registry is unreachable, or its answer is not an Avro schema. `in_file` is the
+    result of `schemas_in_file`.
     """
 
     def find(number: int) -> WriterSchema | None:
@@ -105,9 +95,9 @@ def _fetched(registry: str, number: int) -> Texts:
 
 
 def _with_references(registry: str, answer: Mapping[str, Any], depth: int, found: dict[str, str]) -> dict[str, str]:
-    """Texts by what they are known as, those that others use before these."""
+    """Texts of the schemas by their subjects and versions, each after the schemas that it refers to."""
     if answer.get("schemaType", "AVRO") != "AVRO":
-        raise _NoSuchSchema  # values of another format are no values in Avro
+        raise _NoSuchSchema  # values of another format are not Avro
     if depth > _DEEPEST_REFERENCE:
         raise SchemaInvalid("its references do not end")
     try:
@@ -131,7 +121,7 @@ class _Waiting:
 
 
 def _asked(registry: str, path: str) -> Mapping[str, Any]:
-    """An answer of the registry; asked again where it did not come."""
+    """An answer of the registry, with retries."""
     trouble = ""
     for _ in attempts(_POLICY, _Waiting()):
         try:
@@ -145,9 +135,9 @@ def _asked(registry: str, path: str) -> Mapping[str, Any]:
 
 
 def _judge(registry: str, path: str, error: urllib.error.HTTPError) -> None:
-    """Returns if it is worth while to ask again.
+    """Return if a retry is worthwhile, else raise.
 
-    Only the registry's own code says that a schema is not there: another server has no page of this name either.
+    Only the registry's error code means a missing schema: any other server also answers 404.
     """
     with error:
         if error.code == 404 and _code(error.read(_MOST_BYTES)) == _NO_SUCH_SCHEMA:
@@ -166,7 +156,7 @@ def _code(body: bytes) -> Any:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A registry's address is what the user named: a password goes nowhere else."""
+    """Follows no redirect: a password is sent only to the address that the user named."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

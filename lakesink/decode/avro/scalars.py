@@ -1,7 +1,7 @@
 """Avro's scalars as Arrow values of a table's types: exactly, or not at all.
 
-What a value means decides what it fits: a number of days is a date and no whole number. A column of another kind takes
-no value of it, not even one that could be told apart.
+The logical type decides which columns fit: a number of days is a date and not an integer. A column of another kind
+accepts no value, even if a value could be converted.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _EXACT_IN_DOUBLE, _EXACT_IN_FLOAT = 2**53, 2**24
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where bytes are, and how many."""
+    """Positions and lengths of bytes."""
 
     start: Whole
     length: Whole
@@ -38,17 +38,11 @@ class Span:
 
 Floating = npt.NDArray[np.float64]
 Fit = Callable[[Cursor, Any, Scalar, Primitive], pa.Array]
-"""From what was read of a scalar, which its type decides, to a column."""
+"""Converts raw values of a scalar, whose form depends on its type, to a column."""
 
 
 def read_scalar(kind: Scalar, wanted: Primitive | None, cursor: Cursor) -> pa.Array | None:
-    """Values of a scalar type, or None if nobody wants them.
-
-    Args:
-        kind: Avro's type, not ``null``.
-        wanted: The column's type.
-        cursor: Where the values are; those that do not fit fail.
-    """
+    """Values of a scalar type other than ``null``; None if `wanted` is None. Misfits fail."""
     raw = _raw(kind, cursor)
     if wanted is None:
         return None
@@ -60,7 +54,7 @@ def read_scalar(kind: Scalar, wanted: Primitive | None, cursor: Cursor) -> pa.Ar
 
 
 def read_symbols(kind: Enumeration, wanted: Primitive | None, cursor: Cursor) -> pa.Array | None:
-    """Symbols of an enumeration, which are text; see `read_scalar`."""
+    """Symbols of an enum as strings; see `read_scalar`."""
     number = cursor.varint()
     cursor.fail((number < 0) | (number >= len(kind.symbols)))
     if wanted is None:
@@ -74,7 +68,7 @@ def read_symbols(kind: Enumeration, wanted: Primitive | None, cursor: Cursor) ->
 
 
 def read_bytes(cursor: Cursor, span: Span) -> pa.Array:
-    """Bytes copied out of the documents: the first of two offsets begins what is wanted, the second what is not."""
+    """Copy bytes out of the documents: of each two offsets, the first starts a value, the second starts a gap."""
     rows = len(cursor)
     offsets = np.empty(2 * rows + 1, np.int32)
     start = np.maximum.accumulate(np.where(cursor.there, span.start, 0))
@@ -93,7 +87,7 @@ def _raw(kind: Scalar, cursor: Cursor) -> Whole | Floating | Mask | Span:
                 cursor.fail((number < _INT.min) | (number > _INT.max))
             return number
         case "float":
-            with np.errstate(invalid="ignore"):  # a NaN that signals becomes one that does not
+            with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
                 return np.asarray(cursor.plain(4).view(np.dtype("<f4"))[:, 0], np.float64)
         case "double":
             return np.asarray(cursor.plain(8).view(np.dtype("<f8"))[:, 0])
@@ -119,7 +113,7 @@ def _array(kind: pa.DataType, values: npt.NDArray[np.generic], cursor: Cursor) -
 
 
 def _checked(cursor: Cursor, values: pa.Array, convert: Convert) -> pa.Array:
-    """Convert what fits, and fail what does not."""
+    """Convert the values that fit, and fail the others."""
     found = converted(values, convert)
     if found.misfits is not None:
         cursor.fail(found.misfits.to_numpy(zero_copy_only=False))
@@ -134,10 +128,10 @@ def _whole(cursor: Cursor, raw: Whole, _kind: Scalar, wanted: Primitive) -> pa.A
 
 
 def _whole_as_floating(cursor: Cursor, raw: Whole, _kind: Scalar, wanted: Primitive) -> pa.Array:
-    """Only such as come back the same."""
+    """Fail numbers that do not survive the conversion back."""
     size = np.float32 if wanted.name == "float" else np.float64
     values = raw.astype(size)
-    inside = values.astype(np.float64) < -float(_LONG.min)  # the largest ones round up to what no long is
+    inside = values.astype(np.float64) < -float(_LONG.min)  # the largest ones round up beyond a long
     back = np.where(inside, values, 0).astype(np.int64)
     cursor.fail(~inside | (back != raw))
     return _array(wanted.arrow, values, cursor)
@@ -161,7 +155,7 @@ def _boolean(cursor: Cursor, raw: Mask, _kind: Scalar, wanted: Primitive) -> pa.
 
 
 def _bytes(cursor: Cursor, raw: Span, _kind: Scalar, wanted: Primitive) -> pa.Array:
-    """Arrow looks at every text, whether it is UTF-8, and at every length."""
+    """Arrow checks every text for UTF-8, and every length."""
     values = read_bytes(cursor, raw)
     if wanted.arrow == values.type:
         return values
@@ -169,7 +163,7 @@ def _bytes(cursor: Cursor, raw: Span, _kind: Scalar, wanted: Primitive) -> pa.Ar
 
 
 def _uuid(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
-    """Of its 36 characters; whether Avro's schema says that this text is one makes no difference."""
+    """UUIDs of 36 characters, with or without Avro's logical type."""
     texts = _bytes(cursor, raw, kind, Primitive("string"))
     found = parse(texts, wanted)
     if found.misfits is not None:
@@ -191,7 +185,7 @@ def _rescaled(cursor: Cursor, numbers: pa.Array, wanted: Primitive) -> pa.Array:
 
 
 def _unscaled(cursor: Cursor, raw: Span) -> Bytes:
-    """Big-endian numbers of any length as Arrow has them: sixteen bytes, the least one first, 38 digits at most."""
+    """Big-endian numbers of any length in Arrow's form: sixteen bytes, little-endian, at most 38 digits."""
     cursor.fail(raw.length == 0)
     last = np.where(cursor.there, raw.start + raw.length - 1, cursor.waiting)
     length = np.where(cursor.there, raw.length, 1)
@@ -209,7 +203,7 @@ def _unscaled(cursor: Cursor, raw: Span) -> Bytes:
 
 
 def _too_large(number: Bytes) -> Mask:
-    """Which of these have more digits than a decimal may."""
+    """True for numbers with more digits than a decimal may have."""
     low, high = number.view(np.dtype("<u8")).T
     negative = high >> np.uint64(63) == 1
     high = np.where(negative, ~high + (low == 0), high)
@@ -265,4 +259,4 @@ _FITS: Mapping[tuple[str, str], Fit] = {
     **{(f"timestamp-{unit}", "timestamptz"): _moment for unit in ("millis", "micros", "nanos")},
     **{(f"local-timestamp-{unit}", "timestamp"): _moment for unit in ("millis", "micros", "nanos")},
 }
-"""By what a value means and the kind of a column."""
+"""By logical type, or else type, and the kind of a column."""

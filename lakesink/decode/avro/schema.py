@@ -1,7 +1,7 @@
-"""Avro's schemas as those who wrote values had them: parsed, names resolved. Pure.
+"""Parses writers' Avro schemas and resolves names. Pure.
 
-Whatever a reader need not know is passed over: docs, aliases, defaults, and logical types that are unknown or do not
-suit their type, as Avro's specification asks for.
+It ignores what a reader does not need: docs, aliases, defaults, and logical types that are unknown or do not fit their
+type, as Avro's specification demands.
 """
 
 import json
@@ -28,7 +28,7 @@ _LOGICAL_OF: Mapping[str, frozenset[str]] = {
 
 
 class SchemaInvalid(ValueError):
-    """This is no schema of Avro's."""
+    """The text is not an Avro schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Scalar:
 
     Attributes:
         name: Avro's primitive, or ``fixed``.
-        logical: ``date``, ``decimal``, ...; None if it has no other meaning.
-        size: Of a ``fixed``, in bytes.
-        scale: Of a decimal.
+        logical: ``date``, ``decimal``, ...; None without a logical type.
+        size: Size of a ``fixed`` in bytes.
+        scale: Scale of a decimal.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """One of some symbols."""
+    """One of several symbols."""
 
     symbols: tuple[str, ...]
 
@@ -64,7 +64,7 @@ class ArrayOf:
 
 @dataclass(frozen=True, slots=True)
 class MapTo:
-    """Values by text."""
+    """Values by string keys."""
 
     values: "Kind"
 
@@ -78,14 +78,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of some types, told by its number."""
+    """One of several types, identified by its number."""
 
     branches: tuple["Kind", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A type that was named elsewhere, perhaps around this very place."""
+    """A type that is defined elsewhere; perhaps around this reference."""
 
     name: str
 
@@ -98,19 +98,14 @@ _NAMES: Mapping[type, str] = {Enumeration: "enum", ArrayOf: "array", MapTo: "map
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """What values were written with.
-
-    Attributes:
-        root: Their type.
-        named: Every named type in it.
-    """
+    """The schema of written values: their type, and every named type in it."""
 
     root: Kind
     named: Mapping[str, Kind]
 
 
 def kind_at(schema: WriterSchema, path: Sequence[str]) -> str:
-    """The type that a schema has at a path from the top, in words; of a type within it as far as the path is known."""
+    """Description of the type at a path from the top; for an unknown path, of the last known type on it."""
     kind: Kind | None = schema.root
     for step in path:
         kind = _below(schema, kind, step)
@@ -146,14 +141,7 @@ def _words(schema: WriterSchema, kind: Kind) -> str:
 
 
 def parse_writer_schema(texts: Sequence[str]) -> WriterSchema:
-    """The last of some schemas, which may use the names of those before it.
-
-    Args:
-        texts: Each as JSON, or the bare name of a primitive type.
-
-    Raises:
-        SchemaInvalid: One of them is no schema of Avro's.
-    """
+    """Parse the last of these schemas, which may refer to the earlier ones; raises SchemaInvalid."""
     names = _Names()
     try:
         kinds = [names.parse(_document(text), "") for text in texts]
@@ -173,7 +161,7 @@ def _document(text: str) -> Any:
 
 @dataclass(slots=True)
 class _Names:
-    """Parses, and keeps what has a name by its full name."""
+    """Parses types, and keeps named types by their full names."""
 
     known: dict[str, Kind] = field(default_factory=dict)
 
@@ -203,7 +191,7 @@ class _Names:
     def _named(self, document: Mapping[str, Any], namespace: str) -> Kind:
         full = _full_name(document["name"], document.get("namespace", namespace) or "")
         within = full.rpartition(".")[0]
-        self.known[full] = Reference(full)  # so that a record may hold its own kind
+        self.known[full] = Reference(full)  # a record may contain its own type
         kind = self._contents(document, within)
         self.known[full] = kind
         return kind
