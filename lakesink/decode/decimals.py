@@ -1,7 +1,7 @@
 """Decimals from texts and from decimals of another scale: exactly, or not at all. Pure.
 
-Arrow's casts to a decimal multiply without a complete check: a number that needs more bits than the type has comes out
-as another number. So nothing is cast that could need more than the 256 bits of Arrow's widest decimal.
+Arrow's casts to a decimal multiply without a complete check: a number that needs more bits than the type has becomes
+another number. So no cast may need more than the 256 bits of Arrow's widest decimal.
 """
 
 import re
@@ -11,18 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MOST_DIGITS = 38
-"""Of a decimal in Iceberg, and the largest scale."""
+"""Most digits of a decimal in Iceberg, and its largest scale."""
 _WIDEST = 76
-"""Digits of Arrow's widest decimal: enough for the most digits times ten to the largest scale."""
+"""Digits of Arrow's widest decimal: enough for `MOST_DIGITS` digits at the largest scale."""
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def parse_decimals(texts: pa.StringArray, precision: int, scale: int) -> pa.Array:
-    """Decimals of their texts, NULL for NULL.
-
-    Raises:
-        pyarrow.ArrowInvalid: One of them is no number, or the type does not hold it exactly.
-    """
+    """Parse decimals, NULL for NULL; raises `pyarrow.ArrowInvalid` unless each is exact in the type."""
     unusual = _unusual(texts)
     if unusual is None:
         return _parse_short(texts, precision, scale)
@@ -33,16 +29,12 @@ def parse_decimals(texts: pa.StringArray, precision: int, scale: int) -> pa.Arra
 
 
 def rescale(values: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Decimals of at most 38 digits as decimals of another precision and scale.
-
-    Raises:
-        pyarrow.ArrowInvalid: The type does not hold one of them exactly.
-    """
+    """Change precision and scale of decimals with 38 digits at most; raises `pyarrow.ArrowInvalid` unless exact."""
     return values.cast(pa.decimal256(_WIDEST, scale)).cast(pa.decimal128(precision, scale))
 
 
 def _unusual(texts: pa.StringArray) -> pa.BooleanArray | None:
-    """Which texts have an exponent or more digits than any decimal; None if none has."""
+    """True for texts with an exponent or more digits than any decimal; None if there are none."""
     found = pc.or_(
         pc.greater(pc.binary_length(texts), MOST_DIGITS),
         pc.or_(pc.match_substring(texts, "e"), pc.match_substring(texts, "E")),
@@ -55,7 +47,7 @@ def _parse_short(texts: pa.StringArray, precision: int, scale: int) -> pa.Array:
 
 
 def _parse_one(text: str, precision: int, scale: int) -> Decimal:
-    """A decimal of any length and exponent; slow."""
+    """Parse a decimal of any length and exponent; slow."""
     try:
         if _NUMBER.fullmatch(text):
             exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
