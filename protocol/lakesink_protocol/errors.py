@@ -49,7 +49,8 @@ class QueryError(LakesinkError):
 class WriteError(LakesinkError):
     """Rows could not become data files: schema mismatch, lossy cast, executor without lakesink, storage.
 
-    `details` are lines after the first one, for example one for each malformed value.
+    Attributes:
+        details: Lines after the first one, for example one for each malformed value.
     """
 
     def __init__(self, code: str, what: str, *, data: str, action: str, details: Iterable[str] = ()) -> None:
@@ -86,7 +87,11 @@ class Reason(Enum):
 
 
 class BatchRefused(LakesinkError):
-    """The table's ledger does not allow this batch; nothing of it was committed."""
+    """The table's ledger does not allow this batch; nothing of it was committed.
+
+    Attributes:
+        reason: The refusal, see `Reason`.
+    """
 
     def __init__(self, reason: Reason, what: str, *, data: str, action: str) -> None:
         self.reason = reason
@@ -98,7 +103,11 @@ class CommitUnresolved(LakesinkError):
 
 
 class PartialBatch(LakesinkError):
-    """Some participants of a batch committed and a later one did not; the replay skips those in `landed`."""
+    """Some participants of a batch committed and a later one did not; the replay skips those that committed.
+
+    Attributes:
+        landed: Names of the participants that committed.
+    """
 
     def __init__(self, landed: tuple[str, ...], what: str, *, data: str, action: str) -> None:
         self.landed = landed

@@ -190,7 +190,7 @@ class Situation:
 
     @cached_property
     def marked_elsewhere(self) -> bool:
-        """The branch was forked while the sink wrote to another: the ancestry has marks of that branch, or may have."""
+        """The branch was forked while the sink wrote to another: the ancestry has its marks, or expiry hides them."""
         on_walk = (mark_of(snapshot.summary) for snapshot in self.view.walk())
         return any(mark is not None and self._is_elsewhere(mark) for mark in on_walk) or self.hidden
 
@@ -256,7 +256,7 @@ class Situation:
         return (tagged.sequence_number or 0) > self._entry.sequence_number
 
     def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
-        """The ancestry from the head, as far as it is not older."""
+        """The ancestry from the head down to this sequence number."""
         found = []
         for snapshot in self.view.walk():
             if (snapshot.sequence_number or 0) < sequence_number:

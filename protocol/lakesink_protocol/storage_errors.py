@@ -12,7 +12,7 @@ _UNREACHABLE = re.compile(r"AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SERV
 
 @dataclass(frozen=True, slots=True)
 class StorageTrouble:
-    """One kind of failure; `code` has no prefix ``LAKESINK_``, and `what` is a predicate, as of "the table"."""
+    """One kind of failure; `code` lacks the prefix ``LAKESINK_``, and `what` follows a subject such as "the table"."""
 
     code: str
     what: str

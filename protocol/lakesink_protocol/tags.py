@@ -1,7 +1,7 @@
-"""Audit tags: decides whether a commit also sets a permanent tag at its snapshot, and the tag's name. Pure.
+"""Audit tags: decides whether a commit also sets a tag that stays at its snapshot, and the tag's name. Pure.
 
 Every attempt decides from the loaded table, the batch, and the time of the new snapshot, so that every driver that
-commits the batch decides the same. A tag protects its snapshot, and so that state of the table, from expiry.
+commits the batch decides the same. While a tag exists, its snapshot does not expire.
 """
 
 from collections.abc import Iterable, Mapping

@@ -329,8 +329,8 @@ def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
 def still_usable(look: Look, prepared: PreparedBatch) -> bool:
     """True if ledger and accept are those of the prepare, and the files fit the current schema and specs.
 
-    An accept covers only files that were prepared under it: files prepared without it may already be in the table.
-    Files whose snapshot is in the table are also unusable, because the verdict is to commit the batch nevertheless.
+    An accept covers only files that were prepared under it: files prepared without it may already be in the table. If
+    their snapshot is in the table although the verdict is to commit, the files are unusable too.
     """
     assert isinstance(look.verdict, Commit)
     metadata = look.table.metadata

@@ -1,6 +1,6 @@
 """The schema and the specs that data files were written under, compared by content. Pure.
 
-An id is no proof: after removing an unused schema or spec, catalogs can assign its id again.
+An id is no proof: catalogs can assign the id of a removed schema or spec again.
 """
 
 import hashlib

@@ -83,7 +83,7 @@ class PreparedBatch:
         } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
 
     def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
-        """With the premises, which records of an earlier lakesink lack, taken from the current meaning of the ids.
+        """A copy with premises, for a record of an earlier lakesink without them: the current meaning of its ids.
 
         The manifests contain the earlier meaning; `lakesink_catalog.commit.recovery` compares both.
         """

@@ -1,7 +1,7 @@
 """Checks a prepared record against its manifests, which are read again.
 
-Others may have write access where a record and its manifests lie. A manifest of the right size can still list a file
-from elsewhere, a file of another batch, or a file twice. Before a commit from a record, every entry is checked.
+Others may have write access to the folder of a record and its manifests. A manifest of the right size can still list a
+file from elsewhere, a file of another batch, or a file twice. Before a commit from a record, every entry is checked.
 """
 
 import json

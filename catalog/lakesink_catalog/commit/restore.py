@@ -33,7 +33,7 @@ NOTHING_CHANGED = "Nothing was changed."
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The restored ledger entry, and the snapshot that records it; None if the entry was already correct."""
+    """The ledger entry, and the snapshot that restored it; the snapshot is None if the entry was already correct."""
 
     entry: LedgerEntry
     snapshot_id: int | None

@@ -128,7 +128,7 @@ def sinks(table: Table) -> list[SinkState]:
 
 
 def _is_marked(table: Table, key: SinkKey) -> bool:
-    """The question of a verdict before it reports a lost ledger."""
+    """True if the sink has an own mark, as the rule for a lost ledger requires."""
     view = view_table(table, key)
     return Situation(view, key, NO_BATCH, view.table_uuid).marked
 
@@ -221,7 +221,7 @@ def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
 
 
 def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
-    """The verdict on the last batch if it came again: the sink is fine if that batch would be skipped."""
+    """Judges the last batch as if it came again: the sink is fine if the verdict is to skip it."""
     if view.entry is None:
         return (Reason.LEDGER_DAMAGED if view.entry_damage else Reason.LEDGER_LOST), False
     verdict = decide(Situation(view, key, _last_batch(view.entry), view.table_uuid))
