@@ -103,9 +103,7 @@ class FsspecFiles:
 class Checkpoint:
     """The checkpoint of one query.
 
-    Attributes:
-        folders: Folder number below ``sources`` for each source position; None if they are equal. They differ if a
-            source is read twice. A named source has a folder of that name.
+    `folders` has each source's folder number; None if these are the positions. They differ if a source is read twice.
     """
 
     files: CheckpointFiles
@@ -137,10 +135,7 @@ class Checkpoint:
         return bool(self.files.names("state"))
 
     def check_folders(self, end: Offsets) -> None:
-        """Check that every file source has a folder of its own number, as assumed if `folders` is None.
-
-        This fails if a source is read twice: only the running query knows its folders.
-        """
+        """Check that every file source has a folder of its own number; a source that is read twice does not."""
         if end.keys is not Keys.POSITIONS:
             return
         numbers = {source for source, value in end.ends.items() if log_offset(value) is not None}

@@ -24,12 +24,7 @@ _ATOMIC_MANAGER = "AbortableStreamBasedCheckpointFileManager"
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Non-deterministic expressions of a query.
-
-    Attributes:
-        unstable: Expressions and functions that Spark knows to be non-deterministic: ``rand``, ``uuid``, ...
-        trusted: Python functions that Spark assumes to be deterministic.
-    """
+    """Functions that Spark knows to be non-deterministic (`unstable`), and Python's, which it trusts (`trusted`)."""
 
     unstable: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
@@ -37,13 +32,7 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class QueryNotes:
-    """Facts about one start of a query.
-
-    Attributes:
-        table: Table identifier, or the sink's name.
-        speculation: True if Spark starts slow tasks a second time.
-        file_manager: Name of the configured class that writes the checkpoint; empty for Spark's default.
-    """
+    """Facts about one start of a query; `file_manager` is the configured checkpoint class, empty for the default."""
 
     lakesink: str
     query_id: str

@@ -84,10 +84,7 @@ def parse_query_id(text: str) -> str:
 
 
 def parse_initial_offset(content: bytes) -> dict[str, Any] | None:
-    """Start of a Kafka source: topic -> partition -> offset; None for the file of any other source.
-
-    The file ``<checkpoint>/sources/<i>/0`` contains a zero byte, the version, then JSON.
-    """
+    """Start of a Kafka source by topic and partition (a zero byte, the version, then JSON); None for other sources."""
     head, _, body = content.partition(b"\n")
     if head != b"\0v1":
         return None

@@ -168,13 +168,7 @@ class JsonReader:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """Documents of one level.
-
-    Attributes:
-        texts: The documents that could be opened, NULL for any other.
-        columns: The result of the query.
-        misfits: Documents that could not be opened; None if all could.
-    """
+    """Documents of one level, NULL if they could not be opened; `columns` is the query's result."""
 
     texts: pa.Array
     columns: list[pa.Array]

@@ -17,11 +17,7 @@ _NAMES_KEPT = 1_000
 
 @dataclass(slots=True)
 class UnknownKeys:
-    """Keys in one task's documents that the table does not have.
-
-    Attributes:
-        count: Keys with another value than null, in the searched documents.
-    """
+    """Keys without a column in a task's searched documents; `count` is the number of their values other than null."""
 
     count: int = 0
     _names: set[str] = field(default_factory=set)

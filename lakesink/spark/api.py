@@ -1,8 +1,4 @@
-"""The public functions `stream`, `append` and `stream_to`.
-
-`stream` writes streaming queries; `append` writes batch DataFrames, also in a user's own `foreachBatch`; `stream_to`
-runs a stream into any other two-phase sink.
-"""
+"""The public functions `stream`, `append` and `stream_to`."""
 
 import os
 import time
@@ -137,10 +133,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
 
 
 def _needed(df: DataFrame, settings: Settings) -> DataFrame:
-    """Select the columns that are used: for `decode`, a few of Kafka's columns and the name of a row's file.
-
-    JSON travels as text: each step of a plan copies bytes twice and text once.
-    """
+    """Select the columns that decoding uses. JSON travels as text: a plan's steps copy bytes twice and text once."""
     needed = [df[name] for name in df.columns if name in INCOMING]
     if not settings.decode or not needed:
         return df
@@ -174,10 +167,7 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
 
 
 def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
-    """A writer that runs every micro-batch through a sink's two-phase commit.
-
-    `make_sink` builds the sink of a run when its first batch arrives.
-    """
+    """A writer that runs every micro-batch through a two-phase commit; a run's first batch calls `make_sink`."""
     place = absolute_checkpoint(df.sparkSession, checkpoint)
     rows, shape = shaped(df)
     target = StreamTarget(

@@ -175,10 +175,7 @@ def _writer_for(sink: IcebergSink, batch: Batch) -> TaskWriter | None:
 
 @dataclass(frozen=True, slots=True)
 class KeptOpen:
-    """A catalog that stays open between batches: Spark reuses its Python processes, and opening takes a second.
-
-    No property of it is a secret.
-    """
+    """A catalog without secrets that stays open between batches: Spark reuses its processes, and opening takes long."""
 
     name: str | None
     properties: tuple[tuple[str, Any], ...]

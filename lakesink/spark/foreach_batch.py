@@ -49,13 +49,7 @@ MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class StreamTarget:
-    """Configuration of one stream.
-
-    Attributes:
-        shape: Transport encoding of the rows.
-        only_drops_rows: True if no row of the sources can become more than one.
-        make_sink: Builds the sink of a run; opens nothing by itself.
-    """
+    """Configuration of one stream; `make_sink` opens nothing by itself."""
 
     reporter: Reporter
     checkpoint: str
@@ -73,7 +67,6 @@ class StreamRun:
     """One run of one query, from its start to its end.
 
     Attributes:
-        schema: Schema of the rows as they arrive in Python.
         by_plan: True if tasks of a plan would run the same Python as the session's tasks.
         counted: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next batch.

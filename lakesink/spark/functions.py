@@ -12,10 +12,7 @@ _PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
 
 
 def functions_of(rows: DataFrame) -> Functions:
-    """Non-deterministic expressions of a streaming DataFrame.
-
-    `current_timestamp()` is none of them: Spark logs a batch's time with its offsets, and a replay uses the same time.
-    """
+    """Non-deterministic expressions; not `current_timestamp()`, because Spark logs a batch's time with its offsets."""
     try:
         return _read(rows)
     except Py4JError:  # a custom node without the usual methods can contain anything

@@ -1,7 +1,4 @@
-"""Files of a checkpoint through the JVM of a Spark driver, with all schemes and credentials of Spark.
-
-Writes only the files that a caller names, and no file of Spark's.
-"""
+"""Files of a checkpoint through the driver's JVM, with all schemes and credentials of Spark; writes none of Spark's."""
 
 from typing import Any
 

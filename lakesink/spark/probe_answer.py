@@ -17,13 +17,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """The Python that ran one task.
-
-    Attributes:
-        lakesink: Version; empty if it cannot be imported.
-        pyarrow: Version; empty if it cannot be imported.
-        trouble: Why one of them cannot be imported; empty if both can.
-    """
+    """The Python that ran one task; a version is empty if its package cannot be imported, and `trouble` says why."""
 
     host: str
     executable: str

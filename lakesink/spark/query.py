@@ -29,10 +29,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class RunningQuery:
-    """A query that Spark runs now, seen from one of its batches.
-
-    `session` must be the session that started the query: the batch's own is a clone that knows no queries.
-    """
+    """A running query, seen from a batch. Only the session that started it knows it, not the batch's own clone."""
 
     def __init__(self, session: SparkSession, query_id: str | None) -> None:
         if query_id is None:

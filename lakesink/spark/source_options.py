@@ -113,7 +113,6 @@ def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
 
 
 def _spelled(text: str) -> str:
-    """A message about Python options, in Spark's spelling."""
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
 
 

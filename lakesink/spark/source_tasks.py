@@ -1,7 +1,4 @@
-"""What ``format("lakesink")`` ships to executors: a planned task and its vote.
-
-Imports no PyIceberg, because this module must import in a bare executor.
-"""
+"""What ``format("lakesink")`` ships to executors. Imports no PyIceberg: it must import in a bare executor."""
 
 import pickle
 from collections import deque
@@ -82,10 +79,7 @@ class StreamTask(DataSourceStreamArrowWriter):
 
 
 class BatchTask(DataSourceArrowWriter):
-    """The writer of a batch write. Spark ships the same object to executors and to the process that commits.
-
-    `committer` is pickled: only the committing process can import its dependencies.
-    """
+    """A batch write, for executors and the committing process; only the latter can import what `committer` needs."""
 
     def __init__(self, task: PlannedTask, committer: bytes) -> None:
         self._task = task

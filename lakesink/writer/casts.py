@@ -76,10 +76,9 @@ def _uuid_cast(incoming: pa.DataType) -> Cast | None:
 
 
 def parse_uuids(texts: pa.Array) -> pa.Array:
-    """Parse UUIDs from their canonical texts, in any case, NULL for NULL.
+    """Parse UUIDs from their canonical texts, in any case, NULL for NULL; raises `pyarrow.ArrowInvalid`.
 
     This works on the whole column: without NULLs and hyphens, its one buffer is the hexadecimal text of its values.
-    Raises `pyarrow.ArrowInvalid` if a text is not a UUID.
     """
     wrong = pc.filter(texts, pc.invert(pc.match_substring_regex(texts, _UUID_PATTERN)))
     if len(wrong):

@@ -45,12 +45,7 @@ Source = Callable[[Sequence[pa.Array], int], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The conversion of record batches from one incoming schema to the table's.
-
-    Attributes:
-        stored_as: Storage type of every incoming column with an extension type; None for the others.
-        columns: Every field of the table with the source of its values.
-    """
+    """The conversion of batches to the table's schema; `stored_as` has the storage types of extension types."""
 
     incoming: pa.Schema
     target: pa.Schema
@@ -72,10 +67,7 @@ class Alignment:
 
 
 def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Alignment:
-    """The conversion from an incoming Arrow schema to the table's.
-
-    Raises WriteError with the column, both types, and the nearest name for an unknown column.
-    """
+    """The conversion from an incoming schema to the table's; the error for an unknown column has the nearest name."""
     plain = [field.with_type(without_extensions(field.type)) for field in incoming]
     stored_as = tuple(
         None if after.type == field.type else after.type for field, after in zip(incoming, plain, strict=True)

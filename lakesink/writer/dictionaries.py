@@ -18,10 +18,7 @@ _STEPS = 40
 
 
 def worth_a_dictionary(rows: pa.Table, columns: Sequence[Column], limit_bytes: int) -> tuple[str, ...]:
-    """The columns whose dictionary is likely to stay small, by their Parquet names; `rows` begin a row group.
-
-    Columns inside other columns count as worth a dictionary, as for Parquet writers.
-    """
+    """Columns whose dictionary is likely to stay small, by Parquet name; nested ones always, as in Parquet writers."""
     sample = _sample(rows)
     worth = (column for column in columns if _is_worth_one(rows, sample, column, limit_bytes))
     return tuple(column.leaf.parquet_path for column in worth)

@@ -79,8 +79,7 @@ def shareable_properties(io_properties: Mapping[str, Any]) -> dict[str, str]:
 def open_filesystem(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> tuple[FileSystem, PathOf]:
     """The file system of a location, and its function from locations to paths.
 
-    `catalog_name` is the catalog whose secrets this process looks up in its own PyIceberg configuration; None skips
-    that. Raises WriteError if the scheme is unknown or its package is missing.
+    `catalog_name` is looked up for secrets in this process's own PyIceberg configuration; None skips that.
     """
     scheme = scheme_of(location)
     if scheme == "file":

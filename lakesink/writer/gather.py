@@ -33,10 +33,7 @@ class Gatherer:
         self._bytes += size
 
     def flush(self) -> None:
-        """Write all rows, and close each partition's file after its last rows.
-
-        Partitions with an open file go first, because the others could evict it.
-        """
+        """Write all rows and close the files; partitions with an open file first, because the others could evict it."""
         if not self._batches:
             return
         grouping = group(self._take(), self._sources)

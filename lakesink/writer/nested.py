@@ -45,10 +45,7 @@ def rebuild_map(
 
 
 def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
-    """Maps with a duplicate key, because two texts may be one value.
-
-    `holders` has the number of the map of every key; NULL keys are ignored.
-    """
+    """Maps with a duplicate key (two texts may be one value); `holders` has each key's map, NULL keys are ignored."""
     if pa.types.is_nested(keys.type):  # Arrow cannot compare nested keys
         keys = pa.array([None if key is None else repr(key) for key in keys.to_pylist()], pa.string())
     if pa.types.is_floating(keys.type):

@@ -24,13 +24,7 @@ CODECS_WITH_LEVELS = frozenset({"zstd", "gzip", "brotli"})
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """What all files of a task have in common.
-
-    Attributes:
-        schema: Arrow schema to write, with field ids.
-        schema_json: The Iceberg schema, for the footer.
-        dictionaries: Columns that get a dictionary, by their Parquet names; None for all.
-    """
+    """What all files of a task have in common; `dictionaries` are Parquet column names, None for all columns."""
 
     schema: pa.Schema
     schema_json: str

@@ -21,12 +21,7 @@ Partition = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source column of one partition field.
-
-    Attributes:
-        column: Position of the top-level column.
-        below: Positions of struct fields below it, from the top.
-    """
+    """The source column of one partition field: a top-level position, and positions of struct fields `below` it."""
 
     name: str
     column: int
@@ -45,12 +40,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A table grouped by partition, before any copy.
-
-    Attributes:
-        order: Positions of the rows, partition by partition; None if the table has this order.
-        groups: One for each partition, in the order of their first rows.
-    """
+    """A table grouped by partition; `order` lists rows by partition, None if the table already has this order."""
 
     table: pa.Table
     order: pa.Array | None
@@ -90,10 +80,7 @@ def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tupl
 
 
 def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
-    """Group the rows of a non-empty table by partition.
-
-    Raises WriteError if the transform's result for a value exceeds the result type.
-    """
+    """Group the rows of a non-empty table; raises WriteError if a transform's result exceeds its type."""
     if not sources:
         return Grouping(table, None, (Group((), 0, table.num_rows),))
     values = [_partitioned(table, source) for source in sources]

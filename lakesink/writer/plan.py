@@ -7,13 +7,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One field of the partition spec.
-
-    Attributes:
-        source_id: Field id of the source column (may be nested in structs).
-        name: As in the path of a data file.
-        transform: In Iceberg's spelling: ``identity``, ``bucket[16]``, ``truncate[4]``, ``month``, ``void``, ...
-    """
+    """One field of the partition spec; `transform` is in Iceberg's spelling: ``bucket[16]``, ``month``, ``void``."""
 
     source_id: int
     field_id: int
@@ -23,12 +17,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """The encoding of Parquet files.
-
-    Attributes:
-        compression_level: None for the codec's default.
-        row_group_size_bytes: Upper bound of a row group, as Arrow memory before encoding.
-    """
+    """The encoding of Parquet files; a row group's limit is Arrow memory before encoding, level None is the default."""
 
     compression_codec: str = "zstd"
     compression_level: int | None = None

@@ -132,10 +132,7 @@ def parse_schema(text: str) -> Struct:
 
 
 def arrow_schema(schema: Struct, *, annotated: bool = False) -> pa.Schema:
-    """Arrow schema of the data files, with ``PARQUET:field_id`` at every level.
-
-    `annotated` gives uuids the extension type, for writing.
-    """
+    """Arrow schema with ``PARQUET:field_id`` at every level; `annotated` gives uuids the extension type, to write."""
     return pa.schema([arrow_field(field, annotated=annotated) for field in schema.fields])
 
 

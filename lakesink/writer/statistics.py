@@ -44,13 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Counts of a floating-point column.
-
-    Attributes:
-        values: Values that are not NULL.
-        nans: NaNs among them.
-        range: Range of all other values; None if there are none.
-    """
+    """Non-NULL values and NaNs of a floating-point column, and the range of its other values; None if there is none."""
 
     values: int = 0
     nans: int = 0

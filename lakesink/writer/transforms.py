@@ -45,10 +45,7 @@ class Transform:
         return _INT if self.name in ("bucket", *_PERIODS) else self.source
 
     def apply(self, values: pa.Array) -> pa.Array:
-        """The transform's values, NULL for NULL, with one bit pattern for NaN.
-
-        Raises `pyarrow.ArrowInvalid` if a result exceeds its type.
-        """
+        """The transform's values, one bit pattern for NaN; `pyarrow.ArrowInvalid` for a result beyond its type."""
         match self.name:
             case "identity":
                 return _one_nan(values) if self.source.is_floating else values

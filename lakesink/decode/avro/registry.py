@@ -61,11 +61,7 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
 
 
 def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], WriterSchema | None]:
-    """A function that finds schemas by number; it returns None for an unknown number.
-
-    The function raises WriteError if the registry is unreachable, or its answer is not an Avro schema. `in_file` is the
-    result of `schemas_in_file`.
-    """
+    """A function from a number to a schema, None if unknown; it raises WriteError if the registry is unusable."""
 
     def find(number: int) -> WriterSchema | None:
         try:

@@ -33,14 +33,7 @@ class SchemaInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value without parts.
-
-    Attributes:
-        name: Avro's primitive, or ``fixed``.
-        logical: ``date``, ``decimal``, ...; None without a logical type.
-        size: Size of a ``fixed`` in bytes.
-        scale: Scale of a decimal.
-    """
+    """A value without parts: a primitive or ``fixed`` (`size` in bytes), and its logical type if it has one."""
 
     name: str
     logical: str | None = None

@@ -36,11 +36,7 @@ KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One decision about a batch.
-
-    Attributes:
-        head: The newest marker; None if there is none.
-    """
+    """One decision about a batch; `head` is the newest marker, None if there is none."""
 
     situation: Situation
     verdict: Verdict

@@ -140,10 +140,7 @@ class Marker:
 
 
 def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
-    """The marker in a file; `number` comes from its name, `sink_id` from its folder.
-
-    Raises MarkerDamaged unless the file is a whole marker of this version, number and sink.
-    """
+    """The marker in a file; raises MarkerDamaged unless it is a whole marker of this version, number and sink."""
     try:
         document = _document_in(data, number)
         told = document.pop("digest")

@@ -14,11 +14,7 @@ MOST_READ_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class MarkersThere:
-    """Number and total size of the markers, which have no gap.
-
-    Attributes:
-        as_recorded: True if the high water agrees: each marker was read once, and none was truncated since.
-    """
+    """Number and total size of the markers; `as_recorded` says that the high water agrees and no check is needed."""
 
     count: int
     size_bytes: int
@@ -26,10 +22,7 @@ class MarkersThere:
 
 
 def find_markers(storage: Storage, layout: Layout) -> MarkersThere:
-    """Find the markers; raises MarkerDamaged if one is missing.
-
-    The high water is read first: a marker that is created meanwhile is then no contradiction.
-    """
+    """Find the markers; the high water is read first, so a marker that is created meanwhile is no contradiction."""
     high_water = parse_high_water(storage.read(layout.high_water))
     sizes = marker_sizes(storage, layout)
     expected = HighWater(0, 0) if high_water is None else high_water
@@ -104,7 +97,7 @@ def _first_missing(sizes: dict[int, int]) -> int:
 
 
 def _check_beginning(storage: Storage, layout: Layout) -> None:
-    """Refuse a folder without markers in which two batches left files: the first of them was committed.
+    """Refuse files of two batches without a marker: the first of them was committed.
 
     An older lakesink left no high water.
     """

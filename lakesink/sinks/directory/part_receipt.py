@@ -70,10 +70,7 @@ def encode_parts(receipt: PartsReceipt) -> bytes:
 
 
 def decode_parts(data: bytes, stem: str) -> PartsReceipt:
-    """The receipt in `data`; `stem` is the required start of its parts' names.
-
-    Raises ReceiptInvalid for any other content, another batch or version, or more than `MAX_RECEIPT_BYTES`.
-    """
+    """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
     if len(data) > MAX_RECEIPT_BYTES:
         raise ReceiptInvalid(f"larger than {MAX_RECEIPT_BYTES} bytes")
     try:

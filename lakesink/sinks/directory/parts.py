@@ -23,14 +23,7 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartsPlan:
-    """What the driver tells the tasks of one batch: plain data, no client, no secret.
-
-    Attributes:
-        folder: Folder of the parts, a path or URI.
-        stem: Start of their names.
-        batch_id: The batch, for failpoints.
-        target_file_size_bytes: Size at which a new part begins.
-    """
+    """What the driver tells the tasks of one batch: plain data, no client, no secret. `stem` starts parts' names."""
 
     lakesink_version: str
     folder: str

@@ -40,10 +40,7 @@ class FileSettings:
 
 
 def directory_location(directory: Any) -> str:
-    """A directory as an absolute path or a URI, without a trailing slash.
-
-    Raises SettingsError if it contains a secret, or characters that readers take for a pattern.
-    """
+    """A directory as absolute path or URI without trailing slash; refuses secrets, and characters of path patterns."""
     text = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
     if not isinstance(text, str) or not text.strip() or not text.isprintable():
         raise _wrong("directory", "expected a path or a URI, without control characters")

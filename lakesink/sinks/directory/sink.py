@@ -35,13 +35,7 @@ logger = logging.getLogger("lakesink")
 
 @dataclass(frozen=True, slots=True)
 class FileTransaction:
-    """One batch that may be written.
-
-    Attributes:
-        look: The decision that allowed it.
-        begun_ms: Time before any part can be created.
-        writer: The executors' part; None if an operator had the batch skipped.
-    """
+    """One batch that may be written, begun before any part; no writer if an operator had the batch skipped."""
 
     batch: Batch
     look: Look
@@ -52,8 +46,7 @@ class FileTransaction:
 class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
     """Writes one stream into files of one directory, each batch once and whole; see `lakesink.stream_files`.
 
-    Opens nothing before its first batch. `lakesink.committed_files` lists what a reader may read. `storage` holds the
-    directory; None opens it by its scheme.
+    Opens nothing before its first batch. `storage` holds the directory; None opens it by the directory's scheme.
     """
 
     durability = Durability.PREPARED_SURVIVES

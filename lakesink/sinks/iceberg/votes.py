@@ -23,14 +23,7 @@ from lakesink_protocol.redact import shown
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Everything that the tasks of a batch wrote.
-
-    Attributes:
-        files: Data files, each once.
-        schema: The one schema of all files.
-        decoded: Counts of the rows' documents.
-        first_malformed: Description of the first malformed value; empty if there is none.
-    """
+    """Everything that the tasks of a batch wrote; `first_malformed` describes a value, empty if there is none."""
 
     files: tuple[DataFileReceipt, ...]
     schema: Schema
@@ -39,10 +32,7 @@ class Counted:
 
 
 def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> Counted:
-    """The result of the tasks; raises WriteError unless every receipt is valid and none votes against the batch.
-
-    `table` is the table as loaded here; the names of this batch's data files start with `file_stem`.
-    """
+    """The result of the tasks; raises WriteError unless every receipt is valid and none votes against the batch."""
     votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
     for vote in votes:
         _check_vote(table, vote, file_stem)

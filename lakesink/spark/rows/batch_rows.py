@@ -55,10 +55,7 @@ class FrameRows:
 
 @dataclass(frozen=True, slots=True)
 class PlanRows:
-    """Rows of a micro-batch, from the physical plan that its query runs for it.
-
-    Only the number of rows limits Spark's Arrow batches here, see `lakesink.spark.rows.hop`. `frame` has the same rows.
-    """
+    """Rows of a micro-batch from its query's physical plan; only the number of rows limits Arrow batches, see `hop`."""
 
     frame: DataFrame
     shape: Shape

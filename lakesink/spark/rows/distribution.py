@@ -19,10 +19,7 @@ _HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
 
 
 def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str] | None = None) -> DataFrame:
-    """The rows, shuffled by partition; unchanged if there is nothing to shuffle by.
-
-    `names` are the column names in `clustered_by`, in the order of the columns; None if they are the names of `rows`.
-    """
+    """The rows, shuffled by partition if possible; `names` are the columns' names in `clustered_by` if they differ."""
     if not clustered_by:
         return rows
     found = (_expression(rows, _there(rows, path, names), transform) for path, transform in clustered_by)

@@ -46,11 +46,7 @@ def bounded_row_bytes(schema: Mapping[str, Any]) -> int | None:
 
 
 def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
-    """Rows that an Arrow batch may have without a check of its bytes.
-
-    `row_bytes` is the bound by schema, None if there is none. `widest_row_bytes` is the largest mean row of an Arrow
-    batch so far, 0 if none was measured.
-    """
+    """Rows of an Arrow batch without a byte check: by the schema's bound of a row, else by the widest measured row."""
     if row_bytes is not None:
         return max(1, min(BATCH_BYTES // max(row_bytes, 1), MOST_RECORDS))
     if widest_row_bytes == 0:
@@ -69,10 +65,7 @@ def hop_settings(user_bytes: str | None, user_records: str | None, records: int)
 
 
 class HopTuning:
-    """The limits of one session's Arrow batches, updated from batch to batch with as few calls as possible.
-
-    With `with_functions`, `apply` changes nothing: Python functions that compute the rows would run with its settings.
-    """
+    """The limits of one session's Arrow batches; with Python functions, `apply` does not change the user's settings."""
 
     def __init__(self, conf: Any, schema: Mapping[str, Any], *, with_functions: bool = False) -> None:
         self._conf = conf

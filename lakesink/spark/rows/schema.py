@@ -46,11 +46,7 @@ def schema_json(rows: DataFrame) -> dict[str, Any]:
 
 
 def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
-    """Schema of a DataFrame as its rows arrive in Arrow, with zoned timestamps in UTC.
-
-    `large` means 64-bit offsets for strings and binary. Raises WriteError for a type, at any depth, that Spark does not
-    pass to Arrow, or only as its parts.
-    """
+    """A DataFrame's schema as it arrives in Arrow, zoned timestamps in UTC; `large` means 64-bit offsets."""
     zoned: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )  # required since Spark 4.3

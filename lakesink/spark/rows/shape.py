@@ -14,12 +14,7 @@ _PLAIN_NAME = re.compile(r"[^.`]*")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The transport encoding of a DataFrame's columns.
-
-    Attributes:
-        names: Original names in order, if columns travel by position; else None.
-        decimals: Columns that travel as integers.
-    """
+    """How columns travel: by position if `names` has their original names, and those in `decimals` as integers."""
 
     names: tuple[str, ...] | None = None
     decimals: Decimals = field(default_factory=dict)
@@ -31,10 +26,7 @@ class Shape:
 
 
 def shaped(rows: DataFrame) -> tuple[DataFrame, Shape]:
-    """The rows in transport encoding.
-
-    PySpark parses column names, so names with dots or backticks, and duplicate names, travel by position.
-    """
+    """The rows in transport encoding. PySpark parses column names, so odd or duplicate ones travel by position."""
     names = rows.columns
     plain = _is_plain(names)
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))

@@ -28,12 +28,7 @@ _VOTE_HEAD = struct.Struct(">iq")
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one task returns.
-
-    Attributes:
-        widest_row_bytes: Largest mean row of its Arrow batches.
-        receipt: The writer's receipt, encoded.
-    """
+    """What one task returns: the largest mean row of its Arrow batches, and the writer's encoded receipt."""
 
     task: int
     widest_row_bytes: int
