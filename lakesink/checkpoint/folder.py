@@ -135,7 +135,7 @@ class Checkpoint:
         return bool(self.files.names("state"))
 
     def check_folders(self, end: Offsets) -> None:
-        """Check that every file source has a folder of its own number; a source that is read twice does not."""
+        """Check that every file source has a folder of its number, which fails if a source is read twice."""
         if end.keys is not Keys.POSITIONS:
             return
         numbers = {source for source, value in end.ends.items() if log_offset(value) is not None}

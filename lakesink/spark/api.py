@@ -55,7 +55,7 @@ def stream(
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
         CatalogError: The catalog is unusable, or the table does not exist and `create_table` is not set.
-        WriteError: A column fits neither the table nor any Iceberg type.
+        WriteError: A column does not fit the table, or no Iceberg type fits the column.
         BatchRefused: The branch does not exist, or the table's format version is not 2.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """

@@ -1,4 +1,4 @@
-"""Files of a checkpoint through the driver's JVM, with all schemes and credentials of Spark; writes none of Spark's."""
+"""Files of a checkpoint through the driver's JVM, with Spark's schemes and credentials. Never writes Spark's files."""
 
 from typing import Any
 

@@ -100,7 +100,7 @@ def partition_value_unfit(field: str, transform: str, column: str, kind: str) ->
 
 
 def unwritable_value(format_name: str, error: Exception) -> WriteError:
-    """The file format has no form for a value."""
+    """The file format cannot represent a value."""
     return WriteError(
         "LOSSY_VALUE",
         f"A value cannot be written to a {format_name} file: {describe(error)[:DESCRIBED]}",

@@ -40,7 +40,7 @@ class OpenPart(ABC):
         return int(self._sink.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows; raises WriteError if the storage refused them or the format has no form for a value."""
+        """Append rows; raises WriteError if the storage refused them or the format cannot represent a value."""
         with storage_failures(self.location):
             self._write(rows)
         self._rows += rows.num_rows

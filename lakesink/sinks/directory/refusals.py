@@ -117,7 +117,7 @@ def directory_failures(directory: str, *, data: str = NOTHING_WRITTEN) -> Iterat
             data=data,
             action=f"Let this user read and write it, or correct its credentials: {redact(directory)!r}.",
         ) from error
-    except Exception as error:  # clients of object stores have exceptions of their own
+    except Exception as error:  # clients of object stores have their own exceptions
         raise CatalogError(
             "DIRECTORY_FAILED",
             f"The directory cannot be used: {describe(error)[:140]}",

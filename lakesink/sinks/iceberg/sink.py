@@ -140,7 +140,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise refusal(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
-        """Use an earlier run's prepared batch if table, ledger, schema and files match; refuse a replaced table."""
+        """Use an earlier run's prepared batch if table, ledger and schema are unchanged and its files still exist.
+
+        Raises BatchRefused if it was prepared for another table of this name, and this one has no entry of the stream.
+        """
         prepared = parse_prepared(payload)
         if prepared is None or prepared.branch != self.key.branch:
             return None

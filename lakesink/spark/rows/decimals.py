@@ -61,7 +61,7 @@ def _with_decimals(schema: pa.Schema, decimals: Decimals) -> pa.Schema:
 
 
 def _unscaled(rows: DataFrame, name: str) -> Column:
-    """Spark SQL has no name for this expression. Full class names avoid Py4J's look-up, milliseconds in every batch."""
+    """Spark SQL has no name for this expression. Full class names avoid Py4J's slow look-up of packages."""
     client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr] # noqa: SLF001 - as above
     utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)
     return ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))  # noqa: SLF001 - as above

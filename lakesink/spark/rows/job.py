@@ -33,10 +33,7 @@ class RowsJob:
     most_rows: int | None = None
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
-        """Run one job and return each participant's receipts.
-
-        Every row goes to each participant, so there can be only one until rows are routed.
-        """
+        """Run one job and return the receipts. Rows are not routed, so there can be only one participant."""
         if len(writers) != 1:
             raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
@@ -47,10 +44,7 @@ class RowsJob:
         return {name: [vote.receipt for vote in votes]}
 
     def read(self) -> None:
-        """Run the query without writing, for a batch that needs no job: Spark's state stores must follow it.
-
-        A query's state changes while its rows are read, and Spark assumes that every batch was read.
-        """
+        """Run the query without writing: Spark's state stores change as rows are read, and must follow each batch."""
         try:
             self.frame.frame._jdf.queryExecution().toRdd().count()  # noqa: SLF001 - an action that needs no column to have a good name
         except JAVA_ERRORS as error:
