@@ -165,7 +165,7 @@ def _is_asked(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) 
 
 
 def _was_never_divided_anew(metadata: TableMetadata) -> bool:
-    """True if the table has had one spec only: ids of specs and partition fields are never reused."""
+    """True if the metadata shows one spec ever: its id is 0, and no later partition field got an id."""
     last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
     return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
 
