@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import CommitTableRequest, Table
 
-from testkit.http import Answer, Request, error_answer, http_server
+from testkit.http_servers import Answer, Request, error_answer, http_server
 
 Fault = Callable[[], Answer]
 

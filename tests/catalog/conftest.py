@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakesink_catalog.connect.catalog import connect
-from testkit.http import postgres
+from testkit.http_servers import postgres
 from testkit.rest_catalog import rest_catalog
 
 PASSWORD = "p@ss/w:rd"  # noqa: S105 - of a database that lives for one test

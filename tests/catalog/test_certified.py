@@ -20,7 +20,7 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.postgres import Postgres
 from testkit.batches import START_MS, Writer
-from testkit.http import Answer, error_answer, postgres
+from testkit.http_servers import Answer, error_answer, postgres
 from testkit.rest_catalog import RestService, rest_catalog
 from tests.catalog.conftest import PASSWORD
 

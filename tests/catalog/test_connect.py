@@ -16,7 +16,7 @@ from lakesink_catalog.connect.catalog import EMBEDDED_NAME, CatalogConfig, conne
 from lakesink_catalog.tables.tables import load_table, parse_identifier
 from lakesink_protocol.errors import CatalogError, LakesinkError, SettingsError
 from servers.ports import free_port
-from testkit.http import Answer, dripping_server, postgres, rest_server
+from testkit.http_servers import Answer, dripping_server, postgres, rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -22,7 +22,7 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from testkit.http import Answer, Request, http_server
+from testkit.http_servers import Answer, Request, http_server
 from testkit.rest_catalog import RestService
 from tests.doctor.liars import LastOneWins, Requirements, Updates
 

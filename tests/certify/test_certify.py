@@ -11,7 +11,7 @@ from lakesink.checks.certify.examine import Certificate, certify
 from lakesink.checks.certify.race import Size
 from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
-from testkit.http import postgres
+from testkit.http_servers import postgres
 from testkit.rest_catalog import RestService
 from tests.certify import liars
 from tests.doctor import liars as doctors

@@ -8,7 +8,7 @@ import pytest
 from lakesink.checks.doctor.catalog import look_at_catalog
 from lakesink.checks.doctor.finding import Finding, Standing
 from servers.ports import free_port
-from testkit.http import rest_server
+from testkit.http_servers import rest_server
 
 CANARY = "c4n4ry-Sw0rdfish"
 

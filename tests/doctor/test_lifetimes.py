@@ -12,7 +12,7 @@ from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys, lent_credentials, object_rules
 from lakesink_catalog.connect.catalog import connect
 from testkit.builders import START_MS
-from testkit.http import rest_server
+from testkit.http_servers import rest_server
 from tests.faults.test_prepared_records import Crashed
 
 HOUR_MS = 3_600_000

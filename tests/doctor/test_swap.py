@@ -15,7 +15,7 @@ from lakesink.checks.offer import Answered
 from lakesink.checks.swap_probe import broken_promise
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from servers.ports import free_port
-from testkit.http import postgres
+from testkit.http_servers import postgres
 from testkit.rest_catalog import rest_catalog
 from tests.doctor import liars
 

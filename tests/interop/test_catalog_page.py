@@ -20,7 +20,7 @@ from servers.jars import HADOOP
 from servers.postgres import postgres_server
 from servers.s3 import S3, s3
 from testkit.harness import PATIENCE_SECONDS
-from testkit.http import Answer, Request, error_answer, http_server
+from testkit.http_servers import Answer, Request, error_answer, http_server
 from testkit.rest_catalog import RestService
 from tests.interop.pages import block
 

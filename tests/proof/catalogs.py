@@ -15,7 +15,7 @@ from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
 from servers.rest_reference import rest_reference
-from testkit.http import postgres, skipped_where_missing
+from testkit.http_servers import postgres, skipped_where_missing
 from testkit.rest_catalog import rest_catalog
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))

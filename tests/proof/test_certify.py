@@ -8,7 +8,7 @@ import pytest
 import proof.certify
 from lakesink.checks.certify.verdict import Verdict
 from proof.certify import CATALOGS, DOCUMENT, checks_markdown, results_markdown, run
-from testkit.http import skipped_where_missing
+from testkit.http_servers import skipped_where_missing
 from tests.test_docs import between
 
 

@@ -8,7 +8,7 @@ import pytest
 from lakesink_catalog.connect.catalog import connect
 from servers.jars import REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference
-from testkit.http import skipped_where_missing
+from testkit.http_servers import skipped_where_missing
 
 pytestmark = pytest.mark.soak  # a machine for the short tests has no Maven
 
