@@ -84,6 +84,8 @@ class Look:
         """Check the order of batches, the ledgers and their tags."""
         for state in self.states:
             yield from self._of_sink(state)
+        if self.states == self.known:
+            yield from self._of_retired()
 
     def of_clock(self, now_ms: int) -> Iterator[Finding]:
         """A last change that is ahead of the wall clock: all later changes get the time of this change."""
@@ -134,6 +136,14 @@ class Look:
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)
         yield from self._audit_tags(state)
+
+    def _of_retired(self) -> Iterator[Finding]:
+        """Batches of sinks that were retired: what they doubled or left out is still so."""
+        known = {key_of(state) for state in self.known}
+        for line in self.lines.values():
+            for key in sorted(line.steps.keys() - known, key=str):
+                if key.branch == line.branch:
+                    yield from breaks(chain_of(line, key, f"{key.name} into {key.branch}, retired"))
 
     def _rewind(self, state: SinkState) -> str:
         """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""

@@ -23,9 +23,9 @@ WORDS: Words = {
     Reason.TABLE_REPLACED: (
         "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
         (
-            "This table has no batch of sink {sink}. If it was dropped and made again on purpose, take a new sink id"
-            " and a new checkpoint: they read the source from its beginning, and what the source no longer has is"
-            " lost. Else restore the old table."
+            "This table shows no batch of sink {sink}. If it was dropped and made again on purpose, take a new sink id"
+            " and a new checkpoint: they read the source from its beginning, what the source no longer has is lost,"
+            " and rows that this table has already, as a copy has, come twice. Else restore the old table."
         ),
     ),
     Reason.LEDGER_DAMAGED: (
@@ -55,7 +55,8 @@ WORDS: Words = {
         (
             "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {newest_id}` (it deletes from commits/ and"
             " offsets/ every file above {newest_id}), and start it again: the batches after it are replayed, and no row"
-            " comes twice. The table ends at {newest_end}."
+            " comes twice. The table ends at {newest_end}. Batches of other sink ids that the rollback removed do not"
+            " come back by this."
         ),
     ),
     Reason.NEW_CHECKPOINT: (

@@ -8,6 +8,7 @@ import pytest
 from lakesink.audit.finding import Code
 from lakesink.audit.proof import audit
 from lakesink.cli import proving
+from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind
 from testkit.builders import START_MS, Lake, Stream, counted, expected
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, roll_back
@@ -106,6 +107,14 @@ def test_a_gap_names_the_batches_that_are_missing_still(lake: Lake, stream: Stre
     [gap] = [finding for finding in audit(lake.table()).findings if finding.code is Code.BATCH_GAP]
     assert gap.items == ("4, 6",)
     assert "as an operator accepted" in gap.found
+
+
+def test_what_an_operator_had_a_retired_sink_leave_out_is_still_told(lake: Lake, stream: Stream) -> None:
+    stream.overrule(stream.batch(9, start=9), "skip")
+    Forgetting(lake.table, stream.key, surroundings=stream.chance.surroundings()).run()
+    found = audit(lake.table(), footers=False).findings
+    assert {finding.code for finding in found} == {Code.BATCH_ACCEPTED, Code.BATCH_GAP}
+    assert all(finding.accepted and "retired" in finding.subject for finding in found)
 
 
 @pytest.mark.parametrize("kind", SinkKind)

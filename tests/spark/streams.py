@@ -31,9 +31,11 @@ def write_files(folder: Path, count: int, *, first: int = 0, rows: int = 10) -> 
     folder.mkdir(exist_ok=True)
     for number in range(first, first + count):
         path = folder / f"{number:03}.json"
+        hidden = folder / f".{path.name}"  # Spark must not see it before its time is set
         lines = [json.dumps({"id": number * rows + row, "text": f"t{row}"}) for row in range(rows)]
-        path.write_text("\n".join(lines) + "\n")
-        os.utime(path, (FIRST_FILE_TIME + number, FIRST_FILE_TIME + number))
+        hidden.write_text("\n".join(lines) + "\n")
+        os.utime(hidden, (FIRST_FILE_TIME + number, FIRST_FILE_TIME + number))
+        hidden.rename(path)
 
 
 def file_stream(spark: SparkSession, folder: Path, *, files: int = 1) -> DataFrame:
