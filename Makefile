@@ -32,7 +32,7 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
 
 test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak and not interop" -n 2 --dist worksteal $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that fail first, in about a minute.
 	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
@@ -50,8 +50,8 @@ prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or 
 guarantees: $(INSTALLED) ## What six kinds of sink make of a SIGKILL at every bad moment, counted: 3 to 5 minutes.
 	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
 
-soak: $(INSTALLED) ## The long tests: random kills, memory (SHORT=1: a slice). Two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m "soak$(UNLESS_SHORT)" -n 2 --dist worksteal $(ARGS)
+soak: $(INSTALLED) ## The long tests: random kills, memory, whole suites (SHORT=1: a slice). Two at a time.
+	$(PYTHON_IN_VENV) -m pytest -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" -n 2 --dist worksteal $(ARGS)
 
 nightly: ## Everything whole, long kills and all engines included: about four hours on two cores.
 	@bash scripts/nightly.sh

@@ -61,7 +61,7 @@ def run(python: str) -> Result:
     started = time.monotonic()
     with TemporaryDirectory(prefix="lakesink-matrix-") as folder:
         report = Path(folder, "report.xml")
-        own = ["-m", "pytest", "-m", "not soak and not interop", "-n", "2", "--dist", "worksteal"]
+        own = ["-m", "pytest", "-m", "not soak and not nightly and not interop", "-n", "2", "--dist", "worksteal"]
         cache = ["-o", f"cache_dir={folder}", f"--junit-xml={report}"]
         subprocess.run([python, *own, *cache, *TESTS], check=False, cwd=ROOT, timeout=LONGEST_SECONDS)
         return Result(version, counted(report), time.monotonic() - started)

@@ -168,6 +168,7 @@ def test_a_database_that_falls_silent_in_a_commit_is_asked_again_and_the_batch_l
     assert [record.batch_id for record in history(writer.load())] == [0, 1]
 
 
+@pytest.mark.nightly
 def test_a_database_that_stays_silent_ends_in_a_clear_error(
     database: tuple[Writer, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,6 +263,7 @@ def test_a_postgresql_that_is_not_there_is_one_clear_error_without_the_password(
     assert CANARY not in full_text(refused.value)
 
 
+@pytest.mark.nightly
 def test_a_postgresql_that_never_answers_ends_in_a_clear_error() -> None:
     pytest.importorskip("psycopg2")
     with rest_server({}) as (uri, _):
@@ -298,8 +299,8 @@ def test_a_rest_catalog_is_opened_and_lists_what_is_near() -> None:
     ("path", "properties"),
     [
         ("/v1/config", {}),
-        ("/v1/config", {"token": CANARY}),
-        ("/v1/oauth/tokens", {"credential": f"me:{CANARY}"}),
+        pytest.param("/v1/config", {"token": CANARY}, marks=pytest.mark.nightly),
+        pytest.param("/v1/oauth/tokens", {"credential": f"me:{CANARY}"}, marks=pytest.mark.nightly),
         ("/v1/namespaces/demo/tables/events", {"token": CANARY}),
     ],
 )
@@ -322,6 +323,7 @@ def test_a_rest_catalog_that_answers_drop_by_drop_ends_in_bounded_time() -> None
         assert time.monotonic() - started < 60
 
 
+@pytest.mark.nightly
 def test_a_token_server_that_never_answers_ends_in_bounded_time() -> None:
     with rest_server({"/token": None}) as (uri, server):
         oauth = {"client_id": "me", "client_secret": CANARY, "token_url": f"{uri}/token"}

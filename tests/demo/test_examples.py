@@ -52,7 +52,9 @@ def test_the_custom_sink_is_killed_and_replayed_and_every_order_is_there_once(tm
     assert told[-2].startswith("Next: ")
 
 
-@pytest.mark.parametrize("example", [CUSTOM_SINK, GUARANTEES], ids=lambda example: example.name)
+@pytest.mark.parametrize(
+    "example", [pytest.param(CUSTOM_SINK, marks=pytest.mark.nightly), GUARANTEES], ids=lambda example: example.name
+)
 def test_the_sinks_of_the_examples_pass_the_suite(tmp_path: Path, example: Path) -> None:
     options = ["-p", "no:cacheprovider", "--basetemp", str(tmp_path / "pytest")]
     run([sys.executable, "-m", "pytest", str(example), *options], tmp_path)

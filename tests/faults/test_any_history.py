@@ -17,7 +17,6 @@ def test_histories_are_counted() -> None:
     assert done.steps > done.histories
 
 
-@pytest.mark.soak
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_each_row_is_there_once_after_any_of_many_histories() -> None:

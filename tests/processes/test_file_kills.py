@@ -65,7 +65,7 @@ EVERY_POINT = (
     Kill("before-call", 2, "recovered"),
     Kill("after-call", 3, "committed"),
 )
-LONG = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(900)]
+LONG = [pytest.mark.nightly, pytest.mark.timeout(900)]
 WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "committed"))
 
 
@@ -73,7 +73,7 @@ WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "c
     ("format_name", "kills", "empty"),
     [
         pytest.param("parquet", EVERY_POINT, (), id="every-point", marks=LONG),
-        pytest.param("jsonl", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches-of-lines"),
+        pytest.param("jsonl", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches-of-lines", marks=LONG),
     ],
 )
 def test_driver_killed_again_and_again_leaves_every_row_once(

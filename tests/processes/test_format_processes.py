@@ -13,8 +13,8 @@ FILES = 3
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param("batch-start@1", id="the-planner"),
-        pytest.param("after-prepared@1", id="the-committer-with-the-batch-prepared"),
+        pytest.param("batch-start@1", id="the-planner", marks=pytest.mark.nightly),
+        pytest.param("after-prepared@1", id="the-committer-with-the-batch-prepared", marks=pytest.mark.nightly),
         pytest.param("after-call@1", id="the-committer-with-the-batch-committed"),
     ],
 )

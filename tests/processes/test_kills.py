@@ -19,9 +19,8 @@ from testkit.harness import (
     wait_for,
 )
 
-ADAPTERS = ["stream", "format"]
-LONG = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(900)]
-"""Several drivers, each with a planner and a committer to start: minutes."""
+LONG = [pytest.mark.nightly, pytest.mark.timeout(900)]
+"""Several drivers to start, some each with a planner and a committer: minutes."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,9 @@ WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "c
 @pytest.mark.parametrize(
     ("adapter", "branch", "kills", "empty"),
     [
-        pytest.param("stream", "main", EVERY_POINT, (), id="every-point-on-main"),
+        pytest.param("stream", "main", EVERY_POINT, (), id="every-point-on-main", marks=LONG),
         pytest.param("stream", "audit", WORST_POINTS, (), id="worst-points-on-a-branch"),
-        pytest.param("stream", "main", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches"),
+        pytest.param("stream", "main", WORST_POINTS, (0, 1, 3), id="worst-points-in-empty-batches", marks=LONG),
         pytest.param("format", "main", EVERY_POINT, (), id="every-point-by-format", marks=LONG),
         pytest.param("format", "audit", WORST_POINTS, (0, 1, 3), id="empty-batches-on-a-branch-by-format", marks=LONG),
     ],
@@ -130,7 +129,7 @@ def forked(stream: Stream, branch: str) -> Stream:
     return replace(stream, options={"branch": branch}, sink_id="numbers-audit", checkpoint_name="checkpoint-audit")
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("adapter", ["stream", pytest.param("format", marks=LONG)])
 def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path, adapter: str) -> None:
     stream = Stream(tmp_path, adapter=adapter)
     stream.add_files(0, 3)
@@ -147,7 +146,7 @@ def test_driver_killed_while_its_tasks_write_leaves_only_orphans(tmp_path: Path,
 
 
 @pytest.mark.parametrize("adapter", ["stream", pytest.param("format", marks=LONG)])
-@pytest.mark.parametrize("paused_at", ["before-call", "after-call"])
+@pytest.mark.parametrize("paused_at", ["before-call", pytest.param("after-call", marks=LONG)])
 def test_two_drivers_on_one_checkpoint_write_every_row_once(tmp_path: Path, adapter: str, paused_at: str) -> None:
     stream = Stream(tmp_path, adapter=adapter)
     stream.add_files(0, 4)

@@ -21,6 +21,7 @@ from proof.security.run import TARGETS, attack, replayed, run
 SEED = 20_000_101
 
 
+@pytest.mark.nightly
 def test_twenty_thousand_hostile_inputs_are_refused_by_name_or_safe_to_believe() -> None:
     figures = run(20_000, SEED, canary=False)
     assert [f"{defect.what}: {defect.replay}" for defect in figures.defects] == []
@@ -76,7 +77,6 @@ def test_planted_secrets_are_seen_nowhere() -> None:
     assert figures.places == len(PLACES)
 
 
-@pytest.mark.soak
 @pytest.mark.nightly
 def test_planted_secrets_are_seen_nowhere_in_spark_either() -> None:
     figures = plant_and_look(SEED, spark=True)

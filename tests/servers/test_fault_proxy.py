@@ -95,6 +95,7 @@ def test_a_spoilt_commit_fails_for_the_client_and_is_applied_or_not_as_told(betw
     assert between.applied()
 
 
+@pytest.mark.nightly
 def test_a_late_commit_is_applied_after_the_client_has_given_up(between: Between) -> None:
     between.proxy.arm(1, HttpFault(Kind.LATE, seconds=LATE_SECONDS), lambda: None)
     with pytest.raises(Exception):  # noqa: B017, PT011 # whatever PyIceberg makes of it

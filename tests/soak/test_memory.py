@@ -10,7 +10,7 @@ import pytest
 
 from testkit.harness import CONF, Stream, kill_all
 
-pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 EARLY, LATE = 100, 500
 GROWTH_LIMIT_MIB = 20

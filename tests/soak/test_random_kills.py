@@ -9,7 +9,7 @@ import pytest
 from testkit.at_work import committed, kill_at_work
 from testkit.harness import PATIENCE_SECONDS, Stream, expected, own_snapshots
 
-pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 KILLS = 30
 FILES_AHEAD = 100

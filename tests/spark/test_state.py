@@ -39,7 +39,12 @@ def ids() -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "place"), [("stream", "after-prepared"), ("stream", "after-commit"), ("format", "after-commit")]
+    ("adapter", "place"),
+    [
+        ("stream", "after-prepared"),
+        ("stream", "after-commit"),
+        pytest.param("format", "after-commit", marks=pytest.mark.nightly),
+    ],
 )
 def test_what_a_query_has_seen_in_a_batch_that_came_again_is_known_to_the_next_one(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str, place: str

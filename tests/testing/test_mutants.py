@@ -104,6 +104,7 @@ def stream_into(suite: Suite, target: Place) -> Stream:
     return Stream(partial(suite.open_sink, target), partial(suite.read_rows, target))
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*set most_steps")
 @pytest.mark.parametrize("sink", SOUND, ids=lambda sink: sink.__name__)
 def test_a_sound_sink_commits_each_batch_once_beside_a_rival_at_any_step(

@@ -48,6 +48,7 @@ def test_a_task_starts_no_thread_and_imports_nothing_heavy(transforms: tuple[str
     assert (report["threads"], report["modules"]) == (0, [])
 
 
+@pytest.mark.nightly
 def test_ten_thousand_partitions_fit_in_half_a_gibibyte(tmp_path: Path) -> None:
     report = report_of(tmp_path, 1_300_000, "bucket[10000]")
     assert report["partitions"] == 10_000

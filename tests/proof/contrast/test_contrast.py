@@ -37,6 +37,7 @@ def made(root: Path, case: Case) -> Place:
     return place
 
 
+@pytest.mark.nightly
 def test_a_replayed_batch_is_doubled_by_an_append_and_not_by_lakesink(spark: Any, tmp_path: Path) -> None:
     naive, ours = (
         play(BY_NAME["replay"], sink, Engine(spark, ()), tmp_path, no_rest) for sink in ("append", "lakesink")

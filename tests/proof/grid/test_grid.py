@@ -22,6 +22,7 @@ HANDFUL = [
 ]
 
 
+@pytest.mark.nightly
 def test_a_handful_of_cells_holds() -> None:
     figures = run(seed=1, cells=HANDFUL, kills=0)
     assert figures.broken == []
@@ -93,7 +94,6 @@ def test_the_command_says_how_it_went_and_names_what_it_does_not_know() -> None:
     assert missing.exit_code != 0
 
 
-@pytest.mark.soak
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("blow", list(SparkBlow))

@@ -19,6 +19,7 @@ from servers.jars import ROOT
 WELL = CellResult("lakesink", "REPLAYS", (Blow("after-call", 20, 0, 0),), 0, 0, looks=9, in_part=0, went_back=0)
 
 
+@pytest.mark.nightly
 def test_a_killed_batch_of_idempotent_writes_ends_well_and_shows_its_readers_older_values(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from proof.mutants.scenarios import SCENARIOS, play, scenario_named
 AT_ONCE = {"no dedupe", "conflict taken as rejected"}
 """Seen by every run of the tests: one over SQLite, one over REST."""
 
-LONG = [pytest.mark.soak, pytest.mark.nightly]
+LONG = [pytest.mark.nightly]
 
 
 @pytest.mark.parametrize(
