@@ -133,13 +133,13 @@ class AnyHistory(RuleBasedStateMachine):
         self.waiting[driver] = Waiting(sink, batch, begun, self.prepared(sink, batch, begun))
 
     def prepared(self, sink: IcebergSink, batch: Batch, begun: IcebergTransaction) -> PreparedBatch:
-        payloads = sink.prepared_log.find(batch)
+        payloads = begun.prepared_log.find(batch)
         found = sink.recover(begun, payloads[sink.name]) if payloads else None
         if found is not None:
             return found
         assert begun.writer is not None
         ready = sink.pre_commit(begun, self.stream.write(batch)({"it": begun.writer})["it"])
-        sink.prepared_log.put(batch, {sink.name: ready.payload})
+        begun.prepared_log.put(batch, {sink.name: ready.payload})
         return ready
 
     @precondition(lambda self: self.waiting)

@@ -121,7 +121,7 @@ class Stream:
 
     def run_with(self, sink: FileSink, batch: Batch | int, rows: int = 3, tasks: int = 1) -> Outcome:
         batch = self.batch(batch) if isinstance(batch, int) else batch
-        return run_batch(batch, [sink], sink.prepared_log, self.write(batch, rows, tasks))[sink.name]
+        return run_batch(batch, [sink], self.write(batch, rows, tasks))[sink.name]
 
     def write(self, batch: Batch, rows: int = 3, tasks: int = 1) -> Write:
         """The job: real files by the real writer, `rows` in each task."""

@@ -25,6 +25,7 @@ class Rows:
 @dataclass(frozen=True)
 class Open:
     writer: Rows | None
+    prepared_log: "Log"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Shelf(TwoPhaseCommitSink[Open, Ready]):
 
     name: str
     story: list[str]
+    log: "Log"
     durability: Durability = Durability.PREPARED_SURVIVES
     adds_rows: bool = True
     usable: bool = True
@@ -55,7 +57,7 @@ class Shelf(TwoPhaseCommitSink[Open, Ready]):
         self._tell("begin")
         if batch.batch_id in self.shelf:
             return AlreadyCommitted(batch.batch_id)
-        return Open(Rows(self.name) if self.adds_rows else None)
+        return Open(Rows(self.name) if self.adds_rows else None, self.log)
 
     def recover(self, transaction: Open, payload: Payload) -> Ready | None:  # noqa: ARG002 - the seam's
         self._tell("recover")
@@ -118,8 +120,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.log = Log(self.story)
-        self.a = Shelf("a", self.story)
-        self.b = Shelf("b", self.story)
+        self.a = Shelf("a", self.story, self.log)
+        self.b = Shelf("b", self.story, self.log)
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
         self.story.append(f"write {'+'.join(writers)}")
@@ -129,7 +131,7 @@ class World:
 
     def run(self, *sinks: Shelf) -> dict[str, Outcome]:
         self.story.clear()
-        return run_batch(BATCH, sinks or (self.a, self.b), self.log, self.write)
+        return run_batch(BATCH, sinks or (self.a, self.b), self.write)
 
     def told(self, word: str) -> int:
         return sum(word in line for line in self.story)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lakesink import AlreadyCommitted, BatchRefused, Committed, Outcome, Reason, WriteError
 from lakesink.sinks.records import PreparedDirectory
-from lakesink.two_phase import Durability, Payload, TwoPhaseCommitSink
+from lakesink.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_catalog.identity import Batch
 
 LEDGER = "CREATE TABLE IF NOT EXISTS ledger (sink_id, batch_id, query_id, fingerprint, PRIMARY KEY (sink_id, batch_id))"
@@ -52,6 +52,7 @@ class Open:
 
     batch: Batch
     writer: StagingWriter
+    prepared_log: PreparedLog
 
 
 @dataclass(frozen=True)
@@ -81,19 +82,17 @@ class SqliteSink(TwoPhaseCommitSink[Open, Staged]):
 
     def __init__(self, database: Path, table: str, sink_id: str, staging: Path) -> None:
         self.database, self.table, self.name, self.staging = database, table, sink_id, staging
-        self._prepared = PreparedDirectory(f"{staging}/prepared")  # lakesink's own: one small file a batch
-
-    @property
-    def prepared_log(self) -> PreparedDirectory:
-        """Where it is recorded what is staged, so that a crash before the commit costs nothing."""
-        return self._prepared
+        # Records what is staged, so that a crash before the commit costs nothing: one small file a batch.
+        self.log: PreparedLog = PreparedDirectory(f"{staging}/prepared")
 
     def begin(self, batch: Batch) -> Open | AlreadyCommitted:
         """Ask the ledger before a row is read."""
         self.staging.mkdir(parents=True, exist_ok=True)
         with closing(self._connect()) as database:
             there = self._has(database, batch)
-        return AlreadyCommitted(None) if there else Open(batch, StagingWriter(str(self.staging), self._stem(batch)))
+        if there:
+            return AlreadyCommitted(None)
+        return Open(batch, StagingWriter(str(self.staging), self._stem(batch)), self.log)
 
     def pre_commit(self, transaction: Open, receipts: Sequence[bytes]) -> Staged:
         """One sound receipt of every task, or no batch."""

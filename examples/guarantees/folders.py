@@ -49,6 +49,7 @@ class Open:
 
     batch: Batch
     writer: FileWriter
+    prepared_log: PreparedDirectory
 
 
 @dataclass(frozen=True)
@@ -77,18 +78,13 @@ class FolderSink(TwoPhaseCommitSink[Open, Pending]):
 
     def __init__(self, root: Path) -> None:
         self.pending, self.committed = root / "pending", root / "committed"
-        self._prepared = PreparedDirectory(f"{root}/prepared")
-
-    @property
-    def prepared_log(self) -> PreparedDirectory:
-        """Where it is recorded which folder is complete."""
-        return self._prepared
+        self.log = PreparedDirectory(f"{root}/prepared")  # records which folder is complete
 
     def begin(self, batch: Batch) -> Open | AlreadyCommitted:
         """Ask the committed folders before a row is read."""
         if self._has(batch):
             return AlreadyCommitted(None)
-        return Open(batch, FileWriter(str(self.pending / f"{batch.batch_id}-{uuid.uuid4()}")))
+        return Open(batch, FileWriter(str(self.pending / f"{batch.batch_id}-{uuid.uuid4()}")), self.log)
 
     def pre_commit(self, transaction: Open, receipts: Sequence[bytes]) -> Pending:
         """List the files that were voted for; others in the folder are of attempts that do not count."""

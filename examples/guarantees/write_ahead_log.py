@@ -38,6 +38,7 @@ class Open:
 
     batch: Batch
     writer: Collecting
+    prepared_log: PreparedDirectory
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,13 @@ class WriteAheadLog(TwoPhaseCommitSink[Open, Logged]):
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
         self.confirmed = folder / "confirmed"
-        self._log = PreparedDirectory(f"{folder}/log")
-
-    @property
-    def prepared_log(self) -> PreparedDirectory:
-        """The write-ahead log: one file a batch, whole or absent, tidied when a later batch is confirmed."""
-        return self._log
+        # The write-ahead log: one file a batch, whole or absent, tidied when a later batch is confirmed.
+        self.log = PreparedDirectory(f"{folder}/log")
 
     def begin(self, batch: Batch) -> Open | AlreadyCommitted:
         """Confirmed is done. What was sent and not confirmed, nobody knows."""
         newest = int(self.confirmed.read_text()) if self.confirmed.exists() else -1
-        return AlreadyCommitted(None) if batch.batch_id <= newest else Open(batch, Collecting())
+        return AlreadyCommitted(None) if batch.batch_id <= newest else Open(batch, Collecting(), self.log)
 
     def pre_commit(self, transaction: Open, receipts: Sequence[bytes]) -> Logged:  # noqa: ARG002 - as the seam has it
         """Everything that is to be sent."""

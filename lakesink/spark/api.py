@@ -156,7 +156,7 @@ def _reads_files(df: DataFrame) -> bool:
 def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
     started = time.monotonic()
     try:
-        outcome = run_batch(batch, [sink], sink.prepared_log, job.write)[sink.name]
+        outcome = run_batch(batch, [sink], job.write)[sink.name]
     except Exception as error:
         reporter.failed(batch.batch_id, brief(error), Timing(time.monotonic() - started))
         raise

@@ -159,7 +159,7 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
     try:
         with presentable():
             sink = _sink(destination, schema)
-            outcome = run_batch(batch, [sink], sink.prepared_log, WrittenBefore(_receipts(messages)))[sink.name]
+            outcome = run_batch(batch, [sink], WrittenBefore(_receipts(messages)))[sink.name]
     except Exception as error:
         _opened.cache_clear()
         reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
@@ -170,7 +170,7 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
 
 
 def _writer_for(sink: IcebergSink, batch: Batch) -> TaskWriter | None:
-    return writers_for(batch, [sink], sink.prepared_log).get(sink.name)
+    return writers_for(batch, [sink]).get(sink.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class StreamRun:
             self.query.check_reads(batch_id, end)
             return self._timed(job, writers)
 
-        outcomes = run_batch(batch, [self.sink], self.sink.prepared_log, write)
+        outcomes = run_batch(batch, [self.sink], write)
         if not self.wrote and self.checkpoint.has_state():
             job.read()
         self.last = (batch_id, end)

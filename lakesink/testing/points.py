@@ -8,7 +8,7 @@ from typing import Any
 
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.two_phase import Payload, PreparedLog, TwoPhaseCommitSink, Write
+from lakesink_protocol.two_phase import Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink, Write
 
 
 class Phase(Enum):
@@ -75,7 +75,7 @@ def plainly(phase: Phase) -> AbstractContextManager[object]:
     return nullcontext(phase)
 
 
-class WatchedSink(TwoPhaseCommitSink[Any, Any]):
+class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
     """The sink under test, with a callback at every point and a context around each phase."""
 
     def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet, within: Within = plainly) -> None:
@@ -87,33 +87,33 @@ class WatchedSink(TwoPhaseCommitSink[Any, Any]):
         self._dead = False
         self._batch: Batch | None = None
 
-    @property
-    def prepared_log(self) -> "WatchedLog":
-        """The sink's own log, watched too."""
-        return WatchedLog(self.sink.prepared_log, self)
-
-    def begin(self, batch: Batch) -> Any | AlreadyCommitted:
+    def begin(self, batch: Batch) -> "WatchedTransaction | AlreadyCommitted":
         """See `TwoPhaseCommitSink`."""
         self._batch = batch
-        return self.at(Phase.BEGIN, lambda: self.sink.begin(batch))
+        begun = self.at(Phase.BEGIN, lambda: self.sink.begin(batch))
+        return begun if isinstance(begun, AlreadyCommitted) else WatchedTransaction(begun, self)
 
-    def recover(self, transaction: Any, payload: Payload) -> Any | None:
+    def check_inputs(self, batch: Batch, transaction: "WatchedTransaction") -> None:
         """See `TwoPhaseCommitSink`."""
-        return self.at(Phase.RECOVER, lambda: self.sink.recover(transaction, payload))
+        self.sink.check_inputs(batch, transaction.begun)
 
-    def pre_commit(self, transaction: Any, receipts: Sequence[bytes]) -> Any:
+    def recover(self, transaction: "WatchedTransaction", payload: Payload) -> Any | None:
         """See `TwoPhaseCommitSink`."""
-        return self.at(Phase.PRE_COMMIT, lambda: self.sink.pre_commit(transaction, receipts))
+        return self.at(Phase.RECOVER, lambda: self.sink.recover(transaction.begun, payload))
 
-    def commit(self, transaction: Any, prepared: Any) -> Outcome | None:
+    def pre_commit(self, transaction: "WatchedTransaction", receipts: Sequence[bytes]) -> Any:
         """See `TwoPhaseCommitSink`."""
-        found: Outcome | None = self.at(Phase.COMMIT, lambda: self.sink.commit(transaction, prepared))
+        return self.at(Phase.PRE_COMMIT, lambda: self.sink.pre_commit(transaction.begun, receipts))
+
+    def commit(self, transaction: "WatchedTransaction", prepared: Any) -> Outcome | None:
+        """See `TwoPhaseCommitSink`."""
+        found: Outcome | None = self.at(Phase.COMMIT, lambda: self.sink.commit(transaction.begun, prepared))
         return found
 
-    def abort(self, transaction: Any) -> None:
+    def abort(self, transaction: "WatchedTransaction") -> None:
         """See `TwoPhaseCommitSink`; a dead process aborts nothing."""
         if not self._dead:
-            self.sink.abort(transaction)
+            self.sink.abort(transaction.begun)
 
     def writing(self, write: Write) -> Write:
         """Watch a job too."""
@@ -134,8 +134,27 @@ class WatchedSink(TwoPhaseCommitSink[Any, Any]):
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedTransaction:
+    """What the sink's `begin` returned, with its log watched too."""
+
+    begun: Any
+    sink: WatchedSink
+
+    @property
+    def writer(self) -> TaskWriter | None:
+        """The sink's own."""
+        writer: TaskWriter | None = self.begun.writer
+        return writer
+
+    @property
+    def prepared_log(self) -> "WatchedLog":
+        """The sink's own, with a callback before and after each change."""
+        return WatchedLog(self.begun.prepared_log, self.sink)
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedLog:
-    """The prepared log of a watched sink."""
+    """The prepared log of a watched transaction."""
 
     log: PreparedLog
     sink: WatchedSink

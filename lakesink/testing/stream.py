@@ -72,7 +72,7 @@ class Stream:
         batch = self.batch(batch) if isinstance(batch, int) else batch
         watched = WatchedSink(sink or self.open_sink(), meet, within)
         write = watched.writing(partial(self._job, batch.batch_id, cast))
-        outcomes = run_batch(batch, [watched], watched.prepared_log, write)
+        outcomes = run_batch(batch, [watched], write)
         return outcomes[watched.name]
 
     def run_all(self, *batch_ids: int) -> None:
@@ -94,7 +94,7 @@ class Stream:
         """Begin and pre-commit a batch, with a durable record; returns transaction and prepared."""
         transaction = self.begin(sink, batch_id)
         prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id, cast))
-        sink.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
+        transaction.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
         return transaction, prepared
 
     def seen(self) -> Found:

@@ -21,6 +21,7 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
+    prepared_log: "_Log"
     writer: TaskWriter = field(default_factory=_Writer)
 
 
@@ -49,12 +50,12 @@ class _Listener(TwoPhaseCommitSink[_Open, _Ready]):
     name = _NAME
     durability = Durability.PREPARED_SURVIVES
 
-    def __init__(self, calls: list[str], *, has: bool) -> None:
-        self.calls, self.has = calls, has
+    def __init__(self, calls: list[str], log: "_Log", *, has: bool) -> None:
+        self.calls, self.log, self.has = calls, log, has
 
     def begin(self, batch: Batch) -> _Open | AlreadyCommitted:  # noqa: ARG002 - as above
         self.calls.append("begin" + (": it is there" if self.has else ""))
-        return AlreadyCommitted(None) if self.has else _Open()
+        return AlreadyCommitted(None) if self.has else _Open(self.log)
 
     def recover(self, transaction: _Open, payload: Mapping[str, Any]) -> _Ready | None:  # noqa: ARG002 - as above
         self.calls.append("recover")
@@ -89,7 +90,7 @@ def calls_of(*, has: bool = False, prepared: bool = False, writes: bool = True) 
         return {_NAME: (b"receipt",)}
 
     try:
-        run_batch(_BATCH, [_Listener(calls, has=has)], _Log(calls, prepared), write)
+        run_batch(_BATCH, [_Listener(calls, _Log(calls, prepared), has=has)], write)
     except WriteError:
         assert not writes, "only a failing task ends a batch here"
     return calls

@@ -42,7 +42,7 @@ class Place:
         assert begun.writer is not None
         self.votes = self.stream.write(self.batch, tasks=2)({"it": begun.writer})["it"]
         prepared = sink.pre_commit(begun, self.votes)
-        sink.prepared_log.put(self.batch, {sink.name: prepared.payload})
+        begun.prepared_log.put(self.batch, {sink.name: prepared.payload})
         self.names = frozenset(part.name for part in prepared.parts)
         self.sink, self.transaction = self.begin()
 
@@ -117,7 +117,7 @@ class PartRecords:
 
     def _find(self) -> None:
         place = self.place
-        payloads = place.sink.prepared_log.find(place.batch)
+        payloads = place.transaction.prepared_log.find(place.batch)
         payload = None if payloads is None else payloads.get(place.sink.name)
         prepared = None if payload is None else place.sink.recover(place.transaction, payload)
         self._found = WRITTEN_AGAIN if prepared is None else ACCEPTED

@@ -80,7 +80,7 @@ class Scene:
         assert begun.writer is not None
         self.votes = [*self.stream.write(self.batch, tasks=2)({"it": begun.writer})["it"]]
         prepared = sink.pre_commit(begun, self.votes)
-        sink.prepared_log.put(self.batch, {sink.name: prepared.payload})
+        begun.prepared_log.put(self.batch, {sink.name: prepared.payload})
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class Records:
 
     def _find(self) -> None:
         scene = self.scene
-        payloads = scene.sink.records().find(scene.batch)
+        payloads = scene.transaction.prepared_log.find(scene.batch)
         payload = None if payloads is None else payloads.get(scene.sink.name)
         prepared = None if payload is None else scene.sink.recover(scene.transaction, payload)
         self._found = WRITTEN_AGAIN if prepared is None else ACCEPTED

@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.settings.table_settings import PROPERTIES
-from lakesink.sinks.iceberg.sink import IcebergTransaction
+from lakesink.sinks.iceberg.sink import IcebergTransaction, TracedLog
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
@@ -88,9 +88,10 @@ class Properties:
         begun = sink.begin(self._stream.batch(1))
         if not isinstance(begun, IcebergTransaction):
             raise Unsafe("a batch that is not there was skipped")
-        plan = begun.plan
+        plan, log = begun.plan, begun.prepared_log
+        assert isinstance(log, TracedLog)
         warehouse = f"file://{self.folder}/warehouse"
-        for place in (plan.data_location, sink.records().folder):
+        for place in (plan.data_location, log.records.folder):
             require(lies_in(f"{place}/x", warehouse), "files would leave the warehouse")
         require(set(plan.file_io) <= {"s3.endpoint", "s3.signer"}, "a property that is no setting of the storage")
         policy = begun.fence.options.retry

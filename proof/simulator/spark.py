@@ -276,7 +276,7 @@ class SimulatedQuery:
             self.asked = Asked(batch, start, files.end(batch_id))
             self.ask(self.asked)
             job = SimulatedJob(self.store, self.asked.rows, len(start))
-            yield run_batch(batch, [self.sink], self.sink.prepared_log, job)[self.sink.name]
+            yield run_batch(batch, [self.sink], job)[self.sink.name]
             files.add(f"commits/{batch_id}", b'v1\n{"nextBatchWatermarkMs":0}')
             batch_id += 1
 

@@ -55,6 +55,14 @@ class Transaction(Protocol):
     def writer(self) -> TaskWriter | None:
         """The writer for the executors; None if the batch adds no rows here (an operator skipped it)."""
 
+    @property
+    def prepared_log(self) -> "PreparedLog":
+        """The log that keeps the batch's prepared record, if this participant is its last or only one.
+
+        A sink whose `durability` is `MUST_BE_REDONE` has `NoPreparedLog()`. For other sinks,
+        `lakesink.sinks.records.PreparedDirectory` keeps the records in any folder.
+        """
+
 
 class Prepared(Protocol):
     """One participant's pre-committed batch: everything that `commit` needs; it must survive the end of the process."""
@@ -105,15 +113,6 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
     name: str
     durability: Durability
-
-    @property
-    def prepared_log(self) -> PreparedLog:
-        """The log that keeps the pre-commit of a batch, if this sink is the batch's first or only participant.
-
-        Read once a batch. A sink whose `durability` is `MUST_BE_REDONE` needs no log. For other sinks,
-        `lakesink.sinks.records.PreparedDirectory` keeps the records in any folder.
-        """
-        return NoPreparedLog()
 
     @abstractmethod
     def begin(self, batch: Batch) -> T | AlreadyCommitted:
@@ -190,15 +189,16 @@ class _Open:
 def run_batch(
     batch: Batch,
     sinks: Sequence[TwoPhaseCommitSink[Any, Any]],
-    log: PreparedLog,
     write: Write,
 ) -> dict[str, Outcome]:
     """Run one batch through every participant: decide for all, prepare all, then commit all in the given order.
 
+    The last participant's log keeps the prepared record of all. It commits last, so it is pending, and its log at hand,
+    whenever the record is still needed.
+
     Args:
         batch: The batch to run.
         sinks: Participants with distinct names, in the order of their commits.
-        log: Log for the prepared record.
         write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
 
     Returns:
@@ -211,9 +211,11 @@ def run_batch(
     """
     outcomes: dict[str, Outcome] = {}
     landed: list[str] = []
+    log: PreparedLog = NoPreparedLog()
     try:
         for _ in range(MAX_WRITES):
-            pending = _prepare_all(batch, sinks, log, write, outcomes)
+            pending = _prepare_all(batch, sinks, write, outcomes)
+            log = _log_of([entry for entry, _ in pending]) if pending else log
             if _commit(pending, outcomes, landed):
                 break
         else:
@@ -227,7 +229,7 @@ def run_batch(
     return outcomes
 
 
-def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log: PreparedLog) -> dict[str, TaskWriter]:
+def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]]) -> dict[str, TaskWriter]:
     """The writers for the tasks of a batch, if another process counts their votes by `run_batch`.
 
     Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
@@ -237,13 +239,12 @@ def writers_for(batch: Batch, sinks: Sequence[TwoPhaseCommitSink[Any, Any]], log
     """
     begun = [(sink, sink.begin(batch)) for sink in sinks]
     pending = [_Open(sink, found) for sink, found in begun if not isinstance(found, AlreadyCommitted)]
-    return {} if _recover(batch, pending, log) is not None else _writers(batch, pending)
+    return {} if _recover(batch, pending) is not None else _writers(batch, pending)
 
 
 def _prepare_all(
     batch: Batch,
     sinks: Sequence[TwoPhaseCommitSink[Any, Any]],
-    log: PreparedLog,
     write: Write,
     outcomes: dict[str, Outcome],
 ) -> list[tuple[_Open, Any]]:
@@ -256,7 +257,7 @@ def _prepare_all(
                 outcomes.setdefault(sink.name, begun)
             else:
                 pending.append(_Open(sink, begun))
-        prepared = _prepare(batch, pending, log, write) if pending else {}
+        prepared = _prepare(batch, pending, write) if pending else {}
     except BaseException:
         for entry in pending:
             entry.sink.abort(entry.transaction)
@@ -264,8 +265,8 @@ def _prepare_all(
     return [(entry, prepared[entry.sink.name]) for entry in pending]
 
 
-def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Write) -> dict[str, Any]:
-    recovered = _recover(batch, pending, log)
+def _prepare(batch: Batch, pending: Sequence[_Open], write: Write) -> dict[str, Any]:
+    recovered = _recover(batch, pending)
     if recovered is not None:
         return recovered
     writers = _writers(batch, pending)
@@ -274,8 +275,13 @@ def _prepare(batch: Batch, pending: Sequence[_Open], log: PreparedLog, write: Wr
         entry.sink.name: entry.sink.pre_commit(entry.transaction, receipts.get(entry.sink.name, ()))
         for entry in pending
     }
-    log.put(batch, {name: ready.payload for name, ready in prepared.items()})
+    _log_of(pending).put(batch, {name: ready.payload for name, ready in prepared.items()})
     return prepared
+
+
+def _log_of(pending: Sequence[_Open]) -> PreparedLog:
+    log: PreparedLog = pending[-1].transaction.prepared_log
+    return log
 
 
 def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
@@ -288,11 +294,11 @@ def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
     return found
 
 
-def _recover(batch: Batch, pending: Sequence[_Open], log: PreparedLog) -> dict[str, Any] | None:
+def _recover(batch: Batch, pending: Sequence[_Open]) -> dict[str, Any] | None:
     """The batch that an earlier run prepared, if every pending participant can use its part; otherwise None."""
     if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
         return None
-    payloads = log.find(batch)
+    payloads = _log_of(pending).find(batch)
     if payloads is None:
         return None
     recovered: dict[str, Any] = {}

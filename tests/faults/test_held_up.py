@@ -30,7 +30,7 @@ def voted(stream: Stream) -> tuple[IcebergSink, IcebergTransaction, PreparedBatc
     assert isinstance(begun, IcebergTransaction)
     assert begun.writer is not None
     prepared = sink.pre_commit(begun, stream.write(batch)({"it": begun.writer})["it"])
-    sink.prepared_log.put(batch, {sink.name: prepared.payload})
+    begun.prepared_log.put(batch, {sink.name: prepared.payload})
     return sink, begun, prepared
 
 

@@ -38,7 +38,7 @@ def test_a_part_and_its_entry_in_the_folder_are_flushed_before_its_task_votes(
         votes.append(list(flushed))
         return receipts
 
-    run_batch(stream.batch(1), [sink], sink.prepared_log, write)
+    run_batch(stream.batch(1), [sink], write)
     part = next(path for path in stream.part_files() if path.name.startswith("clicks-1-"))
     assert votes == [[part, stream.root / "parts"]]
     marker_draft, commits = flushed[2:]

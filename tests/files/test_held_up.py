@@ -38,7 +38,7 @@ def hold_up(
     votes = stream.write(batch, tasks=2)({"it": transaction.writer})["it"]
     stream.chance.move_ms(int(writing_hours * HOUR_MS))
     prepared = sink.pre_commit(transaction, votes)
-    sink.prepared_log.put(batch, {sink.name: prepared.payload})
+    transaction.prepared_log.put(batch, {sink.name: prepared.payload})
     stream.chance.move_ms(int(hours * HOUR_MS))
     meanwhile()
     return sink.commit(transaction, prepared)

@@ -280,7 +280,7 @@ def test_of_two_drivers_with_one_batch_one_publishes_and_the_other_learns_it(str
         assert isinstance(stream.run(2), Committed)
         return receipts
 
-    outcome = run_batch(batch, [slow], slow.prepared_log, job_with_a_rival_in_it)[slow.name]
+    outcome = run_batch(batch, [slow], job_with_a_rival_in_it)[slow.name]
     assert outcome == AlreadyCommitted(1)
     assert stream.counted() == expected(0, 1, 2)
 
@@ -295,7 +295,7 @@ def test_a_driver_whose_rival_published_other_data_is_refused(stream: Stream) ->
         return receipts
 
     with pytest.raises(BatchRefused) as refused:
-        run_batch(batch, [slow], slow.prepared_log, job_with_a_rival_in_it)
+        run_batch(batch, [slow], job_with_a_rival_in_it)
     assert refused.value.reason is Reason.BATCH_CHANGED
     assert stream.counted() == expected(0, 1)
 
@@ -313,7 +313,7 @@ def test_a_batch_that_was_prepared_before_the_ledger_moved_is_written_again(stre
         return receipts
 
     writes = stream.writes
-    assert isinstance(run_batch(batch, [slow], slow.prepared_log, job_with_a_human_in_it)[slow.name], Committed)
+    assert isinstance(run_batch(batch, [slow], job_with_a_human_in_it)[slow.name], Committed)
     assert stream.writes == writes + 3
     assert stream.batches() == [0, 1, 2, 1, 3]
     assert stream.counted()[3, 0] == 1
@@ -336,7 +336,7 @@ def test_two_first_drivers_make_one_history(stream: Stream) -> None:
         stream.run(0)
         return receipts
 
-    assert run_batch(batch, [slow], slow.prepared_log, job_with_a_rival_in_it)[slow.name] == AlreadyCommitted(0)
+    assert run_batch(batch, [slow], job_with_a_rival_in_it)[slow.name] == AlreadyCommitted(0)
     assert isinstance(stream.run_with(slow, 1), Committed)
     assert len({marker["directory_id"] for marker in stream.markers()}) == 1
 

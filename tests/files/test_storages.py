@@ -66,7 +66,6 @@ def run(directory: str, number: int, **options: Any) -> Outcome:
     return run_batch(
         batch(number),
         [sink],
-        sink.prepared_log,
         lambda writers: {name: [writer.write(0, iter([rows]))] for name, writer in writers.items()},
     )[sink.name]
 

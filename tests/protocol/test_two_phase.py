@@ -7,7 +7,7 @@ import pytest
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch, Reason, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import MAX_WRITES, Durability
-from tests.shelves import Step, World
+from tests.shelves import Log, Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")
 UNRESOLVED = CommitUnresolved("COMMIT_UNRESOLVED", "no answer", data="Unknown.", action="Start again.")
@@ -36,6 +36,16 @@ def test_all_are_decided_then_all_prepared_under_one_record_then_all_committed_a
         *("put", f"{x}.commit", f"{y}.commit", "landed"),
     ]
     assert set(outcomes) == set(world.log.records[4]) == {"a", "b"}
+
+
+def test_the_log_of_the_last_participant_keeps_the_record_because_it_is_pending_as_long_as_any(world: World) -> None:
+    world.b.log = Log([])
+    world.b.fails = {"commit": [OSError("power")]}
+    with pytest.raises(PartialBatch):
+        world.run()
+    assert (set(world.b.log.records[4]), world.log.records) == ({"a", "b"}, {})
+    assert world.run()["b"] == Committed(1, 2, 1, 1, recovered=True, accepted=None, attempts=1)
+    assert world.b.log.story == ["find", "put", "find", "landed"]
 
 
 def test_a_batch_that_is_everywhere_runs_no_job(world: World) -> None:

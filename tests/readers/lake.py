@@ -100,7 +100,7 @@ class StreamedTable:
             self.files.append([file for receipt in receipts for file in decode(receipt).files])
             return {sink.name: receipts}
 
-        return run_batch(batch, [sink], sink.prepared_log, run_job)[sink.name]
+        return run_batch(batch, [sink], run_job)[sink.name]
 
     def _run_task(self, writer: TaskWriter, task: int, batches: Sequence[pa.RecordBatch]) -> bytes:
         assert isinstance(writer, ParquetTaskWriter)

@@ -14,7 +14,7 @@ from lakesink.spark.rows.distribution import ClusteredBy
 from lakesink_protocol.errors import BatchRefused, Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class LinesWriter:
 class LinesTransaction:
     batch: Batch
     writer: LinesWriter
+    prepared_log: PreparedLog
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,6 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
         for part in ("data", "committed", "prepared"):
             (folder / part).mkdir(parents=True, exist_ok=True)
 
-    @property
-    def prepared_log(self) -> "DirectorySink":
-        return self
-
     def begin(self, batch: Batch) -> LinesTransaction | AlreadyCommitted:
         self.begun.append(batch)
         marker = self._marker(batch)
@@ -71,7 +68,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
             if committed["fingerprint"] != batch.fingerprint:
                 raise _refused(Reason.BATCH_CHANGED, batch)
             return AlreadyCommitted(None)
-        return LinesTransaction(batch, LinesWriter(str(self.folder / "data"), self.fail_on, self.clustered_by))
+        return LinesTransaction(batch, LinesWriter(str(self.folder / "data"), self.fail_on, self.clustered_by), self)
 
     def recover(self, transaction: LinesTransaction, payload: Payload) -> LinesPrepared:  # noqa: ARG002 - the seam's
         return LinesPrepared(payload, recovered=True)

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from sqlite_sink import Open, SqliteSink, Staged, StagingWriter
 
-from lakesink.sinks.records import PreparedDirectory
 from lakesink.testing import Promise, reached
 from lakesink.testing.checks.base import BATCHES
 from lakesink_protocol.identity import Batch
@@ -253,9 +252,9 @@ class CommitsOnce(Pieces):
 
 
 class HasNoRecord(Pieces):
-    @property
-    def prepared_log(self) -> Any:
-        return NoPreparedLog()
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.log = NoPreparedLog()
 
 
 class BelievesEveryRecord(Pieces):
@@ -272,12 +271,9 @@ class NeverSaysRecovered(Pieces):
 class OneRecordForAll(Pieces):
     """Its record is found for any batch of this id, whatever it reads; so are its files."""
 
-    @property
-    def prepared_log(self) -> PreparedDirectory:
-        log = PreparedDirectory(f"{self.staging}/prepared")
-        find, put = log.find, log.put
-        log_: Any = _ById(find, put)
-        return log_  # type: ignore[no-any-return] # it quacks
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.log = _ById(self.log.find, self.log.put)
 
     def _stem(self, batch: Batch) -> str:
         return f"{self.name}-{batch.batch_id}"
@@ -397,9 +393,9 @@ class MustRedo(Pieces):
 
     durability = Durability.MUST_BE_REDONE
 
-    @property
-    def prepared_log(self) -> Any:
-        return NoPreparedLog()
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.log = NoPreparedLog()
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class FileTransaction:
     look: Look
     begun_ms: int
     writer: PartsWriter | None
+    prepared_log: PreparedDirectory
 
 
 class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
@@ -93,11 +94,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         """The participant's name in records and outcomes."""
         return f"{self.layout.sink_id}@{self.layout.directory}"
 
-    @property
-    def prepared_log(self) -> PreparedDirectory:
-        """Where prepared records go if this sink is a batch's first, or only, participant."""
-        return self._records
-
     def begin(self, batch: Batch) -> FileTransaction | AlreadyCommitted:
         """Read the markers and decide on the batch."""
         begun_ms = self._surroundings.now_ms()
@@ -115,7 +111,8 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
                     self._prove()
         if look.head is not None:
             self._records.follow(look.head.batch.batch_id, look.head.batch.fingerprint)
-        return FileTransaction(batch, look, begun_ms, PartsWriter(self._plan(batch)) if adds_rows else None)
+        writer = PartsWriter(self._plan(batch)) if adds_rows else None
+        return FileTransaction(batch, look, begun_ms, writer, self._records)
 
     def check_inputs(self, batch: Batch, transaction: FileTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""

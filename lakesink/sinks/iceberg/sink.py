@@ -58,12 +58,21 @@ class IcebergTransaction:
     look: Look
     fence: FencedCommit
     plan: WritePlan
+    prepared_log: PreparedLog
 
     @property
     def writer(self) -> ParquetTaskWriter | None:
         """The executors' part; None if an operator had the batch skipped."""
         assert isinstance(self.look.verdict, Commit)
         return ParquetTaskWriter(self.plan) if self.look.verdict.adds_rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTable:
+    """What a run keeps of its first look: `uuid` is the table that every later batch must find."""
+
+    uuid: str
+    records: PreparedFiles
 
 
 @dataclass(slots=True)
@@ -85,9 +94,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     surroundings: Surroundings = field(default_factory=Surroundings)
     told: set[str] = field(default_factory=set)
     clock: ClockWatch | None = None
-    _opened: Catalog | None = None
-    _start_uuid: str | None = None
-    _records: PreparedFiles | None = None
+    _catalog: Catalog | None = None
+    _opened: OpenedTable | None = None
     _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
     _accept: AcceptInUse = field(init=False)
     _layouts: Layouts = field(default_factory=dict)
@@ -102,18 +110,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """The participant's name in records and outcomes: table and branch."""
         return f"{self.table}@{self.key.branch}"
 
-    @property
-    def prepared_log(self) -> PreparedLog:
-        """Where prepared records go if this sink is a batch's first, or only, participant.
-
-        An application has none: its version does not identify the rows, so each call writes the rows that it received.
-        """
-        return IcebergPreparedLog(self) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
-
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
-        table = self._first_load(batch) if self._start_uuid is None else self._load()
-        fence = self._fence(table)
+        if self._opened is None:
+            table = self._load_or_create(batch)
+            self._opened = self._open(table)
+        else:
+            table = self._load()
+        fence = self._fence(table, self._opened.uuid)
         look = fence.decide_on(table, batch)
         self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
         self._accept.decided(look.verdict, f"table={self.table} sink={self.key.name} batch={batch.batch_id}")
@@ -127,10 +131,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 self._say_if_unproven(look, unproven=look.verdict.unproven)
         plan = write_plan(table, batch, self.key, self.settings, self.session)
         check_columns(self.schema, plan)
-        entry = look.situation.entry
+        entry, records = look.situation.entry, self._opened.records
         if entry is not None:
-            self.records().follow(entry.batch_id, entry.fingerprint)
-        return IcebergTransaction(batch, look, fence, plan)
+            records.follow(entry.batch_id, entry.fingerprint)
+        return IcebergTransaction(batch, look, fence, plan, self._log(records))
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -199,20 +203,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
         self._trace.step(Event.ABORTED, transaction.batch)
 
-    def records(self) -> PreparedFiles:
-        """The prepared records of this sink; available after `begin` has loaded the table."""
-        assert self._records is not None
-        return self._records
+    def _log(self, records: PreparedFiles) -> PreparedLog:
+        """An application has none: its version does not identify the rows, so each call writes those that it got."""
+        return TracedLog(records, self._trace) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
 
-    def recorded(self, batch: Batch) -> None:
-        """Trace that the batch's prepared record is durable."""
-        self._trace.step(Event.RECORDED, batch)
-
-    def _first_load(self, batch: Batch) -> Table:
-        self._opened = self._opened or self.catalog.open()
-        table = self._load_or_create(batch)
+    def _open(self, table: Table) -> OpenedTable:
         check_partitions(table, self.settings.partition_by)
-        self._start_uuid = str(table.metadata.table_uuid)
         if not self.settings.ledger_tag:
             logger.warning(
                 "lakesink.ledger.without-tag table=%s sink=%s: not proven are a rollback that expiry hides, and that a"
@@ -220,14 +216,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 self.table,
                 self.key.name,
             )
-        self._records = PreparedFiles(
+        records = PreparedFiles(
             io=table.io,
             folder=f"{metadata_location(table)}/{self.key.record_folder}",
             key=self.key,
             max_age_ms=_milliseconds(self.settings.prepared_max_age),
             now_ms=self.surroundings.now_ms,
         )
-        return table
+        return OpenedTable(str(table.metadata.table_uuid), records)
 
     def _load_or_create(self, batch: Batch) -> Table:
         """Only a first batch creates its table: a table that is missing at a later batch was dropped."""
@@ -239,18 +235,20 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise
             if not first:
                 raise _dropped(self.table, batch) from None
-        assert self._opened is not None
         check_creation(self.schema, self.settings)
-        table = create_table(self._opened, self.table, self.schema, self.settings.partition_by, {})
+        table = create_table(self._connected(), self.table, self.schema, self.settings.partition_by, {})
         logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
         return table
 
     def _load(self) -> Table:
-        assert self._opened is not None
-        return load_table(self._opened, self.table)
+        return load_table(self._connected(), self.table)
 
-    def _fence(self, table: Table) -> FencedCommit:
-        assert self._start_uuid is not None
+    def _connected(self) -> Catalog:
+        if self._catalog is None:
+            self._catalog = self.catalog.open()
+        return self._catalog
+
+    def _fence(self, table: Table, start_uuid: str) -> FencedCommit:
         effective = self.settings.effective(table.properties)
         options = CommitOptions(
             accept=self.settings.accept,
@@ -265,7 +263,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
         return FencedCommit(
-            self._load, self.key, self._start_uuid, options, self.surroundings, self._trace, self._layouts, self.clock
+            self._load, self.key, start_uuid, options, self.surroundings, self._trace, self._layouts, self.clock
         )
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
@@ -305,23 +303,24 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergPreparedLog:
-    """The prepared records of a sink, whose table is unknown before the batch begins."""
+class TracedLog:
+    """The prepared records of a sink; a trace tells when one is durable."""
 
-    sink: IcebergSink
+    records: PreparedFiles
+    trace: Trace
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         """See `PreparedFiles.find`."""
-        return self.sink.records().find(batch)
+        return self.records.find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
         """See `PreparedFiles.put`."""
-        self.sink.records().put(batch, payloads)
-        self.sink.recorded(batch)
+        self.records.put(batch, payloads)
+        self.trace.step(Event.RECORDED, batch)
 
     def landed(self, batch: Batch) -> None:
         """See `PreparedFiles.landed`."""
-        self.sink.records().landed(batch)
+        self.records.landed(batch)
 
 
 def _dropped(table: str, batch: Batch) -> CatalogError:

@@ -164,7 +164,7 @@ class CrashChecks(SinkUnderTest):
         sink, second = stream.open_sink(), stream.open_sink()
         other = stream.begin(second, 1)
         transaction, prepared = stream.prepare(sink, 1)
-        found = second.prepared_log.find(stream.batch(1)) if restarted else None
+        found = other.prepared_log.find(stream.batch(1)) if restarted else None
         recovered = second.recover(other, found[second.name]) if found else None
         sink.commit(transaction, prepared)
         again = sink.commit(transaction, prepared) if recovered is None else second.commit(other, recovered)

@@ -127,8 +127,8 @@ class HistoryChecks(SinkUnderTest):
 
     def _record(self, stream: Stream, batch_id: int, payload: Payload) -> None:
         sink = stream.open_sink()
-        stream.begin(sink, batch_id)
-        sink.prepared_log.put(stream.batch(batch_id), {sink.name: payload})
+        transaction = stream.begin(sink, batch_id)
+        transaction.prepared_log.put(stream.batch(batch_id), {sink.name: payload})
 
     def _survives(self, stream: Stream, batch_id: int, what: str) -> None:
         try:

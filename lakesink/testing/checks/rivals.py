@@ -52,9 +52,9 @@ def with_rows_of_its_own(stream: Stream, batch_id: int) -> Callable[[Party], End
     def run(of: Party) -> Ended:
         of.votes = party.votes
         batch = stream.batch(batch_id)
-        sink.prepared_log.put(batch, {sink.name: prepared.payload})
+        transaction.prepared_log.put(batch, {sink.name: prepared.payload})
         ended = sink.commit(transaction, prepared)
-        sink.prepared_log.landed(batch)
+        transaction.prepared_log.landed(batch)
         return ended
 
     return run

@@ -45,7 +45,7 @@ class StagedSink(SqliteSink):
         self.staging.mkdir(parents=True, exist_ok=True)
         if has(self.entries(), batch):
             return AlreadyCommitted(None)
-        return Open(batch, StagingWriter(str(self.staging), self._stem(batch)))
+        return Open(batch, StagingWriter(str(self.staging), self._stem(batch)), self.log)
 
     def staged_rows(self, names: Sequence[str]) -> list[tuple[int, int]]:
         return [row for name in names for row in rows_of(self.staging / name)]
