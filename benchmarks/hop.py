@@ -82,7 +82,7 @@ def by_plan(batch: DataFrame, batch_id: int) -> None:
     assert plan is not None, "this PySpark does not tell it"
     tuning = HopTuning(batch.sparkSession.conf, schema_json(batch))
     tuning.seen(ROW_BYTES)
-    PlanRows(batch, Shape(), plan, arriving_schema(batch), tuning).votes(CountingWriter())
+    PlanRows(batch, Shape(), plan, arriving_schema(batch), tuning).reports(CountingWriter())
 
 
 def streamed(spark: SparkSession, source: Path, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:

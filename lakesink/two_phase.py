@@ -13,6 +13,7 @@ from lakesink_protocol.two_phase import (
     run_batch,
     writers_for,
 )
+from lakesink_protocol.votes import Vote, Votes
 
 __all__ = [
     "Durability",
@@ -23,6 +24,8 @@ __all__ = [
     "TaskWriter",
     "Transaction",
     "TwoPhaseCommitSink",
+    "Vote",
+    "Votes",
     "Write",
     "run_batch",
     "writers_for",

@@ -138,7 +138,7 @@ class AnyHistory(RuleBasedStateMachine):
         if found is not None:
             return found
         assert begun.writer is not None
-        ready = sink.pre_commit(begun, self.stream.write(batch)({"it": begun.writer})["it"])
+        ready = sink.pre_commit(begun, self.stream.write(batch)({"it": begun.writer}).receipts("it"))
         begun.prepared_log.put(batch, {sink.name: ready.payload})
         return ready
 

@@ -37,6 +37,7 @@ from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, st
 from lakesink_protocol.ledger import FORGOTTEN, RESTORED, Mark, mark_of
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
+from lakesink_protocol.votes import Votes
 
 TABLE = "demo.events"
 START_MS = 1_900_000_000_000
@@ -247,13 +248,15 @@ class Stream:
     def write(self, batch: Batch, rows: int = 3, tasks: int = 1) -> Write:
         """The job: real Parquet files by the real writer, `rows` in each task."""
 
-        def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+        def job(writers: Mapping[str, TaskWriter]) -> Votes:
             self.writes += 1
             parts = [self.rows(self.tells(batch), range(task * rows, (task + 1) * rows)) for task in range(tasks)]
-            return {
-                name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
-                for name, writer in writers.items()
-            }
+            return Votes.in_order(
+                {
+                    name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
+                    for name, writer in writers.items()
+                }
+            )
 
         return job
 

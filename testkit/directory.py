@@ -20,6 +20,7 @@ from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
+from lakesink_protocol.votes import Votes
 from testkit.builders import ROWS, Chance, offered
 
 Apply = Callable[[], None]
@@ -126,14 +127,16 @@ class Stream:
     def write(self, batch: Batch, rows: int = 3, tasks: int = 1) -> Write:
         """The job: real files by the real writer, `rows` in each task."""
 
-        def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+        def job(writers: Mapping[str, TaskWriter]) -> Votes:
             self.writes += 1
             told = int(json.loads(batch.offsets)[0]) - 1
             parts = [self._rows(told, range(task * rows, (task + 1) * rows)) for task in range(tasks)]
-            return {
-                name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
-                for name, writer in writers.items()
-            }
+            return Votes.in_order(
+                {
+                    name: [writer.write(task, iter(part)) for task, part in enumerate(parts)]
+                    for name, writer in writers.items()
+                }
+            )
 
         return job
 

@@ -7,6 +7,7 @@ from typing import Any
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import Durability, Payload, TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.votes import Votes
 
 BATCH = stream_batch(4, "q", start=[4], end=[5])
 Step = BaseException | None
@@ -123,11 +124,13 @@ class World:
         self.a = Shelf("a", self.story, self.log)
         self.b = Shelf("b", self.story, self.log)
 
-    def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
         self.story.append(f"write {'+'.join(writers)}")
         if self.error:
             raise self.error
-        return {name: [writer.write(task, iter([1, 2])) for task in range(2)] for name, writer in writers.items()}
+        return Votes.in_order(
+            {name: [writer.write(task, iter([1, 2])) for task in range(2)] for name, writer in writers.items()}
+        )
 
     def run(self, *sinks: Shelf) -> dict[str, Outcome]:
         self.story.clear()

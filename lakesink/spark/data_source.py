@@ -21,20 +21,22 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lakesink import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.spark.failures import NOT_IN_TABLE, brief, presentable
+from lakesink.spark.failures import brief, presentable
 from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
-from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Vote, shipped
+from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, shipped
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.failpoints import reached
-from lakesink_protocol.errors import QueryError, WriteError
+from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.two_phase import TaskWriter, run_batch, writers_for
+from lakesink_protocol.votes import Vote, Votes, votes_incomplete
 
 NAME = "lakesink"
 Messages = Sequence[WriterCommitMessage | None]
@@ -109,7 +111,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 self._planned = self._plan()
         return StreamTask, (self._planned,)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Vote:  # noqa: ARG002 - PySpark's
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:  # noqa: ARG002 - PySpark's
         """Never called: tasks run the `StreamTask` that was shipped."""
         raise AssertionError("a task runs what was shipped to it")
 
@@ -140,15 +142,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class WrittenBefore:
     """The job over a batch's rows, which ended before the commit began: it cannot run again."""
 
-    receipts: Sequence[bytes] = field(repr=False)
+    messages: Messages = field(repr=False)
     used: bool = False
 
-    def __call__(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
-        """Return the receipts once; a second call raises WriteError, because the batch must be written again."""
+    def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
+        """Return the votes once; a second call raises WriteError, because the batch must be written again."""
         if self.used:
-            raise _vote_again("the table's history or schema moved on since it was written")
+            raise votes_incomplete(
+                "The batch must be written again: the table's history or schema moved on since it was written."
+            )
         self.used = True
-        return dict.fromkeys(writers, self.receipts)
+        [name] = writers
+        sent = [message for message in self.messages if isinstance(message, TaskMessage)]
+        cast = [Vote(one.task, {} if one.receipt is None else {name: one.receipt}, one.version) for one in sent]
+        return Votes(max(len(self.messages), 1), cast, __version__)  # Spark plans at least one task, even without rows
 
 
 def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
@@ -159,7 +166,7 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
     try:
         with presentable():
             sink = _sink(destination, schema)
-            outcome = run_batch(batch, [sink], WrittenBefore(_receipts(messages)))[sink.name]
+            outcome = run_batch(batch, [sink], WrittenBefore(messages))[sink.name]
     except Exception as error:
         _opened.cache_clear()
         reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
@@ -210,22 +217,6 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
 def _told(table: str, key: SinkKey) -> set[str]:  # noqa: ARG001 - what it is kept for
     """Names that warnings of a sink have reported in this process, where every batch has its own sink object."""
     return set()
-
-
-def _receipts(messages: Messages) -> list[bytes]:
-    votes = [message.receipt for message in messages if isinstance(message, Vote)]
-    if not votes or len(votes) != len(messages):  # Spark plans at least one task, even without rows
-        raise _vote_again(f"{len(messages) - len(votes)} of {len(messages)} tasks sent no receipt")
-    return votes
-
-
-def _vote_again(why: str) -> WriteError:
-    return WriteError(
-        "VOTES_INCOMPLETE",
-        f"The batch must be written again: {why}.",
-        data=NOT_IN_TABLE,
-        action="Start the query again: the replay writes and commits the batch.",
-    )
 
 
 def _planned_batch(checkpoint: Checkpoint) -> int:

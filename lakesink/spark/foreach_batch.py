@@ -5,7 +5,7 @@ run of one query, so queries in one driver do not affect each other.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ from lakesink_catalog.failpoints import reached
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.votes import Votes
 
 _PYTHON = "spark.sql.execution.pyspark.python"
 MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
@@ -98,7 +99,7 @@ class StreamRun:
         found = None if plan is None else PlanRows(rows, self.shape, plan, self.schema, self.tuning)
         job = RowsJob(FrameRows(rows, self.shape), self.tuning, self.was_stopped, found, bound)
 
-        def write(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        def write(writers: Mapping[str, TaskWriter]) -> Votes:
             self.query.check_reads(batch_id, end)
             return self._timed(job, writers)
 
@@ -112,7 +113,7 @@ class StreamRun:
         """True if a JVM error only means that the query was asked to stop."""
         return is_interruption(error) or self.query.was_stopped()
 
-    def _timed(self, job: RowsJob, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def _timed(self, job: RowsJob, writers: Mapping[str, TaskWriter]) -> Votes:
         started, self.wrote = time.monotonic(), True
         try:
             return job.write(writers)

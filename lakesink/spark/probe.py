@@ -74,7 +74,7 @@ def _rows_through_arrow(session: SparkSession, tasks: int) -> int:
     rows = session.range(0, tasks * ROWS_A_TASK, 1, tasks)
     job = RowsJob(FrameRows(*shaped(rows)), HopTuning(session.conf, schema_json(rows)), lambda _: False)
     try:
-        return sum(int(vote) for vote in job.write({"probe": CountingWriter()})["probe"])
+        return sum(map(int, job.write({"probe": CountingWriter()}).receipts("probe")))
     finally:
         job.tuning.restore()
 

@@ -13,17 +13,18 @@ from lakesink import __version__
 from lakesink.spark.failures import NOT_IN_TABLE
 from lakesink.spark.rows.task import check_version, read_archives_once
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.two_phase import TaskWriter
 
 BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class Vote(WriterCommitMessage):
-    """The encoded receipt of one task, for the process that commits."""
+class TaskMessage(WriterCommitMessage):
+    """What one task sends to the process that commits; `receipt` is None if its planner found nothing to write."""
 
-    receipt: bytes = field(repr=False)
+    task: int
+    version: str
+    receipt: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class PlannedTask:
     writer: bytes | None = field(repr=False)
     keeps_state: bool
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows, or skip them; refuses to run in another batch than was planned."""
         read_archives_once()
         check_version(self.version)
@@ -52,9 +53,9 @@ class PlannedTask:
         if self.writer is None:
             if self.keeps_state:
                 deque(batches, maxlen=0)
-            return Vote(encode(_skipped(context.partitionId())))
+            return TaskMessage(context.partitionId(), __version__, None)
         writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the planner
-        return Vote(writer.write(context.partitionId(), iter(batches)))
+        return TaskMessage(context.partitionId(), __version__, writer.write(context.partitionId(), iter(batches)))
 
     def _check_batch(self, context: TaskContext) -> None:
         running = context.getLocalProperty(BATCH_ID)
@@ -73,7 +74,7 @@ class StreamTask(DataSourceStreamArrowWriter):
     def __init__(self, task: PlannedTask) -> None:
         self._task = task
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Vote:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """See `PlannedTask.run`."""
         return self._task.run(iterator)
 
@@ -85,7 +86,7 @@ class BatchTask(DataSourceArrowWriter):
         self._task = task
         self._committer = committer
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Vote:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """See `PlannedTask.run`."""
         return self._task.run(iterator)
 
@@ -97,7 +98,3 @@ class BatchTask(DataSourceArrowWriter):
 def shipped(writer: TaskWriter | None, batch_id: int | None = None, *, keeps_state: bool = False) -> PlannedTask:
     """The task that runs a writer, or that skips its rows."""
     return PlannedTask(__version__, batch_id, None if writer is None else pickle.dumps(writer), keeps_state)
-
-
-def _skipped(task: int) -> Receipt:
-    return Receipt(task, __version__, skipped=True, rows=0, largest_arrow_batch_bytes=0, files=())

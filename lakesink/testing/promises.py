@@ -19,7 +19,7 @@ class Promise(Enum):
     PAYLOAD = ("a payload is JSON for the record, and checked when it comes back", "TwoPhaseCommitSink.recover")
     RIVAL = ("of two drivers with one batch, one commits it", "TwoPhaseCommitSink.commit")
     AGAIN = ("commit may be called again for what is committed", "TwoPhaseCommitSink.commit")
-    VOTES = ("only one sound receipt of every task makes a batch", "TwoPhaseCommitSink.pre_commit")
+    VOTES = ("only a sound receipt of every task makes a batch", "TwoPhaseCommitSink.pre_commit")
     ATTEMPTS = ("of the attempts of a task, only the one whose receipt came counts", "TaskWriter.write")
     EMPTY = ("a batch without rows is a batch like any other", "TwoPhaseCommitSink.commit")
     ABORT = ("abort deletes nothing that could be used", "TwoPhaseCommitSink.abort")

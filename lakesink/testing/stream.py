@@ -13,6 +13,7 @@ from lakesink.testing.rows import Attempt, Found, counted, trouble
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.votes import Votes
 
 Sink = TwoPhaseCommitSink[Any, Any]
 Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]
@@ -82,7 +83,7 @@ class Stream:
 
     def votes(self, transaction: Any, batch_id: int, cast: Cast = cast_votes) -> Sequence[bytes]:
         """The votes for a batch that a sink has begun."""
-        return self._job(batch_id, cast, {"it": transaction.writer})["it"]
+        return self._job(batch_id, cast, {"it": transaction.writer}).receipts("it")
 
     def begin(self, sink: Sink, batch_id: int) -> Any:
         """The transaction of a sink for a batch that is not committed."""
@@ -106,9 +107,9 @@ class Stream:
         found = trouble(self.seen(), self.candidates, batch_ids)
         assert not found, found
 
-    def _job(self, batch_id: int, cast: Cast, writers: Mapping[str, TaskWriter]) -> dict[str, Sequence[bytes]]:
+    def _job(self, batch_id: int, cast: Cast, writers: Mapping[str, TaskWriter]) -> Votes:
         [(name, writer)] = writers.items()
         votes, positions = cast(writer, batch_id, next(self.runs))
         self.jobs.append(batch_id)
         self.candidates[batch_id].append(frozenset(positions))
-        return {name: votes}
+        return Votes.in_order({name: votes})

@@ -42,7 +42,6 @@ class WritePlan:
     """Everything that one batch's tasks need to write data files of one table.
 
     Attributes:
-        lakesink_version: The driver's version; an executor must have the same.
         premises: Digest of schema and spec, for the receipts.
         batch_id: The batch, for failpoints.
         data_location: Folder of data files, with scheme, without a trailing slash.
@@ -58,7 +57,6 @@ class WritePlan:
         writer_schemas: Schemas in that file, by number.
     """
 
-    lakesink_version: str
     schema_json: str
     schema_id: int
     spec_id: int

@@ -139,26 +139,6 @@ def registry_refused(registry: str, why: str) -> WriteError:
     )
 
 
-def receipt_rejected(why: str) -> WriteError:
-    """A task's receipt is invalid."""
-    return WriteError(
-        "RECEIPT_REJECTED",
-        f"A task's receipt was rejected: {why}.",
-        data=NOT_COMMITTED,
-        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
-    )
-
-
-def version_mismatch(driver: str, executor: str) -> WriteError:
-    """The executor's lakesink has another version than the driver's."""
-    return WriteError(
-        "EXECUTOR_PYTHON",
-        f"The executor's Python has lakesink {executor}, the driver has {driver}.",
-        data="Nothing of this batch was written or committed.",
-        action=f"Install lakesink {driver} in the Python that PYSPARK_PYTHON names on every executor, and start again.",
-    )
-
-
 def unsupported_storage(location: str, why: str, *, action: str) -> WriteError:
     """Executors cannot write to the data location."""
     return WriteError(

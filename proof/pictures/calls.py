@@ -8,6 +8,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import Durability, TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.votes import Votes
 
 _BATCH = Batch(7, "query", "fingerprint", start="", end="")
 _NAME = "listener"
@@ -83,11 +84,11 @@ def calls_of(*, has: bool = False, prepared: bool = False, writes: bool = True) 
     """
     calls: list[str] = []
 
-    def write(_: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def write(_: Mapping[str, TaskWriter]) -> Votes:
         calls.append("write: every task closes its files and votes" if writes else "write: a task fails")
         if not writes:
             raise WriteError("WRITE_FAILED", "A task failed.", data="Nothing is in.", action="Start again.")
-        return {_NAME: (b"receipt",)}
+        return Votes.in_order({_NAME: (b"receipt",)})
 
     try:
         run_batch(_BATCH, [_Listener(calls, _Log(calls, prepared), has=has)], write)

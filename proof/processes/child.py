@@ -28,6 +28,7 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.votes import Votes
 from proof.processes.checkpoint import PARTITIONS, ROWS, DiskCheckpoint, NumberedRows
 
 STOPPED = 3
@@ -157,12 +158,14 @@ def _run(sink: IcebergSink, checkpoint: DiskCheckpoint, query_id: str, batch_id:
     return run_batch(batch, [sink], job)[sink.name]
 
 
-def _job(source: NumberedRows, batch_id: int, writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+def _job(source: NumberedRows, batch_id: int, writers: Mapping[str, TaskWriter]) -> Votes:
     """A task for each source partition, by a writer of its own."""
-    return {
-        name: [shipped(writer).write(task, iter([source.arrow(batch_id, task)])) for task in range(PARTITIONS)]
-        for name, writer in writers.items()
-    }
+    return Votes.in_order(
+        {
+            name: [shipped(writer).write(task, iter([source.arrow(batch_id, task)])) for task in range(PARTITIONS)]
+            for name, writer in writers.items()
+        }
+    )
 
 
 def _print(report: Report) -> None:

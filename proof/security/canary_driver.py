@@ -21,6 +21,7 @@ from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
 from proof.security.places import CATALOG, TABLE, UNREACHABLE
 from testkit.builders import ROWS, Lake, Stream
 
@@ -98,13 +99,14 @@ def write_batches(seen: Seen, folder: Path, given: Mapping[str, Any]) -> None:
         sink = IcebergSink(TABLE, stream.key, found, settings, ROWS, _session())
         batch = stream.batch(batch_id)
 
-        def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+        def job(writers: Mapping[str, TaskWriter]) -> Votes:
             from pyspark import cloudpickle  # noqa: PLC0415 - as the job ships it
 
             seen.keep("pickles", cloudpickle.dumps(writers))  # type: ignore[no-untyped-call] # PySpark ships no types for it
             votes = stream.write(batch, 3)(writers)  # noqa: B023 - called at once
-            seen.keep("receipts", b"".join(zlib.decompress(vote) for found in votes.values() for vote in found))
-            return {name: list(found) for name, found in votes.items()}
+            receipts = [receipt for vote in votes.cast for receipt in vote.receipts.values()]
+            seen.keep("receipts", b"".join(map(zlib.decompress, receipts)))
+            return votes
 
         stream.run_with(sink, batch, job=job)
         begun = sink.begin(stream.batch(batch_id + 1))

@@ -40,7 +40,7 @@ class Place:
         self.batch = self.stream.batch(COMMITTED)
         sink, begun = self.begin()
         assert begun.writer is not None
-        self.votes = self.stream.write(self.batch, tasks=2)({"it": begun.writer})["it"]
+        self.votes = self.stream.write(self.batch, tasks=2)({"it": begun.writer}).receipts("it")
         prepared = sink.pre_commit(begun, self.votes)
         begun.prepared_log.put(self.batch, {sink.name: prepared.payload})
         self.names = frozenset(part.name for part in prepared.parts)

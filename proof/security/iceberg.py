@@ -78,7 +78,7 @@ class Scene:
         begun = sink.begin(self.batch)
         assert isinstance(begun, IcebergTransaction)
         assert begun.writer is not None
-        self.votes = [*self.stream.write(self.batch, tasks=2)({"it": begun.writer})["it"]]
+        self.votes = [*self.stream.write(self.batch, tasks=2)({"it": begun.writer}).receipts("it")]
         prepared = sink.pre_commit(begun, self.votes)
         begun.prepared_log.put(self.batch, {sink.name: prepared.payload})
 

@@ -24,6 +24,7 @@ from lakesink.sinks.iceberg.sink import IcebergTransaction, TracedLog
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
 from proof.security.judge import ACCEPTED, Unsafe, lies_in, refused_by, require
 from proof.security.mutation import TEXTS, UNTOUCHED, Forged, honest_json
 from testkit.builders import Lake, Stream
@@ -140,8 +141,8 @@ def _written_and_read(lake: Lake, column: str, values: list[str]) -> None:
     )
     sink.schema = rows.schema
 
-    def job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
-        return {name: [writer.write(0, iter([rows]))] for name, writer in writers.items()}
+    def job(writers: Mapping[str, TaskWriter]) -> Votes:
+        return Votes.in_order({name: [writer.write(0, iter([rows]))] for name, writer in writers.items()})
 
     outcome = stream.run_with(sink, 0, job=job)
     require(isinstance(outcome, Committed), "the batch is not there")

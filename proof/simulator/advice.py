@@ -25,6 +25,7 @@ from lakesink_catalog.commit.restore import Restoring
 from lakesink_protocol.errors import BatchRefused, SettingsError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.two_phase import TaskWriter, Write
+from lakesink_protocol.votes import Votes
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (
     append_foreign,
@@ -165,9 +166,9 @@ class Play:
         start = self.checkpoint.ends[batch.batch_id - 1] if batch.batch_id else self.checkpoint.start
         offsets = range(start, self.checkpoint.ends[batch.batch_id])
 
-        def write(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+        def write(writers: Mapping[str, TaskWriter]) -> Votes:
             rows = [part for offset in offsets for part in self.stream.rows(offset, range(1))]
-            return {name: [writer.write(0, iter(rows))] for name, writer in writers.items()}
+            return Votes.in_order({name: [writer.write(0, iter(rows))] for name, writer in writers.items()})
 
         return write
 

@@ -3,11 +3,10 @@
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import lakesink
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.writer.locations import new_location
@@ -16,6 +15,7 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.receipt import DataFileReceipt, Receipt, encode
 from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.votes import Vote, Votes
 from proof.oracle import Key, Rows
 from proof.simulator.store import SimulatedStore
 from proof.simulator.world import World
@@ -177,17 +177,18 @@ class SimulatedJob:
     rows: Rows
     partitions: int
 
-    def __call__(self, writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+    def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Run the job; see `lakesink_protocol.two_phase.Write`."""
-        return {name: self._tasks(writer.plan) for name, writer in writers.items()}  # type: ignore[attr-defined] # ParquetTaskWriter's
+        [(name, writer)] = writers.items()
+        cast = [Vote(task, {name: receipt}) for task, receipt in self._tasks(writer.plan)]  # type: ignore[attr-defined] # ParquetTaskWriter's
 
-    def _tasks(self, plan: WritePlan) -> list[bytes]:
-        receipts = []
+        self.store.world.random.shuffle(cast)
+        return Votes(self.partitions, cast)
+
+    def _tasks(self, plan: WritePlan) -> Iterator[tuple[int, bytes]]:
         for task in range(self.partitions):
             mine = [key for key in self.rows if key[0] == task]
-            receipts.append(self._task(plan, task, mine))
-        self.store.world.random.shuffle(receipts)
-        return receipts
+            yield task, self._task(plan, task, mine)
 
     def _task(self, plan: WritePlan, task: int, mine: Sequence[Key]) -> bytes:
         for _ in range(ATTEMPTS_OF_A_TASK):
@@ -218,10 +219,7 @@ def vote(plan: WritePlan, task: int, files: tuple[DataFileReceipt, ...]) -> byte
     return encode(
         Receipt(
             task=task,
-            lakesink_version=lakesink.__version__,
-            skipped=False,
             rows=rows,
-            largest_arrow_batch_bytes=0,
             files=files,
             schema_id=plan.schema_id,
             premises=plan.premises,

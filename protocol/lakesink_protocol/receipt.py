@@ -15,7 +15,7 @@ from typing import Any
 from lakesink_protocol.decoded import Decoded, decoded_from
 from lakesink_protocol.redact import shown
 
-RECEIPT_VERSION = 2
+RECEIPT_VERSION = 3
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 MOST_IN_A_BATCH = 2**53
 """Limit for rows and for bytes: totals of a thousand such batches still fit into 64 bits."""
@@ -78,20 +78,15 @@ class Receipt:
 
     Attributes:
         task: Index of the task's partition in the job, from 0.
-        skipped: True if the task wrote nothing because the batch was already in the ledger.
-        largest_arrow_batch_bytes: Size of the largest Arrow batch received, which limits the next ones.
-        schema_id: Schema of the files; None if the batch was skipped.
+        schema_id: Schema of the files.
         misfits: The first malformed values, at most `MOST_MISFITS`.
         documents: Rows that had a document; 0 without decoding.
         refused: True if the task found malformed values that must fail the batch; it wrote nothing.
-        premises: Digest of the files' schema and spec, whose ids can be assigned again; empty if skipped.
+        premises: Digest of the files' schema and spec, whose ids can be assigned again.
     """
 
     task: int
-    lakesink_version: str
-    skipped: bool
     rows: int
-    largest_arrow_batch_bytes: int
     files: tuple[DataFileReceipt, ...]
     schema_id: int | None = None
     decoded: Decoded = field(default_factory=Decoded)
@@ -106,10 +101,7 @@ def encode(receipt: Receipt) -> bytes:
     document = {
         "v": RECEIPT_VERSION,
         "task": receipt.task,
-        "lakesink": receipt.lakesink_version,
-        "skipped": receipt.skipped,
         "rows": receipt.rows,
-        "largest": receipt.largest_arrow_batch_bytes,
         "schema": receipt.schema_id,
         "decoded": receipt.decoded.to_json(),
         "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
@@ -128,10 +120,7 @@ def decode(data: bytes) -> Receipt:
         _check_version(document["v"])
         return Receipt(
             task=whole_count(document["task"]),
-            lakesink_version=plain_text(document["lakesink"]),
-            skipped=flag(document["skipped"]),
             rows=whole_count(document["rows"]),
-            largest_arrow_batch_bytes=whole_count(document["largest"]),
             files=tuple(_file_from_json(file) for file in document["files"]),
             schema_id=None if document["schema"] is None else whole_count(document["schema"]),
             decoded=decoded_from(document["decoded"]),

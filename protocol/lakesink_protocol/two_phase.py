@@ -17,6 +17,7 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import describe, safe_cause
 from lakesink_protocol.refusal import input_missing
+from lakesink_protocol.votes import Votes
 
 Payload = Mapping[str, Any]
 
@@ -147,11 +148,11 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
     def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P:
         """Complete the vote: check every task's receipt and make the batch ready to commit in one step.
 
-        Called after the job succeeded; `receipts` has one receipt per task in any order. New files stay invisible to
-        readers.
+        Called after the job succeeded; `receipts` has one receipt of every task, in their order. New files stay
+        invisible to readers.
 
         Raises:
-            WriteError: A vote is missing, duplicate or malformed, or has other premises.
+            WriteError: A receipt is malformed, or has other premises.
         """
 
     @abstractmethod
@@ -174,10 +175,11 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
         """
 
 
-Write = Callable[[Mapping[str, TaskWriter]], Mapping[str, Sequence[bytes]]]
-"""Runs one job over the batch's rows: task writers by participant in, receipts by participant out."""
+Write = Callable[[Mapping[str, TaskWriter]], Votes]
+"""Runs one job over the batch's rows: task writers by participant in, the votes of its tasks out."""
 
 MAX_WRITES = 2
+NO_VOTES = Votes(0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +272,10 @@ def _prepare(batch: Batch, pending: Sequence[_Open], write: Write) -> dict[str, 
     if recovered is not None:
         return recovered
     writers = _writers(batch, pending)
-    receipts = write(writers) if writers else {}
+    votes = write(writers) if writers else NO_VOTES
+    votes.check(writers)
     prepared = {
-        entry.sink.name: entry.sink.pre_commit(entry.transaction, receipts.get(entry.sink.name, ()))
-        for entry in pending
+        entry.sink.name: entry.sink.pre_commit(entry.transaction, votes.receipts(entry.sink.name)) for entry in pending
     }
     _log_of(pending).put(batch, {name: ready.payload for name, ready in prepared.items()})
     return prepared

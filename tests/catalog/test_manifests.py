@@ -40,7 +40,7 @@ def receipts(lake: Lake, batch_id: int = 0, tasks: int = 1) -> list[DataFileRece
     transaction = stream.sink().begin(stream.batch(batch_id))
     assert isinstance(transaction, IcebergTransaction)
     assert transaction.writer is not None
-    votes = stream.write(stream.batch(batch_id), tasks=tasks)({"it": transaction.writer})["it"]
+    votes = stream.write(stream.batch(batch_id), tasks=tasks)({"it": transaction.writer}).receipts("it")
     return [file for vote in votes for file in decode(vote).files]
 
 

@@ -169,7 +169,7 @@ def test_a_final_word_before_anything_was_sent_ends_the_batch_at_once(lake: Lake
     sink = stream.sink()
     transaction = sink.begin(stream.batch(1))
     assert not isinstance(transaction, AlreadyCommitted)
-    prepared = sink.pre_commit(transaction, stream.write(stream.batch(1))({"s": transaction.writer})["s"])  # type: ignore[dict-item] # there is one
+    prepared = sink.pre_commit(transaction, stream.write(stream.batch(1))({"s": transaction.writer}).receipts("s"))  # type: ignore[dict-item] # there is one
     lake.catalog.rename_table(TABLE, "demo.elsewhere")
     with pytest.raises(CatalogError) as missing:
         sink.commit(transaction, prepared)

@@ -131,7 +131,7 @@ def test_votes_are_rejected_if_an_id_was_given_again_before_another_process_coun
     planned = planner.sink().begin(planner.batch(1))
     assert isinstance(planned, IcebergTransaction)
     assert planned.writer is not None
-    votes = planner.write(planner.batch(1))({"it": planned.writer})["it"]
+    votes = planner.write(planner.batch(1))({"it": planned.writer}).receipts("it")
     again(bucketed)
     sink = committer.sink()
     counting = sink.begin(committer.batch(1))

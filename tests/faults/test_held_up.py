@@ -29,7 +29,7 @@ def voted(stream: Stream) -> tuple[IcebergSink, IcebergTransaction, PreparedBatc
     begun = sink.begin(batch)
     assert isinstance(begun, IcebergTransaction)
     assert begun.writer is not None
-    prepared = sink.pre_commit(begun, stream.write(batch)({"it": begun.writer})["it"])
+    prepared = sink.pre_commit(begun, stream.write(batch)({"it": begun.writer}).receipts("it"))
     begun.prepared_log.put(batch, {sink.name: prepared.payload})
     return sink, begun, prepared
 
@@ -85,7 +85,7 @@ def test_files_are_as_old_as_the_start_of_their_writing_however_long_it_took(str
     begun = sink.begin(batch)
     assert isinstance(begun, IcebergTransaction)
     assert begun.writer is not None
-    votes = stream.write(batch)({"it": begun.writer})["it"]
+    votes = stream.write(batch)({"it": begun.writer}).receipts("it")
     stream.chance.move_ms(21 * HOUR_MS)
     prepared = sink.pre_commit(begun, votes)
     sweep(stream.lake)

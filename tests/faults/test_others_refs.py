@@ -58,7 +58,7 @@ def test_a_branch_that_takes_the_tags_name_between_look_and_request_stays(lake: 
     assert begun.writer is not None
     branch_off(lake, stream.key.ledger_tag)
     before = refs(lake)
-    prepared = sink.pre_commit(begun, stream.write(stream.batch(0))({"it": begun.writer})["it"])
+    prepared = sink.pre_commit(begun, stream.write(stream.batch(0))({"it": begun.writer}).receipts("it"))
     with pytest.raises(CatalogError, match="LAKESINK_TAG_NAME_TAKEN"):
         sink.commit(begun, prepared)
     assert refs(lake) == before

@@ -13,6 +13,7 @@ from pyiceberg.table import CommitTableResponse
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, Write
+from lakesink_protocol.votes import Votes
 from testkit.builders import Apply, Lake, Stream, contents, counted, expected, parquet_files
 from testkit.maintenance import append_foreign, expire, remove_ref, roll_back, sweep
 
@@ -51,7 +52,7 @@ class Driver(threading.Thread):
     def _job(self, write: Write) -> Write:
         """All drivers meet once each has found no prepared record."""
 
-        def job(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+        def job(writers: Mapping[str, TaskWriter]) -> Votes:
             if self.meet:
                 self.meet.wait(30)
             return write(writers)

@@ -1,12 +1,13 @@
 """What a power failure must not undo is flushed: parts before the vote, the marker before the batch is committed."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.votes import Votes
 from testkit.directory import Stream
 
 
@@ -33,7 +34,7 @@ def test_a_part_and_its_entry_in_the_folder_are_flushed_before_its_task_votes(
     flushed.clear()
     votes: list[list[Path]] = []
 
-    def write(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def write(writers: Mapping[str, TaskWriter]) -> Votes:
         receipts = stream.write(stream.batch(1))(writers)
         votes.append(list(flushed))
         return receipts

@@ -35,7 +35,7 @@ def hold_up(
     sink, transaction = begun(stream)
     assert transaction.writer is not None
     batch = stream.batch(1)
-    votes = stream.write(batch, tasks=2)({"it": transaction.writer})["it"]
+    votes = stream.write(batch, tasks=2)({"it": transaction.writer}).receipts("it")
     stream.chance.move_ms(int(writing_hours * HOUR_MS))
     prepared = sink.pre_commit(transaction, votes)
     transaction.prepared_log.put(batch, {sink.name: prepared.payload})
@@ -82,7 +82,7 @@ def test_the_age_of_a_recovered_batch_counts_from_its_first_run(stream: Stream, 
     stream.run(0)
     sink, transaction = begun(stream)
     assert transaction.writer is not None
-    prepared = sink.pre_commit(transaction, stream.write(stream.batch(1))({"it": transaction.writer})["it"])
+    prepared = sink.pre_commit(transaction, stream.write(stream.batch(1))({"it": transaction.writer}).receipts("it"))
     later, again = begun(stream)
     stream.chance.move_ms(19 * HOUR_MS)
     found = later.recover(again, prepared.payload)

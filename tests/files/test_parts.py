@@ -20,7 +20,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lakesink
 from lakesink.sinks.directory.lines import LineEncoder
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
 from lakesink.sinks.directory.part_receipt import PartsReceipt, decode_parts
@@ -35,7 +34,6 @@ NOON = dt.datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
 def plan(folder: Path, **fields: Any) -> PartsPlan:
     format_name = fields.get("format", "parquet")
     defaults: dict[str, Any] = {
-        "lakesink_version": lakesink.__version__,
         "folder": str(folder),
         "stem": STEM,
         "batch_id": 7,
@@ -272,11 +270,6 @@ def test_a_type_that_the_format_does_not_hold_is_refused_by_driver_and_task(tmp_
             refuse()
         assert told in str(refused.value)
         assert len(str(refused.value).splitlines()[0]) < 200
-
-
-def test_another_lakesink_in_the_executor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WriteError, match="LAKESINK_EXECUTOR_PYTHON"):
-        write(pa.table({"v": [1]}), plan(tmp_path, lakesink_version="0.0.9"))
 
 
 def test_a_writer_travels_as_plain_data(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from lakesink_protocol.errors import CatalogError, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import run_batch
+from lakesink_protocol.votes import Votes
 from tests.files.web_hdfs import web_hdfs
 from tests.writer.object_store import ObjectStore, object_store
 
@@ -66,7 +67,7 @@ def run(directory: str, number: int, **options: Any) -> Outcome:
     return run_batch(
         batch(number),
         [sink],
-        lambda writers: {name: [writer.write(0, iter([rows]))] for name, writer in writers.items()},
+        lambda writers: Votes.in_order({name: [writer.write(0, iter([rows]))] for name, writer in writers.items()}),
     )[sink.name]
 
 

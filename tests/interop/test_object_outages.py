@@ -5,7 +5,7 @@ Nothing is lost or doubled by it. Without Spark, so that every case is tried; `t
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
 from servers.s3 import S3, s3
 from testkit.builders import Apply, FaultyCatalog, Lake, Stream, expected
 
@@ -123,12 +124,12 @@ def test_an_outage_is_said_by_name_and_the_next_driver_goes_on(
         begins_at("upload")
         yield from stream.rows(1, range(2, 3))
 
-    def job(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def job(writers: Mapping[str, TaskWriter]) -> Votes:
         begins_at("write")
         [(name, writer)] = writers.items()
         assert isinstance(writer, ParquetTaskWriter)
         at_once = ParquetTaskWriter(replace(writer.plan, buffer_bytes=1))  # a file is open after the first rows
-        votes = {name: [at_once.write(0, rows())]}
+        votes = Votes.in_order({name: [at_once.write(0, rows())]})
         begins_at("prepare")
         return votes
 

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from lakesink_catalog.failpoints import FAILPOINTS, FailpointReached
 from lakesink_catalog.trace import VARIABLE, Trace
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.two_phase import TaskWriter, Write
+from lakesink_protocol.votes import Votes
 from proof.model.checker import check
 from proof.processes.harness import Stream as Processes
 from testkit.builders import Lake, Stream
@@ -194,7 +195,7 @@ def applied_unanswered(apply: Callable[[], Any]) -> Any:
 def after(deed: Callable[[], object], write: Write) -> Write:
     """A job that runs while somebody does something."""
 
-    def job(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def job(writers: Mapping[str, TaskWriter]) -> Votes:
         deed()
         return write(writers)
 
@@ -205,7 +206,7 @@ def once(first: Write, then: Write) -> Write:
     """A job that is another one when it runs again."""
     jobs = iter([first, then])
 
-    def job(writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
+    def job(writers: Mapping[str, TaskWriter]) -> Votes:
         return next(jobs)(writers)
 
     return job

@@ -22,6 +22,7 @@ from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.receipt import DataFileReceipt, decode
 from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.votes import Votes
 
 SINK = "rows"
 Tasks = Sequence[Sequence[pa.RecordBatch]]
@@ -95,10 +96,10 @@ class StreamedTable:
         sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, session)
         batch = stream_batch(number, "query", start=[number], end=[number + 1])
 
-        def run_job(writers: Mapping[str, TaskWriter]) -> dict[str, list[bytes]]:
+        def run_job(writers: Mapping[str, TaskWriter]) -> Votes:
             receipts = [self._run_task(writers[sink.name], task, batches) for task, batches in enumerate(tasks)]
             self.files.append([file for receipt in receipts for file in decode(receipt).files])
-            return {sink.name: receipts}
+            return Votes.in_order({sink.name: receipts})
 
         return run_batch(batch, [sink], run_job)[sink.name]
 

@@ -6,7 +6,6 @@ import pyspark
 import pytest
 
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows
-from lakesink.spark.rows.task import Vote
 
 NAMES_SOURCES = (4, 2)
 collect_ignore = (
@@ -21,10 +20,9 @@ def votes_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     for kind in (FrameRows, PlanRows):
 
-        def votes(self: Any, writer: Any, kind: Any = kind, votes: Any = kind.votes) -> list[Vote]:
+        def reports(self: Any, writer: Any, kind: Any = kind, reports: Any = kind.reports) -> Any:
             seen.append(kind.__name__)
-            found: list[Vote] = votes(self, writer)
-            return found
+            return reports(self, writer)
 
-        monkeypatch.setattr(kind, "votes", votes)
+        monkeypatch.setattr(kind, "reports", reports)
     return seen

@@ -13,11 +13,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.core.rdd import RDD
 
 from lakesink.spark.query import RunningQuery
-from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, _collected, arriving_schema
+from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, _collected, arriving_schema
 from lakesink.spark.rows.hop import MAX_BYTES, HopTuning
 from lakesink.spark.rows.schema import schema_json
 from lakesink.spark.rows.shape import shaped
-from lakesink.spark.rows.task import Messages, Vote
+from lakesink.spark.rows.task import Messages, TaskReport
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, run, write_files, writer
 from tests.spark.test_decimals import Echo
@@ -45,8 +45,13 @@ def _plan_rows(frame: Any) -> PlanRows:
     return PlanRows(rows, shape, plan, arriving_schema(rows), HopTuning(rows.sparkSession.conf, schema_json(rows)))
 
 
-def _table(votes: list[Vote]) -> pa.Table:
-    return pa.concat_tables([pa.ipc.open_stream(vote.receipt).read_all() for vote in votes])
+def _table(rows: BatchRows) -> pa.Table:
+    _, reports = rows.reports(Echo())
+    return pa.concat_tables([pa.ipc.open_stream(one.receipt).read_all() for one in sorted(reports, key=_task)])
+
+
+def _task(report: TaskReport) -> int:
+    return report.task
 
 
 @pytest.fixture(params=["false", "true"], ids=["plain", "large"])
@@ -58,8 +63,8 @@ def session(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def test_values_of_every_type_arrive_as_by_the_dataframe(session: Any) -> None:
     rows = _plan_rows(session.sql(TYPES))
-    by_frame = _table(FrameRows(rows.frame, rows.shape).votes(Echo()))
-    by_plan = _table(rows.votes(Echo()))
+    by_frame = _table(FrameRows(rows.frame, rows.shape))
+    by_plan = _table(rows)
     gathered = pa.Table.from_batches(list(rows.gathered()))
     assert by_plan.num_rows == 2000
     assert (by_plan.to_pylist(), gathered.to_pylist()) == (by_frame.to_pylist(), by_frame.to_pylist())
@@ -92,14 +97,15 @@ def test_messages_of_which_the_jvm_could_not_send_all_are_an_error(spark: Any) -
 @pytest.mark.parametrize("names", [["a.b", "c`d"], ["a", "A"], ["a", "a"]])
 def test_columns_of_any_name_keep_it(spark: Any, names: list[str]) -> None:
     rows = _plan_rows(spark.sql("select cast(1.5 as decimal(3,1)), 2").toDF(*names))
-    assert _table(rows.votes(Echo())).schema.names == names
+    assert _table(rows).schema.names == names
     assert next(rows.gathered()).schema.names == names
 
 
 @pytest.mark.parametrize("query", ["select 1 as id where false", "select id from range(0, 100, 1, 5) where id < 0"])
 def test_tasks_without_rows_vote_too(spark: Any, query: str) -> None:
     frame = spark.sql(query)
-    assert len(_plan_rows(frame).votes(Counting())) == frame.rdd.getNumPartitions()
+    planned, reports = _plan_rows(frame).reports(Counting())
+    assert planned == len(reports) == frame.rdd.getNumPartitions()
 
 
 def rows_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -112,10 +118,10 @@ class Counting:
         return str(sum(batch.num_rows for batch in batches)).encode()
 
 
-def test_a_vote_is_bytes_that_nobody_unpickles() -> None:
-    vote = Vote(3, 2**40, b"\x80\x04receipt")
-    assert Vote.decoded(vote.encoded()) == vote
-    evil = pickle.dumps(vote)
+def test_a_report_is_bytes_that_nobody_unpickles() -> None:
+    report = TaskReport(3, "0.1.0-ä", 2**40, b"\x80\x04receipt")
+    assert TaskReport.decoded(report.encoded()) == report
+    evil = pickle.dumps(report)
     assert Messages().loads(Messages().dumps(evil)) is evil
 
 

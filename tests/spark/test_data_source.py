@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 import lakesink
 from lakesink.spark.data_source import LakesinkDataSource, StreamWriter, WrittenBefore
-from lakesink.spark.source_tasks import StreamTask, Vote
+from lakesink.spark.source_tasks import StreamTask, TaskMessage
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import WriteError
@@ -185,7 +185,9 @@ def test_what_tasks_get_holds_no_option_and_no_client(spark: Any, source: Path) 
     assert b"ck" not in shipped
 
 
-@pytest.mark.parametrize("messages", [[], [None, None], [None], [Vote(b"junk")]])
+@pytest.mark.parametrize(
+    "messages", [[], [None, None], [None], [TaskMessage(0, "0.1.0", b"junk")], [TaskMessage(0, "0.1.0", None)]]
+)
 def test_a_batch_without_all_of_its_votes_is_not_committed(spark: Any, source: Path, messages: list[Any]) -> None:
     writer = _prepared_by_spark(spark, source)
     with pytest.raises(WriteError):
@@ -198,13 +200,13 @@ def test_a_batch_without_all_of_its_votes_is_not_committed(spark: Any, source: P
 def test_an_abort_with_all_messages_deletes_nothing(spark: Any, source: Path, home: Path) -> None:
     writer = _prepared_by_spark(spark, source)
     before = sorted(path for path in home.rglob("*") if path.is_file())
-    writer.abort([Vote(b""), None], 2)
+    writer.abort([TaskMessage(0, "0.1.0", b""), None], 2)
     assert sorted(path for path in home.rglob("*") if path.is_file()) == before
 
 
 def test_votes_are_used_once() -> None:
-    written = WrittenBefore([b"vote"])
-    assert written({"it": None}) == {"it": [b"vote"]}  # type: ignore[dict-item] # the writer plays no part
+    written = WrittenBefore([TaskMessage(0, "0.1.0", b"vote")])
+    assert written({"it": None}).receipts("it") == [b"vote"]  # type: ignore[dict-item] # the writer plays no part
     with pytest.raises(WriteError) as error:
         written({})
     assert error.value.code == "LAKESINK_VOTES_INCOMPLETE"

@@ -22,7 +22,7 @@ class Echo:
 
 def _echoed(rows: Any) -> pa.Table:
     job = _job(rows.coalesce(1))
-    [receipt] = job.write({"it": Echo()})["it"]
+    [receipt] = job.write({"it": Echo()}).receipts("it")
     job.tuning.restore()
     return pa.ipc.open_stream(receipt).read_all()
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import lakesink
-from lakesink.spark.rows.batch_rows import FrameRows, complete
+from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS, HopTuning
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.schema import schema_json
 from lakesink.spark.rows.shape import shaped
-from lakesink.spark.rows.task import Measured, Vote
+from lakesink.spark.rows.task import Measured
 from lakesink_protocol.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
 
@@ -44,7 +44,7 @@ def _job(rows: Any) -> RowsJob:
 
 
 def _told(rows: Any, tell: str) -> list[Any]:
-    return [json.loads(receipt) for receipt in _job(rows).write({"it": Telling(tell)})["it"]]
+    return [json.loads(receipt) for receipt in _job(rows).write({"it": Telling(tell)}).receipts("it")]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_writer_whose_class_only_the_driver_knows_travels_whole(spark: Any) ->
             return f"{task}/{sum(batch.num_rows for batch in batches)}".encode()
 
     rows = spark.range(0, 100, 1, 2)
-    assert _job(rows).write({"it": Local()}) == {"it": [b"0/50", b"1/50"]}
+    assert _job(rows).write({"it": Local()}).receipts("it") == [b"0/50", b"1/50"]
 
 
 @pytest.mark.usefixtures("conf")
@@ -82,17 +82,6 @@ def test_every_planned_task_votes_once(spark: Any, query: str, tasks: int) -> No
     assert sum(rows for _, rows in told) == spark.sql(query).count()
 
 
-@pytest.mark.parametrize("tasks", [[], [0], [0, 1, 1], [0, 2], [0, 1, 2], [1, 2]])
-def test_a_missing_doubled_or_unplanned_vote_fails_the_batch(tasks: list[int]) -> None:
-    with pytest.raises(WriteError) as caught:
-        complete([Vote(task, 0, b"") for task in tasks], 2)
-    assert caught.value.code == "LAKESINK_VOTES_INCOMPLETE"
-
-
-def test_votes_are_returned_in_task_order() -> None:
-    assert [vote.task for vote in complete([Vote(1, 0, b""), Vote(0, 0, b"")], 2)] == [0, 1]
-
-
 @pytest.mark.usefixtures("conf")
 @pytest.mark.parametrize("names", [["a", "b"], ["a.b", "c`d"], ["a", "A"], ["a", "a"], ["Straße", "列"]])
 def test_columns_of_any_name_reach_the_writer_under_it(spark: Any, names: list[str]) -> None:
@@ -109,7 +98,7 @@ def test_two_participants_are_refused_until_rows_are_routed(spark: Any) -> None:
 def test_wide_rows_travel_in_small_batches_once_their_width_is_known(spark: Any) -> None:
     rows = spark.range(0, 300, 1, 1).selectExpr("repeat('x', 200000) as text")
     job = _job(rows)
-    first, second = (json.loads(job.write({"it": Telling("largest")})["it"][0]) for _ in range(2))
+    first, second = (json.loads(job.write({"it": Telling("largest")}).receipts("it")[0]) for _ in range(2))
     assert (first, second) == (300, 64 * 1024 * 1024 // (16 * 200_004))
 
 

@@ -21,7 +21,6 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
-import lakesink
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.partitions import Source, partition_sources
 from lakesink.writer.plan import PartitionField, WritePlan
@@ -37,7 +36,6 @@ def plan_for(
 ) -> WritePlan:
     fields = tuple(PartitionField(f.source_id, f.field_id, f.name, str(f.transform)) for f in spec.fields)
     settings: dict[str, Any] = {
-        "lakesink_version": lakesink.__version__,
         "schema_json": schema.model_dump_json(),
         "schema_id": schema.schema_id,
         "spec_id": spec.spec_id,

@@ -13,7 +13,7 @@ from typing import Any
 
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, ReceiptInvalid
 
-PARTS_VERSION = 1
+PARTS_VERSION = 2
 MAX_RECEIPT_BYTES = 64 * 1024 * 1024
 _COUNTS = range(2**63)
 _IN_A_PART = range(1, 2**63)
@@ -36,7 +36,6 @@ class PartsReceipt:
     """What one task returns once, after it has closed all its parts; `parts` is empty if it had no rows."""
 
     task: int
-    lakesink_version: str
     rows: int
     parts: tuple[Part, ...]
 
@@ -62,7 +61,6 @@ def encode_parts(receipt: PartsReceipt) -> bytes:
     document = {
         "v": PARTS_VERSION,
         "task": receipt.task,
-        "lakesink": receipt.lakesink_version,
         "rows": receipt.rows,
         "parts": [[part.name, part.rows, part.size_bytes] for part in receipt.parts],
     }
@@ -98,13 +96,13 @@ def can_be_told(parts: Sequence[Part]) -> bool:
 def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
     if type(document["v"]) is not int or document["v"] != PARTS_VERSION:
         raise ReceiptInvalid(f"receipt version {str(document['v'])[:20]}, this driver reads {PARTS_VERSION}")
-    if not isinstance(document["lakesink"], str) or not isinstance(document["parts"], list):
+    if not isinstance(document["parts"], list):
         raise ReceiptInvalid("a field has the wrong type")
     task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
     parts = tuple(part_from_json(part, stem, task) for part in document["parts"])
     if rows != sum(part.rows for part in parts):
         raise ReceiptInvalid("a task received other rows than its parts hold")
-    return PartsReceipt(task, document["lakesink"], rows, parts)
+    return PartsReceipt(task, rows, parts)
 
 
 def _whole(value: Any, allowed: range) -> int:

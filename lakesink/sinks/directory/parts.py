@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-import lakesink
 from lakesink.sinks.directory.part_files import OpenPart, open_part
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
 from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
-from lakesink.writer.refusals import version_mismatch
 from lakesink.writer.texts import check_texts
 from lakesink_catalog.failpoints import reached
 
@@ -25,7 +23,6 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 class PartsPlan:
     """What the driver tells the tasks of one batch: plain data, no client, no secret. `stem` starts parts' names."""
 
-    lakesink_version: str
     folder: str
     stem: str
     batch_id: int
@@ -42,8 +39,6 @@ class PartsWriter:
 
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt."""
-        if self.plan.lakesink_version != lakesink.__version__:
-            raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
         parts = _Parts(self.plan, task)
         rows = 0
         try:
@@ -56,7 +51,7 @@ class PartsWriter:
         except BaseException:
             parts.abandon()
             raise
-        return encode_parts(PartsReceipt(task, lakesink.__version__, rows, closed))
+        return encode_parts(PartsReceipt(task, rows, closed))
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lakesink import __version__
 from lakesink.sinks.accept_in_use import AcceptInUse
 from lakesink.sinks.directory.commit import Publisher, Surroundings
 from lakesink.sinks.directory.layout import Layout
@@ -19,16 +18,15 @@ from lakesink.sinks.directory.refusals import directory_failures, format_changed
 from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
-from lakesink.writer.refusals import receipt_rejected
 from lakesink_catalog.commit.fence import Surroundings as SystemSurroundings
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
-from lakesink_protocol.redact import shown
 from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
+from lakesink_protocol.votes import receipt_rejected
 
 logger = logging.getLogger("lakesink")
 
@@ -134,8 +132,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         """Check every receipt. The parts are closed, so nothing else is written here."""
         votes = [self._vote(transaction, data) for data in receipts]
         parts = tuple(part for vote in votes for part in vote.parts)
-        if sorted(vote.task for vote in votes) != list(range(len(votes))):
-            raise receipt_rejected("there is not exactly one of every task")
         if len({part.name for part in parts}) != len(parts):
             raise receipt_rejected("a file is in the votes twice")
         if not can_be_told(parts):
@@ -188,7 +184,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def _plan(self, batch: Batch) -> PartsPlan:
         return PartsPlan(
-            lakesink_version=__version__,
             folder=self.layout.parts,
             stem=self._stem(batch),
             batch_id=batch.batch_id,
@@ -202,13 +197,9 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def _vote(self, transaction: FileTransaction, data: bytes) -> PartsReceipt:
         try:
-            vote = decode_parts(data, self._stem(transaction.batch))
+            return decode_parts(data, self._stem(transaction.batch))
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
-        if vote.lakesink_version != __version__:
-            theirs = shown(vote.lakesink_version, 20)
-            raise receipt_rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
-        return vote
 
     def _trouble(self, look: Look, prepared: PreparedParts) -> str:
         """Why a prepared batch can no longer be published; empty if it can."""

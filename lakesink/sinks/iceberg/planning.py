@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from lakesink import __version__
 from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.settings.settings import Settings
 from lakesink.writer.filesystem import shareable_properties
@@ -30,7 +29,6 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
     _check_sources(table)
     schema, spec = table.schema(), table.spec()
     return WritePlan(
-        lakesink_version=__version__,
         schema_json=schema.model_dump_json(),
         schema_id=schema.schema_id,
         spec_id=spec.spec_id,

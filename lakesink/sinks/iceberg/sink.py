@@ -16,7 +16,7 @@ from lakesink.sinks.accept_in_use import AcceptInUse
 from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, check_columns
-from lakesink.sinks.iceberg.votes import all_under, count_votes, is_data_file, rejected
+from lakesink.sinks.iceberg.votes import all_under, count_votes, is_data_file
 from lakesink.writer.columns import missing_columns
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.commit.clock import ClockWatch
@@ -39,6 +39,7 @@ from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
+from lakesink_protocol.votes import receipt_rejected
 
 logger = logging.getLogger("lakesink")
 
@@ -184,7 +185,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 transaction.look, counted.files, schema=counted.schema, decoded=counted.decoded
             )
         except ReceiptInvalid as error:
-            raise rejected(str(error)) from None
+            raise receipt_rejected(str(error)) from None
         self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)
         return prepared
 

@@ -9,7 +9,6 @@ from functools import partial
 
 import pyarrow as pa
 
-import lakesink
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.files import DataFiles
@@ -18,7 +17,7 @@ from lakesink.writer.gather import Gatherer
 from lakesink.writer.parquet import FileFormat
 from lakesink.writer.partitions import partition_sources, source_paths
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import rows_differ, version_mismatch
+from lakesink.writer.refusals import rows_differ
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
 from lakesink.writer.texts import check_texts
@@ -46,8 +45,6 @@ class ParquetTaskWriter:
         if a malformed document must fail it. After a failure, files that were never closed are removed; closed files
         stay unreferenced.
         """
-        if self.plan.lakesink_version != lakesink.__version__:
-            raise version_mismatch(self.plan.lakesink_version, lakesink.__version__)
         receipt = _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
         return encode(receipt)
 
@@ -69,7 +66,6 @@ class _Rows:
     schema: Struct
     task: int
     count: int = 0
-    largest_batch_bytes: int = 0
     decoder: Decoder | None = None
 
     def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,7 +88,6 @@ class _Rows:
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.count += batch.num_rows
-            self.largest_batch_bytes = max(self.largest_batch_bytes, batch.get_total_buffer_size())
             yield batch
 
 
@@ -129,10 +124,7 @@ def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.Reco
 def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Receipt:
     receipt = Receipt(
         task=task,
-        lakesink_version=lakesink.__version__,
-        skipped=False,
         rows=rows.count,
-        largest_arrow_batch_bytes=rows.largest_batch_bytes,
         files=files,
         schema_id=rows.plan.schema_id,
         premises=rows.plan.premises,

@@ -1,4 +1,4 @@
-"""Validates the receipts of a batch: one for each task, for this batch, with a schema and spec of the table.
+"""Validates the receipts of a batch: each for this batch, with a schema and spec of the table.
 
 Receipts come from less trusted processes, and another process than this one may have planned the tasks.
 """
@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from lakesink import __version__
 from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
 from lakesink.sinks.iceberg.plausible import bounds_fit, checks_of, counts_agree
 from lakesink.writer.locations import is_location
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import data_location, is_under
 from lakesink_protocol.decoded import Decoded, together
-from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, DataFileReceipt, Receipt, ReceiptInvalid, decode
-from lakesink_protocol.redact import shown
+from lakesink_protocol.votes import receipt_rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,15 @@ class Counted:
 
 def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> Counted:
     """The result of the tasks; raises WriteError unless every receipt is valid and none votes against the batch."""
-    votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
+    votes = [_vote(receipt) for receipt in receipts]
     for vote in votes:
         _check_vote(table, vote, file_stem)
-    if [vote.task for vote in votes] != list(range(len(votes))):
-        raise rejected("there is not exactly one of every task")
     check_documents(votes, batch_id)
     files = tuple(file for vote in votes for file in vote.files)
     if len({file.path for file in files}) != len(files):
-        raise rejected("a data file is in the votes twice")
+        raise receipt_rejected("a data file is in the votes twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
-        raise rejected("the batch would have more rows or bytes than can be")
+        raise receipt_rejected("the batch would have more rows or bytes than can be")
     first = first_of(votes)
     decoded = together(vote.decoded for vote in votes)
     schema = _written_under(table, votes)
@@ -61,44 +57,31 @@ def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
-def rejected(why: str) -> WriteError:
-    """The error for an invalid receipt."""
-    return WriteError(
-        "RECEIPT_REJECTED",
-        f"A task's receipt was rejected: {why}.",
-        data="Nothing of this batch was committed; its files stay unreferenced.",
-        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
-    )
-
-
 def _vote(data: bytes) -> Receipt:
     try:
         return decode(data)
     except ReceiptInvalid as error:
-        raise rejected(str(error)) from None
+        raise receipt_rejected(str(error)) from None
 
 
 def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
-    if vote.skipped:
-        raise rejected("a task skipped a batch that the ledger does not have")
-    if vote.lakesink_version != __version__:
-        theirs = shown(vote.lakesink_version, 20)
-        raise rejected(f"a task ran lakesink {theirs}, the driver runs {__version__}")
     if vote.refused and (vote.files or not vote.decoded.malformed_rows):
-        raise rejected("a task voted against the batch and wrote files, or gave no reason")
+        raise receipt_rejected("a task voted against the batch and wrote files, or gave no reason")
     if not vote.refused and vote.rows != sum(file.record_count for file in vote.files):
-        raise rejected("a task received other rows than its files hold")
+        raise receipt_rejected("a task received other rows than its files hold")
     if max(vote.decoded.malformed_rows, vote.documents) > vote.rows:
-        raise rejected("a task could not decode more rows than it received")
+        raise receipt_rejected("a task could not decode more rows than it received")
     folder = data_location(table)
     if not all_under(folder, (file.path for file in vote.files)):
-        raise rejected("a data file lies outside the table's data location")
+        raise receipt_rejected("a data file lies outside the table's data location")
     if not all(is_location(file.path, folder, file_stem, vote.task) for file in vote.files):
-        raise rejected("a data file bears the name of another task, batch or sink")
+        raise receipt_rejected("a data file bears the name of another task, batch or sink")
     if any(not _plausible(file, table) for file in vote.files):
-        raise rejected("a data file was written under a partition spec that the table does not have, or is empty")
+        raise receipt_rejected(
+            "a data file was written under a partition spec that the table does not have, or is empty"
+        )
     if not all(counts_agree(file) for file in vote.files):
-        raise rejected("the statistics of a data file contradict each other")
+        raise receipt_rejected("the statistics of a data file contradict each other")
 
 
 def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
@@ -109,10 +92,10 @@ def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
     schema_ids = {vote.schema_id for vote in votes} or {table.schema().schema_id}
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:
-        raise rejected("tasks wrote under different schemas, or under one that the table does not have")
+        raise receipt_rejected("tasks wrote under different schemas, or under one that the table does not have")
     checks = checks_of(known[0])
     if not all(bounds_fit(file, checks) for vote in votes for file in vote.files):
-        raise rejected("a bound is none of its column's type")
+        raise receipt_rejected("a bound is none of its column's type")
     return known[0]
 
 
@@ -123,7 +106,7 @@ def _check_premises(table: Table, votes: Sequence[Receipt]) -> None:
     }:
         premises = None if schema_id is None else premises_of(table.metadata, schema_id, [spec_id])
         if premises is None or premises.digest != digest:
-            raise rejected("a data file was written under a schema or a spec whose id means another one now")
+            raise receipt_rejected("a data file was written under a schema or a spec whose id means another one now")
 
 
 def _plausible(file: DataFileReceipt, table: Table) -> bool:

@@ -5,7 +5,7 @@ the stream's plan: it copies every row, column by column, and plans again in eve
 the stream's own plan, as the Arrow batches that Spark makes for `toArrow`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.core.rdd import RDD, PipelinedRDD
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
@@ -23,19 +23,25 @@ from lakesink.spark.rows.distribution import ClusteredBy, distributed
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.shape import Shape
-from lakesink.spark.rows.task import Messages, Vote, WriteMessages, WriteTask, read_messages
+from lakesink.spark.rows.task import Messages, TaskReport, WriteMessages, WriteTask, read_messages
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
-_VOTE = StructType().add("task", IntegerType()).add("widest_row_bytes", LongType()).add("receipt", BinaryType())
+_REPORT = (
+    StructType()
+    .add("task", IntegerType())
+    .add("version", StringType())
+    .add("widest_row_bytes", LongType())
+    .add("receipt", BinaryType())
+)
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 class BatchRows(Protocol):
     """Rows that a writer can process."""
 
-    def votes(self, writer: TaskWriter) -> list[Vote]:
-        """Run the writer over the rows in one job, and return one vote of every task, in order."""
+    def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
+        """Run the writer over the rows in one job; returns the number of planned tasks, and what they reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,14 @@ class FrameRows:
     frame: DataFrame
     shape: Shape
 
-    def votes(self, writer: TaskWriter) -> list[Vote]:
+    def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """See `BatchRows`."""
         rows = distributed(self.frame, clustered_by(writer), self.shape.names)
-        mapped = rows.mapInArrow(_task(writer, self.shape), _VOTE)
-        votes = [Vote(row.task, row.widest_row_bytes, bytes(row.receipt)) for row in mapped.collect()]
-        return complete(votes, _planned_tasks(mapped))
+        mapped = rows.mapInArrow(_task(writer, self.shape), _REPORT)
+        reports = [
+            TaskReport(row.task, row.version, row.widest_row_bytes, bytes(row.receipt)) for row in mapped.collect()
+        ]
+        return _planned_tasks(mapped), reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +71,12 @@ class PlanRows:
     schema: pa.Schema
     tuning: HopTuning
 
-    def votes(self, writer: TaskWriter) -> list[Vote]:
+    def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """See `BatchRows`."""
         messages = self._messages()
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, WriteMessages(_task(writer, self.shape), self.schema))
-        written._jrdd_deserializer = Messages()  # noqa: SLF001 - or votes would be pickles, which nobody should open
-        return complete([Vote.decoded(vote) for vote in _collected(written)], messages.getNumPartitions())
+        written._jrdd_deserializer = Messages()  # noqa: SLF001 - or reports would be pickles, which nobody should open
+        return messages.getNumPartitions(), [TaskReport.decoded(report) for report in _collected(written)]
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
         """All rows in this process, without transport encoding."""
@@ -92,20 +100,6 @@ def clustered_by(writer: TaskWriter) -> ClusteredBy:
     """Partition fields whose rows the writer wants in one task; empty if it has no preference."""
     wanted: ClusteredBy = getattr(writer, "clustered_by", ())
     return wanted
-
-
-def complete(votes: Sequence[Vote], planned_tasks: int) -> list[Vote]:
-    """The votes in task order; raises WriteError unless there is exactly one of every planned task."""
-    ordered = sorted(votes, key=lambda vote: vote.task)
-    if [vote.task for vote in ordered] != list(range(planned_tasks)):
-        raise WriteError(
-            "VOTES_INCOMPLETE",
-            f"Spark planned {planned_tasks} tasks, {len(votes)} receipts came from "
-            f"{len({vote.task for vote in votes})} of them.",
-            data=NOT_IN_TABLE,
-            action="Start the query again; if it happens again, report it with the driver's log.",
-        )
-    return ordered
 
 
 def _collected(encoded: "RDD[bytes]") -> list[bytes]:

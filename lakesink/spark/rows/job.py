@@ -1,18 +1,17 @@
-"""The one job over a batch's rows: ships a task writer to the executors, and returns a receipt of every task.
+"""The one job over a batch's rows: ships a task writer to the executors, and returns the votes of the tasks."""
 
-The job returns exactly one receipt for each task that Spark planned, or raises: a missing receipt is never a vote.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lakesink import __version__
 from lakesink.spark.failures import JAVA_ERRORS, QueryStopped, job_error, whole_text
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.small import driver_may_write
-from lakesink.spark.rows.task import Measured, Vote
+from lakesink.spark.rows.task import Measured, TaskReport
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Vote, Votes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +31,17 @@ class RowsJob:
     plan: PlanRows | None = None
     most_rows: int | None = None
 
-    def write(self, writers: Mapping[str, TaskWriter]) -> Mapping[str, Sequence[bytes]]:
-        """Run one job and return the receipts. Rows are not routed, so there can be only one participant."""
+    def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
+        """Run one job and return its votes. Rows are not routed, so there can be only one participant."""
         if len(writers) != 1:
             raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
         if self.plan is not None and driver_may_write(self.most_rows, self.tuning.widest_row_bytes):
-            return {name: [self._write_here(self.plan, writer)]}
-        votes = self._run(self._rows_for(writer), writer)
-        self.tuning.seen(max((vote.widest_row_bytes for vote in votes), default=0))
-        return {name: [vote.receipt for vote in votes]}
+            return Votes.in_order({name: [self._write_here(self.plan, writer)]})
+        planned, reports = self._run(self._rows_for(writer), writer)
+        self.tuning.seen(max((report.widest_row_bytes for report in reports), default=0))
+        cast = [Vote(report.task, {name: report.receipt}, report.version) for report in reports]
+        return Votes(planned, cast, __version__)
 
     def read(self) -> None:
         """Run the query without writing: Spark's state stores change as rows are read, and must follow each batch."""
@@ -69,9 +69,9 @@ class RowsJob:
         self.tuning.seen(rows.widest_row_bytes)
         return receipt
 
-    def _run(self, rows: BatchRows, writer: TaskWriter) -> list[Vote]:
+    def _run(self, rows: BatchRows, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         try:
-            return rows.votes(writer)
+            return rows.reports(writer)
         except JAVA_ERRORS as error:
             raise self._failure(error) from None
 

@@ -1,4 +1,4 @@
-"""One task in an executor's Python: the version handshake, the writer, and the vote as one row.
+"""One task in an executor's Python: the version handshake, the writer, and its report as one row.
 
 This module is pickled by reference and must import in a bare executor: PyArrow, PySpark's task context and lakesink.
 """
@@ -22,27 +22,32 @@ from lakesink.spark.rows.shape import Shape
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
-_VOTE = pa.schema([("task", pa.int32()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())])
-_VOTE_HEAD = struct.Struct(">iq")
+_REPORT = pa.schema(
+    [("task", pa.int32()), ("version", pa.string()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())]
+)
+_REPORT_HEAD = struct.Struct(">iqi")
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
-    """What one task returns: the largest mean row of its Arrow batches, and the writer's encoded receipt."""
+class TaskReport:
+    """What one task returns: its lakesink, the largest mean row of its Arrow batches, and the writer's receipt."""
 
     task: int
+    version: str
     widest_row_bytes: int
     receipt: bytes
 
     def encoded(self) -> bytes:
-        """The vote as bytes, for `decoded`."""
-        return _VOTE_HEAD.pack(self.task, self.widest_row_bytes) + self.receipt
+        """The report as bytes, for `decoded`."""
+        version = self.version.encode()
+        return _REPORT_HEAD.pack(self.task, self.widest_row_bytes, len(version)) + version + self.receipt
 
     @classmethod
-    def decoded(cls, encoded: bytes) -> "Vote":
-        """The vote in the bytes of `encoded`."""
-        task, widest_row_bytes = _VOTE_HEAD.unpack_from(encoded)
-        return cls(task, widest_row_bytes, encoded[_VOTE_HEAD.size :])
+    def decoded(cls, encoded: bytes) -> "TaskReport":
+        """The report in the bytes of `encoded`."""
+        task, widest_row_bytes, length = _REPORT_HEAD.unpack_from(encoded)
+        end = _REPORT_HEAD.size + length
+        return cls(task, encoded[_REPORT_HEAD.size : end].decode(), widest_row_bytes, encoded[end:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +59,11 @@ class WriteTask:
     writer: bytes = field(repr=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the task's rows and yield its vote as one row."""
-        vote = self.vote(batches)
-        values = [[vote.task], [vote.widest_row_bytes], [vote.receipt]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(value, type_) for value, type_ in zip(values, _VOTE.types, strict=True)], schema=_VOTE
-        )
+        """Write the task's rows and yield its report as one row."""
+        report = self.report(batches)
+        yield pa.RecordBatch.from_pylist([{name: getattr(report, name) for name in _REPORT.names}], schema=_REPORT)
 
-    def vote(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+    def report(self, batches: Iterable[pa.RecordBatch]) -> TaskReport:
         """Write the task's rows."""
         read_archives_once()
         collect_what_is_new()
@@ -71,7 +73,7 @@ class WriteTask:
         assert context is not None
         rows = Measured(self.shape.restored(batches))
         receipt = writer.write(context.partitionId(), iter(rows))
-        return Vote(context.partitionId(), rows.widest_row_bytes, receipt)
+        return TaskReport(context.partitionId(), __version__, rows.widest_row_bytes, receipt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class WriteMessages:
     schema: pa.Schema
 
     def __call__(self, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        """Write the task's rows and yield its vote, encoded."""
-        yield self.task.vote(read_messages(messages, self.schema)).encoded()
+        """Write the task's rows and yield its report, encoded."""
+        yield self.task.report(read_messages(messages, self.schema)).encoded()
 
 
 def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

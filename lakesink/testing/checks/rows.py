@@ -12,18 +12,11 @@ from lakesink.testing.steps import Step
 from lakesink.testing.stream import Cast, Stream, cast_votes, empty
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_protocol.two_phase import TaskWriter
 
 MANY_TASKS = 64
 
 EMPTY_JOBS: dict[str, Cast] = {"tasks without rows": empty, "no task": partial(cast_votes, tasks=0)}
 EMPTY_BATCHES = {"first": {0}, "middle": {1}, "last": {BATCHES - 1}, "all": set(FIRST_MIDDLE_LAST)}
-
-
-def backwards(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
-    """Votes in the opposite order of their tasks."""
-    votes, positions = cast_votes(writer, batch_id, run)
-    return votes[::-1], positions
 
 
 class RowChecks(SinkUnderTest):
@@ -47,13 +40,6 @@ class RowChecks(SinkUnderTest):
         for batch_id in range(BATCHES * 4):
             stream.run(batch_id, sink=sink)
         stream.check(*range(BATCHES * 4))
-
-    @keeps(Promise.VOTES)
-    def test_votes_may_come_in_any_order(self, stream: Stream) -> None:
-        """Tasks end in any order."""
-        for batch_id in range(BATCHES):
-            stream.run(batch_id, cast=backwards)
-        stream.check(*range(BATCHES))
 
     @keeps(Promise.WHOLE)
     def test_readers_see_a_batch_after_its_commit_and_not_before(self, stream: Stream) -> None:

@@ -1,0 +1,93 @@
+"""The votes of a batch's tasks, and their count. Pure.
+
+A vote is an envelope: the coordinator counts and compares it without opening a receipt, which belongs to its sink.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import shown
+
+NOT_IN = "Nothing of this batch was committed; its files stay unreferenced."
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one task returned, once.
+
+    Attributes:
+        task: Index of the task's partition in the job, from 0.
+        receipts: Encoded receipts by participant. None if another process planned the task, and found nothing to write.
+        version: The lakesink of the task's process.
+    """
+
+    task: int
+    receipts: Mapping[str, bytes]
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """The result of one job over a batch's rows.
+
+    Attributes:
+        planned_tasks: Number of tasks that the job had.
+        cast: The votes that arrived, in any order.
+        version: The driver's lakesink, with which every task must have run.
+    """
+
+    planned_tasks: int
+    cast: Sequence[Vote]
+    version: str = ""
+
+    @classmethod
+    def in_order(cls, receipts: Mapping[str, Sequence[bytes]]) -> "Votes":
+        """Of a job that ran here: by participant, the receipt of each task in order."""
+        tasks = max(map(len, receipts.values()), default=0)
+        named = {name: dict(enumerate(found)) for name, found in receipts.items()}
+        cast = [
+            Vote(task, {name: found[task] for name, found in named.items() if task in found}) for task in range(tasks)
+        ]
+        return cls(tasks, cast)
+
+    def receipts(self, participant: str) -> list[bytes]:
+        """One participant's receipts, in the order of the tasks."""
+        ordered = sorted(self.cast, key=lambda vote: vote.task)
+        return [vote.receipts[participant] for vote in ordered if participant in vote.receipts]
+
+    def check(self, participants: Iterable[str]) -> None:
+        """Raise WriteError unless every planned task voted once, for every participant, with the driver's lakesink."""
+        if sorted(vote.task for vote in self.cast) != list(range(self.planned_tasks)):
+            tasks = len({vote.task for vote in self.cast})
+            raise votes_incomplete(
+                f"Spark planned {self.planned_tasks} tasks, {len(self.cast)} receipts came from {tasks} of them."
+            )
+        for vote in self.cast:
+            if vote.version != self.version:
+                theirs = shown(vote.version, 20)
+                raise receipt_rejected(f"a task ran lakesink {theirs}, the driver runs {self.version}")
+        for name in participants:
+            silent = sum(name not in vote.receipts for vote in self.cast)
+            if silent:
+                raise votes_incomplete(f"{silent} of {self.planned_tasks} tasks sent no receipt for {name}.")
+
+
+def votes_incomplete(what: str) -> WriteError:
+    """The error for a batch without a receipt of every task."""
+    return WriteError(
+        "VOTES_INCOMPLETE",
+        what,
+        data=NOT_IN,
+        action="Start the query again: the replay writes the batch. If it happens again, report it with the log.",
+    )
+
+
+def receipt_rejected(why: str) -> WriteError:
+    """The error for a receipt that its sink does not believe."""
+    return WriteError(
+        "RECEIPT_REJECTED",
+        f"A task's receipt was rejected: {why}.",
+        data=NOT_IN,
+        action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
+    )
