@@ -21,8 +21,9 @@ from lakesink_catalog.commit.fence import FencedCommit, Surroundings
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
-from lakesink_protocol.receipt import DataFileReceipt, decode
+from lakesink_protocol.receipt import decode
 
 KEY = SinkKey("bench")
 SETTINGS = Settings()
@@ -30,7 +31,7 @@ GOALS_MS = {100: 15.0, 1000: 100.0}
 ROWS = pa.RecordBatch.from_pydict({"id": pa.array(range(100), pa.int64())})
 
 
-def files_of(table: Table, batch: Batch) -> tuple[DataFileReceipt, ...]:
+def files_of(table: Table, batch: Batch) -> tuple[ContentFile, ...]:
     plan = write_plan(table, batch, KEY, SETTINGS, SessionFacts())
     return decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
 

@@ -28,9 +28,10 @@ from lakesink_catalog.commit.summary import append_summary
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import write_batch_manifests, write_list
 from lakesink_catalog.tables.tables import create_table
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.ledger import next_entry, next_mark
-from lakesink_protocol.receipt import DataFileReceipt, decode
+from lakesink_protocol.receipt import decode
 
 KEY = SinkKey("bench")
 TABLE = "bench.history"
@@ -83,14 +84,14 @@ def _snapshots(table: Table, batches: int) -> Iterator[dict[str, Any]]:
         yield parent
 
 
-def _copy(table: Table, pattern: DataFileReceipt, number: int) -> DataFileReceipt:
+def _copy(table: Table, pattern: ContentFile, number: int) -> ContentFile:
     path = f"{table.location()}/data/{KEY.name}-{number}-00000-{uuid.uuid4()}.parquet"
     shutil.copyfile(_local(pattern.path), _local(path))
     return replace(pattern, path=path)
 
 
 def _snapshot(
-    table: Table, number: int, file: DataFileReceipt, parent: dict[str, Any], carried: list[ManifestFile]
+    table: Table, number: int, file: ContentFile, parent: dict[str, Any], carried: list[ManifestFile]
 ) -> tuple[dict[str, Any], list[ManifestFile]]:
     snapshot_id = SNAPSHOT_IDS.start + number * 7919
     prepared = _prepared(table, snapshot_id, file)
@@ -112,7 +113,7 @@ def _snapshot(
     return found | ({"parent-snapshot-id": parent_id} if parent_id else {}), manifests
 
 
-def _prepared(table: Table, snapshot_id: int, file: DataFileReceipt) -> PreparedBatch:
+def _prepared(table: Table, snapshot_id: int, file: ContentFile) -> PreparedBatch:
     return PreparedBatch(
         table_uuid=str(table.metadata.table_uuid),
         branch="main",

@@ -11,9 +11,9 @@ from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.accept import Accept
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_protocol.receipt import DataFileReceipt
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Skip
 
@@ -64,8 +64,8 @@ class Writer:
         return fence.commit(batch, replace(prepared, recovered=recovered))
 
 
-def _file(table: Table, name: str, rows: int) -> DataFileReceipt:
-    return DataFileReceipt(
+def _file(table: Table, name: str, rows: int) -> ContentFile:
+    return ContentFile(
         path=f"{table.location()}/data/{name}.parquet",
         spec_id=table.spec().spec_id,
         partition=(),

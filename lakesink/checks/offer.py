@@ -13,7 +13,7 @@ from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakesink_catalog.commit.fence import FencedCommit, Look, Surroundings
-from lakesink_catalog.commit.request import Change, CommitOptions, Request, build_request
+from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
@@ -75,7 +75,7 @@ def offer(fence: FencedCommit, look: Look, batch: Batch) -> Offer:
     """Build the commit of a batch without files, as the product does; the decision `look` must allow it."""
     assert isinstance(look.verdict, Commit)
     prepared = fence.prepare(look, (), schema=look.table.schema())
-    change = Change(look.situation, look.verdict, batch, prepared, fence.options)
+    change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
     merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
     request = build_request(look.table, change, merger, fence.surroundings.now_ms())
     return Offer(look.table, request, prepared.snapshot_id)

@@ -18,7 +18,7 @@ from lakesink.writer.parquet import FileFormat, OpenFile
 from lakesink.writer.partitions import Partition, Source
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.failpoints import reached
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 
 FULL = 0.9
 """Part of the target size at which a file counts as full, which avoids one more small row group."""
@@ -44,7 +44,7 @@ class DataFiles:
         self._open_storage = open_storage
         self._storage: Storage | None = None
         self._open: OrderedDict[Partition, OpenFile] = OrderedDict()
-        self._closed: list[DataFileReceipt] = []
+        self._closed: list[ContentFile] = []
         self._arrow_bytes = 0
         self._file_bytes = 0
 
@@ -71,7 +71,7 @@ class DataFiles:
             self._closed.append(self._open[partition].close())
             del self._open[partition]
 
-    def close(self) -> tuple[DataFileReceipt, ...]:
+    def close(self) -> tuple[ContentFile, ...]:
         """Close all open files and return one receipt for every file of the task."""
         for partition in list(self._open):
             self.finish(partition)

@@ -15,7 +15,7 @@ from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.refusals import footer_disagrees, storage_failures
 from lakesink.writer.statistics import Column, Counted, count, file_statistics, split_offsets
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 
 ICEBERG_SCHEMA_KEY = "iceberg.schema"
 ZSTD_LEVEL = 1
@@ -82,7 +82,7 @@ class OpenFile:
             if column.is_counted:
                 self._counted[column.leaf.field_id] += count(rows, column)
 
-    def close(self) -> DataFileReceipt:
+    def close(self) -> ContentFile:
         """Finish the file; raises WriteError if its footer has another number of rows."""
         with storage_failures(self.location):
             self._writer.close()
@@ -105,9 +105,9 @@ class OpenFile:
         with suppress(Exception):
             self._filesystem.delete_file(self._path)
 
-    def _receipt(self, footer: pq.FileMetaData, size: int) -> DataFileReceipt:
+    def _receipt(self, footer: pq.FileMetaData, size: int) -> ContentFile:
         found = file_statistics(footer, self._format.columns, self._counted)
-        return DataFileReceipt(
+        return ContentFile(
             path=self.location,
             spec_id=self._format.spec_id,
             partition=self.partition,

@@ -58,7 +58,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Statistics by field id, see `lakesink_protocol.receipt.DataFileReceipt`."""
+    """Statistics by field id, see `lakesink_protocol.receipt.ContentFile`."""
 
     column_sizes: dict[int, int] = field(default_factory=dict)
     value_counts: dict[int, int] = field(default_factory=dict)

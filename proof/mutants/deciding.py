@@ -12,7 +12,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.fence import FencedCommit, Look
-from lakesink_catalog.commit.request import Change
+from lakesink_catalog.commit.request import PlannedCommit
 from lakesink_catalog.read import view
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
@@ -120,7 +120,7 @@ def mark_only_in_the_snapshot(patches: Patches) -> None:
     """No ledger property, no tag; where no mark is found there was no batch."""
     without_tag(patches)
 
-    def updates(table: Table, change: Change, *rest: Any) -> tuple[TableUpdate, ...]:
+    def updates(table: Table, change: PlannedCommit, *rest: Any) -> tuple[TableUpdate, ...]:
         made = real_updates(table, change, *rest)
         return tuple(update for update in made if not isinstance(update, SetPropertiesUpdate))
 

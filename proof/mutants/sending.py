@@ -22,7 +22,7 @@ from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.fence import FencedCommit, Look
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.commit.request import Change, Request, build_request
+from lakesink_catalog.commit.request import PlannedCommit, Request, build_request
 from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import Batch
@@ -185,7 +185,7 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
 def empty_batch_as_properties_only(patches: Patches) -> None:
     """No snapshot for no rows."""
 
-    def build(table: Table, change: Change, merger: ManifestMerger, now_ms: int) -> Request:
+    def build(table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int) -> Request:
         previous, key = change.situation.entry, change.situation.key
         if change.prepared.files or previous is None:
             return build_request(table, change, merger, now_ms)
@@ -215,11 +215,11 @@ def no_tag_fence(patches: Patches) -> None:
 def without_tag(patches: Patches) -> None:
     """Commits neither assert the ledger tag nor move it."""
 
-    def fence(table: Table, change: Change, *rest: Any) -> tuple[TableRequirement, ...]:
+    def fence(table: Table, change: PlannedCommit, *rest: Any) -> tuple[TableRequirement, ...]:
         tag = change.situation.key.ledger_tag
         return tuple(one for one in real_fence(table, change, *rest) if getattr(one, "ref", None) != tag)
 
-    def updates(table: Table, change: Change, *rest: Any) -> tuple[TableUpdate, ...]:
+    def updates(table: Table, change: PlannedCommit, *rest: Any) -> tuple[TableUpdate, ...]:
         tag = change.situation.key.ledger_tag
         return tuple(one for one in real_updates(table, change, *rest) if getattr(one, "ref_name", None) != tag)
 
@@ -241,7 +241,7 @@ def _rebase(fence: FencedCommit, look: Look, batch: Batch, prepared: PreparedBat
     for attempt in range(REBASES):
         table = fence.load()
         situation = Situation(view_table(table, fence.key), fence.key, batch, fence.start_uuid)
-        change = Change(situation, look.verdict, batch, prepared, fence.options)
+        change = PlannedCommit(situation, look.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
         asked = build_request(table, change, merger, fence.surroundings.now_ms())
         try:

@@ -24,7 +24,7 @@ from lakesink.writer.locations import is_location, new_location
 from lakesink.writer.parquet import OpenFile
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.tables.locations import data_location
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 from proof.mutants.mutant import Focus, Patches, mutant
 from proof.oracle import Key
 from proof.simulator import spark
@@ -82,15 +82,15 @@ def files_found_by_listing(patches: Patches) -> None:
 def receipt_before_close(patches: Patches) -> None:
     """The upload goes on after the vote, and may fail."""
 
-    def close(self: OpenFile) -> DataFileReceipt:
-        receipt: DataFileReceipt = real(self)
+    def close(self: OpenFile) -> ContentFile:
+        receipt: ContentFile = real(self)
         path = Path(urlsplit(receipt.path).path)
         content = path.read_bytes()
         path.unlink()
         threading.Thread(target=_upload, args=(path, content), daemon=True).start()
         return receipt
 
-    def write(self: SimulatedJob, plan: WritePlan, task: int, part: Sequence[Key]) -> DataFileReceipt:
+    def write(self: SimulatedJob, plan: WritePlan, task: int, part: Sequence[Key]) -> ContentFile:
         path, content = new_location(plan, (), task, ()), repr(sorted(part)).encode()
         with suppress(OSError):
             self.store.put(path, content, Counter(part))
@@ -105,7 +105,7 @@ def _upload(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _listed(table: Table) -> Iterator[DataFileReceipt]:
+def _listed(table: Table) -> Iterator[ContentFile]:
     if isinstance(table.catalog, SimulatedCatalog):
         for location, stored in table.catalog.server.store.files.items():
             if stored.rows:
@@ -115,8 +115,8 @@ def _listed(table: Table) -> Iterator[DataFileReceipt]:
         yield _receipt(f"file://{path}", pq.read_metadata(path).num_rows, path.stat().st_size)
 
 
-def _receipt(path: str, rows: int, size_bytes: int) -> DataFileReceipt:
-    return DataFileReceipt(path, 0, (), rows, size_bytes, {}, {}, {}, {}, {}, {}, ())
+def _receipt(path: str, rows: int, size_bytes: int) -> ContentFile:
+    return ContentFile(path, 0, (), rows, size_bytes, {}, {}, {}, {}, {}, {}, ())
 
 
 MUTANTS = (

@@ -19,8 +19,9 @@ from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink.sinks.iceberg.votes import count_votes
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.receipt import DataFileReceipt, decode
+from lakesink_protocol.receipt import decode
 from proof.security.judge import ACCEPTED, WRITTEN_AGAIN, check_counts, is_of_batch, lies_in, refused_by, require
 from proof.security.mutation import Forge, Forged, damaged, honest_json
 from testkit.builders import Lake, Stream
@@ -165,7 +166,7 @@ class Records:
             _check_prepared(prepared, scene)
 
 
-def _check_files(files: tuple[DataFileReceipt, ...], scene: Scene) -> None:
+def _check_files(files: tuple[ContentFile, ...], scene: Scene) -> None:
     stem = f"{scene.stream.sink_id}-{BATCH}"
     require(all(lies_in(file.path, scene.data) for file in files), "a file outside the data location")
     require(all(is_of_batch(file.path, stem) for file in files), "a file of another batch or sink")
@@ -221,7 +222,7 @@ def _temptations(scene: Scene) -> list[Any]:
     return found
 
 
-def _evil_files(scene: Scene, committed: DataFile) -> list[list[DataFileReceipt]]:
+def _evil_files(scene: Scene, committed: DataFile) -> list[list[ContentFile]]:
     """As many files as the batch has, one of them from elsewhere, of another batch, of other rows, or there twice."""
     first, second = (decode(vote).files[0] for vote in scene.votes)
     elsewhere = scene.folder / second.path.rpartition("/")[2]

@@ -18,7 +18,7 @@ from pyiceberg.table.update import (
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
 from lakesink_catalog.manifests.write import manifests_under, write_batch_manifests, write_list
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 from proof.added_again import added_again
 from proof.oracle import Rows
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
@@ -148,7 +148,7 @@ class Engine:
         )
 
     def _commit(
-        self, at: Place, operation: Operation, rows: Rows, files: Sequence[DataFileReceipt], kept: list[ManifestFile]
+        self, at: Place, operation: Operation, rows: Rows, files: Sequence[ContentFile], kept: list[ManifestFile]
     ) -> None:
         table, branch = at.table, at.branch
         snapshot_id = self.world.random.choice(SNAPSHOT_IDS)
@@ -180,12 +180,12 @@ class Engine:
     def _branch(self) -> str:
         return self.world.random.choice(["main", self.truth.branch])
 
-    def _data_file(self, table: Table, rows: Rows) -> DataFileReceipt:
+    def _data_file(self, table: Table, rows: Rows) -> ContentFile:
         path = f"{table.location()}/data/others-{uuid.uuid4()}.parquet"
         content = repr(sorted(rows)).encode()
         self.server.store.set(path, content, rows)
         count = sum(rows.values())
-        return DataFileReceipt(path, 0, (), count, len(content), {}, {}, {}, {}, {}, {}, ())
+        return ContentFile(path, 0, (), count, len(content), {}, {}, {}, {}, {}, {}, ())
 
     def _remove(self, locations: Iterator[str] | Sequence[str] | set[str]) -> None:
         for location in sorted(locations):

@@ -11,9 +11,10 @@ from lakesink.checkpoint.folder import Checkpoint
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.writer.locations import new_location
 from lakesink.writer.plan import WritePlan
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.receipt import DataFileReceipt, Receipt, encode
+from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.two_phase import TaskWriter, run_batch
 from lakesink_protocol.votes import Vote, Votes
 from proof.oracle import Key, Rows
@@ -206,14 +207,14 @@ class SimulatedJob:
                 self._write(plan, task, part)
         return vote(plan, task, files)
 
-    def _write(self, plan: WritePlan, task: int, part: Sequence[Key]) -> DataFileReceipt:
+    def _write(self, plan: WritePlan, task: int, part: Sequence[Key]) -> ContentFile:
         path = new_location(plan, (), task, ())
         content = json.dumps(sorted(part)).encode()
         self.store.put(path, content, Counter(part))
         return file_receipt(plan, path, len(content), len(part))
 
 
-def vote(plan: WritePlan, task: int, files: tuple[DataFileReceipt, ...]) -> bytes:
+def vote(plan: WritePlan, task: int, files: tuple[ContentFile, ...]) -> bytes:
     """The receipt of a task."""
     rows = sum(file.record_count for file in files)
     return encode(
@@ -227,9 +228,9 @@ def vote(plan: WritePlan, task: int, files: tuple[DataFileReceipt, ...]) -> byte
     )
 
 
-def file_receipt(plan: WritePlan, path: str, size_bytes: int, rows: int) -> DataFileReceipt:
+def file_receipt(plan: WritePlan, path: str, size_bytes: int, rows: int) -> ContentFile:
     """A data file of these rows, without statistics."""
-    return DataFileReceipt(path, plan.spec_id, (), rows, size_bytes, {}, {}, {}, {}, {}, {}, ())
+    return ContentFile(path, plan.spec_id, (), rows, size_bytes, {}, {}, {}, {}, {}, {}, ())
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakesink_protocol.change import ChangeInvalid, ContentFile, SchemaChange, content_of
 from lakesink_protocol.decoded import Decoded, decoded_from
 from lakesink_protocol.redact import shown
 
@@ -27,33 +28,6 @@ _FIELD_ID = re.compile(r"[1-9][0-9]{0,9}")
 
 class ReceiptInvalid(ValueError):
     """The bytes are not a receipt of this version."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFileReceipt:
-    """One closed Parquet file.
-
-    All statistics are by field id. Partition values and bounds are in Iceberg's single-value binary form.
-
-    Attributes:
-        partition: One value per partition field; None is NULL.
-        value_counts: Values, NULLs included.
-        nan_value_counts: NaNs, for floating-point columns only.
-        split_offsets: Offsets of the row groups in bytes, ascending.
-    """
-
-    path: str
-    spec_id: int
-    partition: tuple[bytes | None, ...]
-    record_count: int
-    file_size_bytes: int
-    column_sizes: Mapping[int, int]
-    value_counts: Mapping[int, int]
-    null_value_counts: Mapping[int, int]
-    nan_value_counts: Mapping[int, int]
-    lower_bounds: Mapping[int, bytes]
-    upper_bounds: Mapping[int, bytes]
-    split_offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +56,20 @@ class Receipt:
         misfits: The first malformed values, at most `MOST_MISFITS`.
         documents: Rows that had a document; 0 without decoding.
         refused: True if the task found malformed values that must fail the batch; it wrote nothing.
+        schema_change: What the task's rows need beyond the table's schema; None if nothing.
         premises: Digest of the files' schema and spec, whose ids can be assigned again.
     """
 
     task: int
     rows: int
-    files: tuple[DataFileReceipt, ...]
+    files: tuple[ContentFile, ...]
     schema_id: int | None = None
     decoded: Decoded = field(default_factory=Decoded)
     misfits: tuple[Misfit, ...] = ()
     documents: int = 0
     refused: bool = False
     premises: str = ""
+    schema_change: SchemaChange | None = None
 
 
 def encode(receipt: Receipt) -> bytes:
@@ -108,6 +84,7 @@ def encode(receipt: Receipt) -> bytes:
         "documents": receipt.documents,
         "refused": receipt.refused,
         "premises": receipt.premises,
+        "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
         "files": [_file_to_json(file) for file in receipt.files],
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
@@ -128,9 +105,12 @@ def decode(data: bytes) -> Receipt:
             documents=whole_count(document["documents"]),
             refused=flag(document["refused"]),
             premises=plain_text(document["premises"]),
+            schema_change=_schema_change(document["schema_change"]),
         )
     except ReceiptInvalid:
         raise
+    except ChangeInvalid as error:
+        raise ReceiptInvalid(str(error)) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
         raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
 
@@ -148,7 +128,7 @@ def _inflate(data: bytes) -> bytes:
     return text
 
 
-def _file_to_json(file: DataFileReceipt) -> dict[str, Any]:
+def _file_to_json(file: ContentFile) -> dict[str, Any]:
     return {
         "path": file.path,
         "spec": file.spec_id,
@@ -162,11 +142,13 @@ def _file_to_json(file: DataFileReceipt) -> dict[str, Any]:
         "lower": {key: b64encode(value).decode() for key, value in file.lower_bounds.items()},
         "upper": {key: b64encode(value).decode() for key, value in file.upper_bounds.items()},
         "splits": file.split_offsets,
+        "content": file.content.value,
+        "of": file.referenced_data_file,
     }
 
 
-def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
-    return DataFileReceipt(
+def _file_from_json(document: Mapping[str, Any]) -> ContentFile:
+    return ContentFile(
         path=plain_text(document["path"]),
         spec_id=whole_count(document["spec"]),
         partition=tuple(None if value is None else binary(value) for value in document["partition"]),
@@ -179,6 +161,8 @@ def _file_from_json(document: Mapping[str, Any]) -> DataFileReceipt:
         lower_bounds={_field_id(key): binary(value) for key, value in document["lower"].items()},
         upper_bounds={_field_id(key): binary(value) for key, value in document["upper"].items()},
         split_offsets=tuple(whole_count(offset) for offset in document["splits"]),
+        content=content_of(document["content"]),
+        referenced_data_file=plain_text(document["of"]),
     )
 
 
@@ -206,6 +190,10 @@ def flag(value: Any) -> bool:
 def binary(value: Any) -> bytes:
     """The bytes of a Base64 text; raises ValueError."""
     return b64decode(plain_text(value), validate=True)
+
+
+def _schema_change(document: Any) -> SchemaChange | None:
+    return None if document is None else SchemaChange.from_json(document)
 
 
 def _misfits(document: Any) -> tuple[Misfit, ...]:

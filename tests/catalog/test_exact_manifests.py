@@ -17,8 +17,8 @@ from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
 from lakesink_catalog.commit.recovery import holds_what_it_says
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergePolicy
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.outcome import Committed
-from lakesink_protocol.receipt import DataFileReceipt
 from testkit.builders import Chance, Lake, Stream
 from tests.catalog.partition_cases import CASES, Case, bounds
 from tests.catalog.raw_avro import raw, raw_entries, raw_list
@@ -57,9 +57,9 @@ class Writer:
         return self.commit(batch_id, self.prepare(batch_id, partitions))
 
 
-def _file(lake: Lake, name: str, partition: tuple[bytes | None, ...]) -> DataFileReceipt:
+def _file(lake: Lake, name: str, partition: tuple[bytes | None, ...]) -> ContentFile:
     number = abs(hash(name)) % 1000 + 1
-    return DataFileReceipt(
+    return ContentFile(
         path=f"{lake.table().location()}/data/{name}-ä.parquet",
         spec_id=lake.table().spec().spec_id,
         partition=partition,

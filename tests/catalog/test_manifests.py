@@ -19,8 +19,9 @@ from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, write_batch_manifests
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.outcome import Committed
-from lakesink_protocol.receipt import DataFileReceipt, decode
+from lakesink_protocol.receipt import decode
 from testkit.answers import ERRORS, first, lands_but_says, refuses_with
 from testkit.builders import Chance, Lake, Stream, counted, expected, lasting_contents
 from testkit.maintenance import append_foreign, edit_metadata, expire, rewrite, set_property
@@ -34,7 +35,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.make(tmp_path)
 
 
-def receipts(lake: Lake, batch_id: int = 0, tasks: int = 1) -> list[DataFileReceipt]:
+def receipts(lake: Lake, batch_id: int = 0, tasks: int = 1) -> list[ContentFile]:
     """Real files of one batch, committed by nobody."""
     stream = Stream(lake)
     transaction = stream.sink().begin(stream.batch(batch_id))

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import Committed
-from lakesink_protocol.receipt import DataFileReceipt
 from testkit.builders import Lake, Stream, counted, expected, parquet_files
 from testkit.maintenance import replace_table, set_property, sweep
 
@@ -188,9 +188,9 @@ def _rewrite_manifest(crashed: Crashed, *, listed: bool = True, counted: bool = 
     crashed.rewrite(manifests=[document], files=files, rows=document["rows"])
 
 
-def _receipt_of(crashed: Crashed) -> DataFileReceipt:
+def _receipt_of(crashed: Crashed) -> ContentFile:
     path, size = crashed.prepared["files"][0]
-    return DataFileReceipt(path, 0, (), crashed.prepared["rows"], size, {}, {}, {}, {}, {}, {}, ())
+    return ContentFile(path, 0, (), crashed.prepared["rows"], size, {}, {}, {}, {}, {}, {}, ())
 
 
 def _move_clock(crashed: Crashed, by_ms: int) -> None:

@@ -11,12 +11,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
-from lakesink_protocol.receipt import DataFileReceipt, Receipt, decode, encode
+from lakesink_protocol.receipt import Receipt, decode, encode
 from testkit.builders import Lake, Stream, counted, expected
 
-Change = Callable[[DataFileReceipt, Lake], DataFileReceipt]
+Change = Callable[[ContentFile, Lake], ContentFile]
 
 
 @pytest.fixture

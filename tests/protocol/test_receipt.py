@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded, decoded_from, first_names
-from lakesink_protocol.receipt import MOST_MISFITS, DataFileReceipt, Misfit, Receipt, ReceiptInvalid, decode, encode
+from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt, ReceiptInvalid, decode, encode
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
 BOUNDS = st.dictionaries(FIELD, st.binary(max_size=20), max_size=4)
 COUNTS = st.dictionaries(FIELD, COUNT, max_size=4)
 FILE = st.builds(
-    DataFileReceipt,
+    ContentFile,
     path=st.text(max_size=30),
     spec_id=COUNT,
     partition=st.lists(st.none() | st.binary(max_size=10), max_size=3).map(tuple),
@@ -48,7 +49,7 @@ WHOLE = Receipt(
     task=1,
     rows=3,
     files=(
-        DataFileReceipt(
+        ContentFile(
             path="file:///t/data/a.parquet",
             spec_id=0,
             partition=(None, b"\x01"),

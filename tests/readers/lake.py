@@ -18,9 +18,10 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.outcome import Committed, Outcome
-from lakesink_protocol.receipt import DataFileReceipt, decode
+from lakesink_protocol.receipt import decode
 from lakesink_protocol.two_phase import TaskWriter, run_batch
 from lakesink_protocol.votes import Votes
 
@@ -77,7 +78,7 @@ class StreamedTable:
     open_files: int = 100
     options: Mapping[str, Any] = field(default_factory=dict)
     committed: list[Committed] = field(default_factory=list)
-    files: list[list[DataFileReceipt]] = field(default_factory=list)
+    files: list[list[ContentFile]] = field(default_factory=list)
 
     def load(self) -> Table:
         return load_table(self.catalog, self.name)

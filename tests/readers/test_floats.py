@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, ListType, LongType, MapType, NestedField, StructType
 
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 from tests.readers.predicates import Predicate
 from tests.writer.builders import add, exactly, footer, local, new_table, plan_for, write
 
@@ -56,7 +56,7 @@ def test_pyiceberg_finds_every_row(streamed: Any, condition: Predicate, rows: li
 
 @pytest.mark.parametrize("condition", ["x in (0.0, 1.5)", "isnan(x)", "x > 0.7", "x <= 0.5", "x = 0.0", "x is null"])
 def test_duckdb_finds_in_files_what_it_finds_in_memory(streamed: Any, condition: str) -> None:
-    files: list[DataFileReceipt] = streamed[1]
+    files: list[ContentFile] = streamed[1]
     with duckdb.connect() as connection:
         in_files = connection.read_parquet([local(file.path) for file in files], hive_partitioning=False)
         in_memory = connection.from_arrow(pa.table({"x": pa.array(EVERY_ROW, in_files.to_arrow_table()["x"].type)}))

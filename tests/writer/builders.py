@@ -26,7 +26,8 @@ from lakesink.writer.partitions import Source, partition_sources
 from lakesink.writer.plan import PartitionField, WritePlan
 from lakesink.writer.schema import parse_schema
 from lakesink_catalog.manifests.write import write_batch_manifests, write_list
-from lakesink_protocol.receipt import DataFileReceipt, Receipt, decode
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.receipt import Receipt, decode
 
 Row = dict[str, Any]
 
@@ -85,16 +86,16 @@ def local(path: str) -> str:
     return path.removeprefix("file://")
 
 
-def footer(file: DataFileReceipt) -> pq.FileMetaData:
+def footer(file: ContentFile) -> pq.FileMetaData:
     return pq.read_metadata(local(file.path))
 
 
-def rows_of(files: Sequence[DataFileReceipt]) -> list[Row]:
+def rows_of(files: Sequence[ContentFile]) -> list[Row]:
     """All rows, read by PyArrow file by file."""
     return [row for file in files for row in pq.ParquetFile(local(file.path)).read().to_pylist()]
 
 
-def rows_by_duckdb(files: Sequence[DataFileReceipt]) -> list[Row]:
+def rows_by_duckdb(files: Sequence[ContentFile]) -> list[Row]:
     paths = [local(file.path) for file in files]
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
@@ -127,7 +128,7 @@ def new_table(folder: Path, schema: Schema, spec: PartitionSpec = UNPARTITIONED_
         catalog.close()
 
 
-def add(table: Table, files: Sequence[DataFileReceipt]) -> None:
+def add(table: Table, files: Sequence[ContentFile]) -> None:
     """Commit closed files, with all that their receipts say of them, as the table's first snapshot."""
     snapshot_id = table.metadata.new_snapshot_id()
     records = write_batch_manifests(table, files, schema=table.schema(), snapshot_id=snapshot_id)
@@ -146,7 +147,7 @@ def add(table: Table, files: Sequence[DataFileReceipt]) -> None:
     table.refresh()
 
 
-def partition_values(table: Table, file: DataFileReceipt) -> list[Any]:
+def partition_values(table: Table, file: ContentFile) -> list[Any]:
     """The values of a file's partition as PyIceberg decodes them."""
     values = []
     for field, value in zip(table.spec().partition_type(table.schema()).fields, file.partition, strict=True):

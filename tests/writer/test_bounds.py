@@ -30,20 +30,20 @@ from lakesink.writer.bounds import Range, bounds
 from lakesink.writer.plan import ParquetOptions
 from lakesink.writer.schema import Primitive
 from lakesink.writer.single_value import encode_value
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 from tests.writer.builders import add, column, new_table, plan_for, write
 from tests.writer.random_tables import BINARY, TEXT
 
 STRING, BYTES = Primitive("string"), Primitive("binary")
 
 
-def one_file(kind: IcebergType, values: pa.Array, folder: Path, **overrides: Any) -> DataFileReceipt:
+def one_file(kind: IcebergType, values: pa.Array, folder: Path, **overrides: Any) -> ContentFile:
     batch = pa.RecordBatch.from_arrays([values], names=["c"])
     [file] = write(plan_for(column(kind), folder, **overrides), [batch]).files
     return file
 
 
-def bounds_of(file: DataFileReceipt) -> tuple[bytes | None, bytes | None]:
+def bounds_of(file: ContentFile) -> tuple[bytes | None, bytes | None]:
     return file.lower_bounds.get(1), file.upper_bounds.get(1)
 
 

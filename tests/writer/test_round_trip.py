@@ -26,7 +26,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink_protocol.receipt import DataFileReceipt, Receipt
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.receipt import Receipt
 from tests.writer.builders import (
     Row,
     add,
@@ -115,7 +116,7 @@ def in_order(rows: list[Row]) -> list[Row]:
     return [exactly(row) for row in sorted(rows, key=lambda row: row[ROW])]
 
 
-def rows_in(case: Case, file: DataFileReceipt) -> list[Row]:
+def rows_in(case: Case, file: ContentFile) -> list[Row]:
     """The case's rows that a file holds."""
     return [case.rows[number] for number in pq.read_table(local(file.path), partitioning=None)[ROW].to_pylist()]
 
@@ -163,7 +164,7 @@ def is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def check_statistics(file: DataFileReceipt, field: NestedField, values: Sequence[Any]) -> None:
+def check_statistics(file: ContentFile, field: NestedField, values: Sequence[Any]) -> None:
     present = [value for value in values if value is not None]
     ordered = [value for value in present if not (isinstance(value, float) and math.isnan(value))]
     assert file.value_counts[field.field_id] == len(values)

@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.premises import premises_of, still_fits
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
-from lakesink_catalog.commit.request import Change, CommitOptions, Request, build_request
+from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.connect.errors import stored
 from lakesink_catalog.failpoints import reached
 from lakesink_catalog.manifests.merging import Layouts, ManifestMerger
@@ -30,12 +30,12 @@ from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_catalog.tables.locations import delete_old_metadata
 from lakesink_catalog.trace import Event, Trace
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.fence import Fenced, GivenUp, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.receipt import DataFileReceipt
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
@@ -129,7 +129,7 @@ class FencedCommit:
         return Look(table, situation, decide(situation, self.options.accept), self.surroundings.now_ms())
 
     def prepare(
-        self, look: Look, files: Sequence[DataFileReceipt], *, schema: Schema, decoded: Decoded | None = None
+        self, look: Look, files: Sequence[ContentFile], *, schema: Schema, decoded: Decoded | None = None
     ) -> PreparedBatch:
         """Write the manifests of a batch: an attempt then writes only a manifest list, and a merged manifest if due.
 
@@ -193,7 +193,7 @@ class FencedCommit:
     def request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
         """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
         assert isinstance(look.verdict, Commit)
-        change = Change(look.situation, look.verdict, batch, prepared, self.options)
+        change = PlannedCommit(look.situation, look.verdict, batch, prepared, self.options)
         now_ms, monotonic_ms = self.clocks()
         request = build_request(look.table, change, merger, now_ms)
         told_ms = partial(self.surroundings.told_by_storage_ms, look.table.io, request.manifest_list)

@@ -16,6 +16,7 @@ from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.errors import stored
 from lakesink_catalog.manifests.write import ManifestRecord
+from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.decoded import Decoded, decoded_from
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
@@ -41,6 +42,8 @@ class PreparedBatch:
         accepted: The accept as the user wrote it; empty if none.
         manifests: One for each partition spec.
         files: Path and size in bytes of every data file.
+        deletes: The same of every file of position deletes.
+        schema_change: The schema change that the batch brings; None if it brings none.
         partitions: Number of distinct partitions.
         begun_ms: Wall clock before the first of these files was created.
         without_inputs: Number of missing input files that an operator accepted.
@@ -62,6 +65,13 @@ class PreparedBatch:
     without_inputs: int = 0
     recovered: bool = False
     decoded: Decoded = field(default_factory=Decoded)
+    deletes: tuple[tuple[str, int], ...] = ()
+    schema_change: SchemaChange | None = None
+
+    @property
+    def only_appends(self) -> bool:
+        """True if the batch neither deletes rows nor changes the schema; this lakesink commits no other."""
+        return not self.deletes and self.schema_change is None
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -80,6 +90,8 @@ class PreparedBatch:
             "partitions": self.partitions,
             "begun_ms": self.begun_ms,
             "decoded": self.decoded.to_json(),
+            "deletes": [list(file) for file in self.deletes],
+            "schema_change": None if self.schema_change is None else self.schema_change.to_json(),
         } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
 
     def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
@@ -93,14 +105,14 @@ class PreparedBatch:
     def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
         """True if every data file and every manifest exists and has its size."""
         manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
-        return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files]))
+        return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files, *self.deletes]))
 
 
 def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
     """The batch that an earlier run prepared; None if the payload is malformed."""
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
-        follows, premises = payload["follows"], payload.get("premises")
+        follows, premises, schema_change = payload["follows"], payload.get("premises"), payload.get("schema_change")
         prepared = PreparedBatch(
             table_uuid=plain_text(payload["table_uuid"]),
             branch=plain_text(payload["branch"]),
@@ -117,6 +129,8 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
             without_inputs=whole_count(payload.get("without_inputs", 0)),
             recovered=True,
             decoded=decoded_from(payload.get("decoded", {})),
+            deletes=tuple((plain_text(path), whole_count(size)) for path, size in payload.get("deletes", [])),
+            schema_change=None if schema_change is None else SchemaChange.from_json(schema_change),
         )
         _check_agreement(prepared)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

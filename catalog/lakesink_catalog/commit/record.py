@@ -17,7 +17,9 @@ from lakesink_protocol.identity import Batch
 
 logger = logging.getLogger("lakesink")
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+READABLE = (1, RECORD_VERSION)
+"""Version 1 has its participants in the order of their names; they were one at most."""
 _FINGERPRINT = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 
@@ -59,7 +61,6 @@ class PreparedRecords(ABC):
                 "created_ms": self.now_ms(),
                 "participants": payloads,
             },
-            sort_keys=True,
             separators=(",", ":"),
         ).encode()
         reached("before-prepared", batch.batch_id)
@@ -127,7 +128,8 @@ def parse_record(data: bytes) -> dict[str, Any] | None:
         document = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) and document.get("version") == RECORD_VERSION else None
+    readable = isinstance(document, dict) and document.get("version") in READABLE
+    return document if readable and document["version"] is not True else None
 
 
 def batch_identity(batch: Batch) -> dict[str, Any]:

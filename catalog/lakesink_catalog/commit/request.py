@@ -61,7 +61,7 @@ class CommitOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedCommit:
     """The change to commit, as one decision about the table allows it."""
 
     situation: Situation
@@ -80,7 +80,7 @@ class Request:
     manifest_list: str
 
 
-def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: int) -> Request:
+def build_request(table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int) -> Request:
     """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is due.
 
     `merger` belongs to the batch and is kept across its attempts.
@@ -117,7 +117,7 @@ def build_request(table: Table, change: Change, merger: ManifestMerger, now_ms: 
     return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag), snapshot.manifest_list)
 
 
-def _entry(change: Change, sequence_number: int) -> LedgerEntry:
+def _entry(change: PlannedCommit, sequence_number: int) -> LedgerEntry:
     snapshot_id, previous = change.prepared.snapshot_id, change.situation.entry
     if change.verdict.moves_ledger or previous is None:
         return next_entry(
@@ -129,7 +129,7 @@ def _entry(change: Change, sequence_number: int) -> LedgerEntry:
     return replace(previous, snapshot_id=snapshot_id, sequence_number=sequence_number)
 
 
-def _mark(change: Change, entry: LedgerEntry) -> Mark:
+def _mark(change: PlannedCommit, entry: LedgerEntry) -> Mark:
     accepted = change.verdict.accepted
     outcome = "accepted" if accepted else "recovered" if change.prepared.recovered else "committed"
     return next_mark(
@@ -142,7 +142,7 @@ def _mark(change: Change, entry: LedgerEntry) -> Mark:
     )
 
 
-def _audit_tag(table: Table, change: Change, time_ms: int) -> TagPlace | None:
+def _audit_tag(table: Table, change: PlannedCommit, time_ms: int) -> TagPlace | None:
     every = change.options.tag_every
     if every is None:
         return None
@@ -156,7 +156,7 @@ def _audit_tag(table: Table, change: Change, time_ms: int) -> TagPlace | None:
     return place
 
 
-def _fence(table: Table, change: Change, tag: TagPlace | None) -> tuple[TableRequirement, ...]:
+def _fence(table: Table, change: PlannedCommit, tag: TagPlace | None) -> tuple[TableRequirement, ...]:
     key, view = change.situation.key, change.situation.view
     fence: list[TableRequirement] = [
         AssertTableUUID(uuid=table.metadata.table_uuid),
@@ -175,7 +175,7 @@ def _fence(table: Table, change: Change, tag: TagPlace | None) -> tuple[TableReq
 
 
 def _updates(
-    table: Table, change: Change, snapshot: Snapshot, entry: LedgerEntry, tag: TagPlace | None
+    table: Table, change: PlannedCommit, snapshot: Snapshot, entry: LedgerEntry, tag: TagPlace | None
 ) -> tuple[TableUpdate, ...]:
     key, options = change.situation.key, change.options
     updates: list[TableUpdate] = [

@@ -43,7 +43,8 @@ from lakesink_catalog.manifests.partitions import (
     summaries,
 )
 from lakesink_catalog.tables.locations import metadata_location
-from lakesink_protocol.receipt import DataFileReceipt, binary, flag, plain_text, whole_count
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.receipt import binary, flag, plain_text, whole_count
 
 ENTRIES_PER_BLOCK = 1000
 UNASSIGNED_SEQUENCE = -1
@@ -120,7 +121,7 @@ class ManifestRecord:
 
 
 def write_batch_manifests(
-    table: Table, files: Sequence[DataFileReceipt], *, schema: Schema, snapshot_id: int
+    table: Table, files: Sequence[ContentFile], *, schema: Schema, snapshot_id: int
 ) -> tuple[ManifestRecord, ...]:
     """Write one manifest per spec, with the id of the new snapshot; the files were written under `schema`."""
     by_spec = sorted(files, key=lambda file: file.spec_id)
@@ -131,7 +132,7 @@ def write_batch_manifests(
 
 
 def _write_batch_manifest(
-    table: Table, spec: PartitionSpec, schema: Schema, files: Sequence[DataFileReceipt], snapshot_id: int
+    table: Table, spec: PartitionSpec, schema: Schema, files: Sequence[ContentFile], snapshot_id: int
 ) -> ManifestRecord:
     entries = [
         ManifestEntry.from_args(
@@ -228,7 +229,7 @@ def codec_of(table: Table) -> AvroCompressionCodec:
     return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
 
 
-def _data_file(file: DataFileReceipt, spec: PartitionSpec, schema: Schema) -> DataFile:
+def _data_file(file: ContentFile, spec: PartitionSpec, schema: Schema) -> DataFile:
     data_file = DataFile.from_args(
         _table_format_version=2,
         content=DataFileContent.DATA,

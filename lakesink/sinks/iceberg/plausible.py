@@ -24,7 +24,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink_protocol.receipt import DataFileReceipt
+from lakesink_protocol.change import ContentFile
 
 _WIDTHS: Mapping[type[IcebergType], range] = {
     BooleanType: range(1, 2),
@@ -43,7 +43,7 @@ def checks_of(schema: Schema) -> dict[int, Check]:
     return {field_id: _check(field.field_type) for field_id, field in index_by_id(schema).items()}
 
 
-def counts_agree(file: DataFileReceipt) -> bool:
+def counts_agree(file: ContentFile) -> bool:
     """True if no column has more NULLs or NaNs than values, and the row groups' offsets ascend within the file."""
     values = file.value_counts
     counted = (*file.null_value_counts.items(), *file.nan_value_counts.items())
@@ -52,7 +52,7 @@ def counts_agree(file: DataFileReceipt) -> bool:
     return ascending and within and all(count <= values.get(field_id, 0) for field_id, count in counted)
 
 
-def bounds_fit(file: DataFileReceipt, checks: Mapping[int, Check]) -> bool:
+def bounds_fit(file: ContentFile, checks: Mapping[int, Check]) -> bool:
     """True if every bound belongs to a column of the schema and can be a value of its type."""
     bounds = (*file.lower_bounds.items(), *file.upper_bounds.items())
     return all(field_id in checks and checks[field_id](bound) for field_id, bound in bounds)

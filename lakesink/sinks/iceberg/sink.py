@@ -339,6 +339,8 @@ def _dropped(table: str, batch: Batch) -> CatalogError:
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
     """Why a prepared batch can no longer be committed; None if it can."""
     look, table = transaction.look, transaction.look.table
+    if not prepared.only_appends:
+        return "a newer lakesink made it, with deletes or another schema"
     if not still_usable(look, prepared):
         return "the ledger, the schema or the specs moved on"
     manifests = (manifest.path for manifest in prepared.manifests)

@@ -21,8 +21,9 @@ from lakesink.writer.refusals import rows_differ
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
 from lakesink.writer.texts import check_texts
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded
-from lakesink_protocol.receipt import DataFileReceipt, Receipt, encode
+from lakesink_protocol.receipt import Receipt, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.Reco
     return _receipt(task, rows, closed)
 
 
-def _receipt(task: int, rows: _Rows, files: tuple[DataFileReceipt, ...]) -> Receipt:
+def _receipt(task: int, rows: _Rows, files: tuple[ContentFile, ...]) -> Receipt:
     receipt = Receipt(
         task=task,
         rows=rows.count,

@@ -14,8 +14,9 @@ from lakesink.sinks.iceberg.plausible import bounds_fit, checks_of, counts_agree
 from lakesink.writer.locations import is_location
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import data_location, is_under
+from lakesink_protocol.change import Change, ContentFile
 from lakesink_protocol.decoded import Decoded, together
-from lakesink_protocol.receipt import MOST_IN_A_BATCH, DataFileReceipt, Receipt, ReceiptInvalid, decode
+from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
 from lakesink_protocol.votes import receipt_rejected
 
 
@@ -23,7 +24,7 @@ from lakesink_protocol.votes import receipt_rejected
 class Counted:
     """Everything that the tasks of a batch wrote; `first_malformed` describes a value, empty if there is none."""
 
-    files: tuple[DataFileReceipt, ...]
+    files: tuple[ContentFile, ...]
     schema: Schema
     decoded: Decoded
     first_malformed: str
@@ -65,6 +66,8 @@ def _vote(data: bytes) -> Receipt:
 
 
 def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
+    if not Change(vote.files, vote.schema_change).only_appends:
+        raise receipt_rejected("a task deletes rows or changes the schema, and this sink appends")
     if vote.refused and (vote.files or not vote.decoded.malformed_rows):
         raise receipt_rejected("a task voted against the batch and wrote files, or gave no reason")
     if not vote.refused and vote.rows != sum(file.record_count for file in vote.files):
@@ -109,7 +112,7 @@ def _check_premises(table: Table, votes: Sequence[Receipt]) -> None:
             raise receipt_rejected("a data file was written under a schema or a spec whose id means another one now")
 
 
-def _plausible(file: DataFileReceipt, table: Table) -> bool:
+def _plausible(file: ContentFile, table: Table) -> bool:
     spec = table.specs().get(file.spec_id)
     fits = spec is not None and len(file.partition) == len(spec.fields)
     return fits and file.record_count > 0 and file.file_size_bytes > 0

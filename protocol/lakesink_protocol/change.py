@@ -1,0 +1,127 @@
+"""What a batch does to one target: the content files that it adds, and the schema change that comes with them. Pure.
+
+The vocabulary is Iceberg's: a content file holds rows, or the positions of rows that are deleted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+LONGEST_COLUMN = 1_000
+LONGEST_TYPE = 10_000
+MOST_COLUMNS = 10_000
+"""Bounds of what a receipt or a record may say; the options of a stream allow much less."""
+
+
+class ChangeInvalid(ValueError):
+    """The document describes no change."""
+
+
+class Content(Enum):
+    """The kind of a content file, with the number that Iceberg's manifests have for it."""
+
+    DATA = 0
+    POSITION_DELETES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFile:
+    """One closed file.
+
+    All statistics are by field id. Partition values and bounds are in Iceberg's single-value binary form.
+
+    Attributes:
+        partition: One value per partition field; None is NULL.
+        value_counts: Values, NULLs included.
+        nan_value_counts: NaNs, for floating-point columns only.
+        split_offsets: Offsets of the row groups in bytes, ascending.
+        referenced_data_file: The one data file whose rows a file of position deletes deletes; empty for several.
+    """
+
+    path: str
+    spec_id: int
+    partition: tuple[bytes | None, ...]
+    record_count: int
+    file_size_bytes: int
+    column_sizes: Mapping[int, int]
+    value_counts: Mapping[int, int]
+    null_value_counts: Mapping[int, int]
+    nan_value_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    split_offsets: tuple[int, ...]
+    content: Content = Content.DATA
+    referenced_data_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A column by its path of names, and an Iceberg type as JSON text: ``"long"``, or an object for a nested one."""
+
+    column: tuple[str, ...]
+    type_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """Columns to add, columns to widen, and required columns that become optional. Nothing is renamed or dropped."""
+
+    added: tuple[ColumnType, ...] = ()
+    widened: tuple[ColumnType, ...] = ()
+    optional: tuple[tuple[str, ...], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form for receipts and prepared records."""
+        return {
+            "added": [[list(one.column), one.type_json] for one in self.added],
+            "widened": [[list(one.column), one.type_json] for one in self.widened],
+            "optional": [list(column) for column in self.optional],
+        }
+
+    @classmethod
+    def from_json(cls, document: Any) -> "SchemaChange":
+        """The inverse of `to_json`; raises ChangeInvalid."""
+        match document:
+            case {"added": list(added), "widened": list(widened), "optional": list(optional), **rest} if not rest:
+                if len(added) + len(widened) + len(optional) <= MOST_COLUMNS:
+                    return cls(_column_types(added), _column_types(widened), tuple(map(_column, optional)))
+        raise ChangeInvalid("not a schema change, or one of too many columns")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a batch does to one target, by one commit; a target without files is only marked with the batch."""
+
+    files: tuple[ContentFile, ...] = ()
+    schema: SchemaChange | None = None
+
+    @property
+    def only_appends(self) -> bool:
+        """True if the batch adds rows, and neither deletes any nor changes the schema."""
+        return self.schema is None and all(file.content is Content.DATA for file in self.files)
+
+
+def content_of(number: Any) -> Content:
+    """The content with Iceberg's number; raises ChangeInvalid."""
+    if type(number) is int and number in {content.value for content in Content}:
+        return Content(number)
+    raise ChangeInvalid("the content of a file is neither data nor position deletes")
+
+
+def _column_types(documents: list[Any]) -> tuple[ColumnType, ...]:
+    return tuple(map(_column_type, documents))
+
+
+def _column_type(document: Any) -> ColumnType:
+    match document:
+        case [column, str(type_json)] if 0 < len(type_json) <= LONGEST_TYPE:
+            return ColumnType(_column(column), type_json)
+    raise ChangeInvalid("a column has no type")
+
+
+def _column(document: Any) -> tuple[str, ...]:
+    named = isinstance(document, list) and document and all(isinstance(name, str) and name for name in document)
+    if not named or sum(map(len, document)) > LONGEST_COLUMN:
+        raise ChangeInvalid("a column has no name, or too long a one")
+    return tuple(document)
