@@ -1,5 +1,6 @@
 """The seam for a sink of your own. See `lakesink_protocol.two_phase`."""
 
+from lakesink_protocol.coordinator import Write, run_batch, writers_for
 from lakesink_protocol.two_phase import (
     Durability,
     NoPreparedLog,
@@ -9,9 +10,6 @@ from lakesink_protocol.two_phase import (
     TaskWriter,
     Transaction,
     TwoPhaseCommitSink,
-    Write,
-    run_batch,
-    writers_for,
 )
 from lakesink_protocol.votes import Vote, Votes
 

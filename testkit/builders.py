@@ -32,11 +32,12 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.ledger import FORGOTTEN, RESTORED, Mark, mark_of
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 
 TABLE = "demo.events"

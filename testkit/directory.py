@@ -16,10 +16,11 @@ import pyarrow as pa
 import lakesink
 from lakesink.sinks.directory.sink import FileSink
 from lakesink.sinks.storage import LocalStorage
+from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, Write, run_batch
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from testkit.builders import ROWS, Chance, offered
 

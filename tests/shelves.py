@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import Durability, Payload, TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.two_phase import Durability, Payload, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
 BATCH = stream_batch(4, "q", start=[4], end=[5])

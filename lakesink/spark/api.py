@@ -30,10 +30,11 @@ from lakesink.spark.rows.shape import shaped
 from lakesink.spark.rows.small import only_drops_rows
 from lakesink.writer.plan import JSON
 from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TwoPhaseCommitSink, run_batch
+from lakesink_protocol.two_phase import TwoPhaseCommitSink
 
 NOTHING_STARTED = "Nothing was started or written."
 

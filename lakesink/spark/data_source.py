@@ -33,9 +33,10 @@ from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, Task
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.failpoints import reached
+from lakesink_protocol.coordinator import run_batch, writers_for
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.two_phase import TaskWriter, run_batch, writers_for
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
 
 NAME = "lakesink"

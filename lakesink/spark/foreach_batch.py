@@ -38,9 +38,10 @@ from lakesink.spark.rows.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.rows.shape import Shape
 from lakesink.spark.rows.small import most_rows
 from lakesink_catalog.failpoints import reached
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
 _PYTHON = "spark.sql.execution.pyspark.python"

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from lakesink_protocol.coordinator import Write
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.two_phase import Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink, Write
+from lakesink_protocol.two_phase import Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
 
 
 class Phase(Enum):

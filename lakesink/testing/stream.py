@@ -10,9 +10,10 @@ from typing import Any
 
 from lakesink.testing.points import Meet, WatchedSink, Within, pass_by, plainly
 from lakesink.testing.rows import Attempt, Found, counted, trouble
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
 Sink = TwoPhaseCommitSink[Any, Any]

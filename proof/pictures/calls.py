@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import Durability, TaskWriter, TwoPhaseCommitSink, run_batch
+from lakesink_protocol.two_phase import Durability, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
 _BATCH = Batch(7, "query", "fingerprint", start="", end="")

@@ -24,10 +24,11 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing.stream import shipped
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.failpoints import reached
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from proof.processes.checkpoint import PARTITIONS, ROWS, DiskCheckpoint, NumberedRows
 

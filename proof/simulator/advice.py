@@ -22,9 +22,10 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink.audit.proof import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.commit.restore import Restoring
+from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, SettingsError
 from lakesink_protocol.identity import Batch, stream_batch
-from lakesink_protocol.two_phase import TaskWriter, Write
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from testkit.builders import Lake, Stream
 from testkit.maintenance import (

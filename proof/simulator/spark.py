@@ -12,10 +12,11 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.writer.locations import new_location
 from lakesink.writer.plan import WritePlan
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Vote, Votes
 from proof.oracle import Key, Rows
 from proof.simulator.store import SimulatedStore
@@ -179,7 +180,7 @@ class SimulatedJob:
     partitions: int
 
     def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
-        """Run the job; see `lakesink_protocol.two_phase.Write`."""
+        """Run the job; see `lakesink_protocol.coordinator.Write`."""
         [(name, writer)] = writers.items()
         cast = [Vote(task, {name: receipt}) for task, receipt in self._tasks(writer.plan)]  # type: ignore[attr-defined] # ParquetTaskWriter's
 

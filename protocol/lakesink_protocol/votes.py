@@ -51,6 +51,11 @@ class Votes:
         ]
         return cls(tasks, cast)
 
+    @property
+    def participants(self) -> frozenset[str]:
+        """Everyone for whom some task has a receipt."""
+        return frozenset(name for vote in self.cast for name in vote.receipts)
+
     def receipts(self, participant: str) -> list[bytes]:
         """One participant's receipts, in the order of the tasks."""
         ordered = sorted(self.cast, key=lambda vote: vote.task)

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse
 
+from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import CommitUnresolved
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import TaskWriter, Write
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from testkit.builders import Apply, Lake, Stream, contents, counted, expected, parquet_files
 from testkit.maintenance import append_foreign, expire, remove_ref, roll_back, sweep

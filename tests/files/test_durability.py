@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from testkit.directory import Stream
 

@@ -13,10 +13,10 @@ import pytest
 
 import lakesink
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_protocol.two_phase import run_batch
 from testkit.builders import expected
 from testkit.directory import Fault, Stream, lost_answer, lost_request
 

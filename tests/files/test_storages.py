@@ -15,10 +15,10 @@ import lakesink
 from lakesink.sinks.directory.sink import FileSink
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import LocalStorage, ObjectStorage, Storage, UnfencedStorage, open_storage, prove_exclusive
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import CatalogError, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import run_batch
 from lakesink_protocol.votes import Votes
 from tests.files.web_hdfs import web_hdfs
 from tests.writer.object_store import ObjectStore, object_store

@@ -11,8 +11,9 @@ import pytest
 from lakesink_catalog import failpoints
 from lakesink_catalog.failpoints import FAILPOINTS, FailpointReached
 from lakesink_catalog.trace import VARIABLE, Trace
+from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
-from lakesink_protocol.two_phase import TaskWriter, Write
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 from proof.model.checker import check
 from proof.processes.harness import Stream as Processes

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from lakesink_protocol.coordinator import MAX_WRITES
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch, Reason, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_protocol.two_phase import MAX_WRITES, Durability
+from lakesink_protocol.two_phase import Durability
 from tests.shelves import Log, Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")

@@ -19,10 +19,11 @@ from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.outcome import Committed, Outcome
 from lakesink_protocol.receipt import decode
-from lakesink_protocol.two_phase import TaskWriter, run_batch
+from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Votes
 
 SINK = "rows"

@@ -128,8 +128,8 @@ def parse_record(data: bytes) -> dict[str, Any] | None:
         document = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    readable = isinstance(document, dict) and document.get("version") in READABLE
-    return document if readable and document["version"] is not True else None
+    version = document.get("version") if isinstance(document, dict) else None
+    return document if type(version) is int and version in READABLE else None
 
 
 def batch_identity(batch: Batch) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""Runs one batch through its participants: decide for all, prepare all, then commit all. Pure.
+
+The idea is Flink's `TwoPhaseCommitSinkFunction` (Nowojski and Winters, 2018), in Spark's terms. The batch id is the
+checkpoint barrier, and the tasks' receipts are the votes. From the prepared record, a restarted process commits what an
+earlier one pre-committed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBatch
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.redact import describe, safe_cause, shown
+from lakesink_protocol.two_phase import Durability, NoPreparedLog, PreparedLog, TaskWriter, TwoPhaseCommitSink
+from lakesink_protocol.votes import Votes, receipt_rejected
+
+Write = Callable[[Mapping[str, TaskWriter]], Votes]
+"""Runs one job over the batch's rows: task writers by participant in, the votes of its tasks out."""
+
+Sink = TwoPhaseCommitSink[Any, Any]
+OpenSink = Callable[[str], Sink]
+"""Opens the sink of a participant that a task has named in its vote. The name may be anything: refuse what is none."""
+
+MAX_WRITES = 2
+NO_VOTES = Votes(0, ())
+
+
+def run_batch(
+    batch: Batch, sinks: Sequence[Sink], write: Write, open_sink: OpenSink | None = None
+) -> dict[str, Outcome]:
+    """Run one batch through every participant.
+
+    Participants that tasks have named commit first, by name; then `sinks` in their order. So when the last one has the
+    batch, all have it. Its log keeps the prepared record of all: it is pending, and its log at hand, as long as the
+    record is needed.
+
+    Args:
+        batch: The batch to run.
+        sinks: Participants with distinct names, in the order of their commits.
+        write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
+        open_sink: Opens participants that the tasks' votes name beside `sinks`; without it, such a vote is refused.
+
+    Returns:
+        The outcome of every participant, by name.
+
+    Raises:
+        BatchRefused: Some participant refused; nothing was committed in this run.
+        PartialBatch: A participant failed after an earlier one had committed in this run.
+        LakesinkError: The error of a participant; nothing was committed in this run.
+    """
+    run = _Run(batch, tuple(sinks), write, open_sink)
+    log: PreparedLog = NoPreparedLog()
+    try:
+        for _ in range(MAX_WRITES):
+            ready = run.prepare_all()
+            log = _log_of(ready) if ready else log
+            if run.commit_all(ready):
+                break
+        else:
+            raise _never_settled(batch)
+    except LakesinkError as error:
+        if not run.landed:
+            raise
+        raise _partial(run.landed, run.missing, error) from error
+    if run.landed:
+        log.landed(batch)
+    return run.outcomes
+
+
+def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
+    """The writers for the tasks of a batch, if another process counts their votes by `run_batch`.
+
+    Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
+
+    Raises:
+        BatchRefused: Some participant refuses the batch.
+    """
+    run = _Run(batch, tuple(sinks), _write_nothing, None)
+    pending = run.begin_all()
+    return {} if run.recover(pending) is not None else _writers(batch, pending)
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """One participant that lacks the batch; `prepared` is None until it has voted."""
+
+    sink: Sink
+    transaction: Any
+    prepared: Any = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of a batch: what has become of each participant."""
+
+    batch: Batch
+    sinks: tuple[Sink, ...]
+    write: Write
+    open_sink: OpenSink | None
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    landed: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    _begun: list[_Open] = field(default_factory=list)
+
+    def prepare_all(self) -> list[_Open]:
+        """Every participant that lacks the batch, prepared, in the order of commits."""
+        self._begun = []
+        try:
+            pending = self.begin_all()
+            ready = (self.recover(pending) or self._written(pending)) if pending else []
+        except BaseException:
+            self._drop(list(self._begun))
+            raise
+        self.missing = [entry.sink.name for entry in ready]
+        return ready
+
+    def begin_all(self) -> list[_Open]:
+        """Those of `sinks` that lack the batch."""
+        return list(self._begin(self.sinks))
+
+    def recover(self, pending: Sequence[_Open]) -> list[_Open] | None:
+        """The batch that an earlier run prepared, if every participant that lacks it can use its part; else None."""
+        if not pending or any(entry.sink.durability is Durability.MUST_BE_REDONE for entry in pending):
+            return None
+        payloads = _log_of(pending).find(self.batch)
+        if payloads is None or (self.open_sink is None and self._named_by(payloads)):
+            return None
+        named = list(self._begin(self._opened(payloads)))
+        ready = [*named, *pending]
+        for entry in ready:
+            payload = payloads.get(entry.sink.name)
+            entry.prepared = None if payload is None else entry.sink.recover(entry.transaction, payload)
+            if entry.prepared is None:
+                self._drop(named)
+                return None
+        return ready
+
+    def commit_all(self, ready: Sequence[_Open]) -> bool:
+        """Commit in order; False if some participant must be written again."""
+        for entry in ready:
+            outcome = _commit(entry, after_others=bool(self.landed))
+            if outcome is None:
+                return False
+            self.outcomes[entry.sink.name] = outcome
+            self.landed.append(entry.sink.name)
+            self.missing.remove(entry.sink.name)
+        return True
+
+    def _written(self, pending: Sequence[_Open]) -> list[_Open]:
+        writers = _writers(self.batch, pending)
+        votes = self.write(writers) if writers else NO_VOTES
+        votes.check(writers)
+        ready = [*self._begin(self._opened(votes.participants)), *pending]
+        for entry in ready:
+            entry.prepared = entry.sink.pre_commit(entry.transaction, votes.receipts(entry.sink.name))
+        payloads = {entry.sink.name: entry.prepared.payload for entry in ready}
+        _log_of(ready).put(self.batch, payloads)
+        return ready
+
+    def _begin(self, sinks: Iterable[Sink]) -> Iterator[_Open]:
+        for sink in sinks:
+            begun = sink.begin(self.batch)
+            if isinstance(begun, AlreadyCommitted):
+                self.outcomes.setdefault(sink.name, begun)
+            else:
+                self._begun.append(_Open(sink, begun))
+                yield self._begun[-1]
+
+    def _drop(self, entries: Sequence[_Open]) -> None:
+        for entry in entries:
+            self._begun.remove(entry)
+            entry.sink.abort(entry.transaction)
+
+    def _named_by(self, participants: Iterable[str]) -> list[str]:
+        """Participants beside those that were given."""
+        return sorted(set(participants) - {sink.name for sink in self.sinks})
+
+    def _opened(self, participants: Iterable[str]) -> Iterator[Sink]:
+        for name in self._named_by(participants):
+            if self.open_sink is None:
+                raise receipt_rejected(f"a task wrote for {shown(name, 60)}, which is no target of this query")
+            yield self.open_sink(name)
+
+
+def _write_nothing(_: Mapping[str, TaskWriter]) -> Votes:
+    raise AssertionError("a planner writes nothing")
+
+
+def _log_of(entries: Sequence[_Open]) -> PreparedLog:
+    log: PreparedLog = entries[-1].transaction.prepared_log
+    return log
+
+
+def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
+    found: dict[str, TaskWriter] = {}
+    for entry in pending:
+        writer = entry.transaction.writer
+        if writer is not None:
+            entry.sink.check_inputs(batch, entry.transaction)
+            found[entry.sink.name] = writer
+    return found
+
+
+def _commit(entry: _Open, *, after_others: bool) -> Outcome | None:
+    """Translate all errors once others have committed, because then the error must name those participants."""
+    try:
+        return entry.sink.commit(entry.transaction, entry.prepared)
+    except LakesinkError:
+        raise
+    except Exception as error:
+        if not after_others:
+            raise
+        raise CommitUnresolved(
+            "COMMIT_UNRESOLVED",
+            f"The commit of {entry.sink.name} failed: {describe(error)}",
+            data="It may or may not have been carried out; nothing was deleted.",
+            action="Correct what the message says, then start the query again.",
+        ) from safe_cause(error)
+
+
+def _partial(landed: Sequence[str], missing: Sequence[str], error: LakesinkError) -> PartialBatch:
+    there, lacking = ", ".join(landed), ", ".join(missing)
+    return PartialBatch(
+        tuple(landed),
+        f"{there} committed the batch, {lacking} did not ({error.code}).",
+        data=f"The batch is in {there} and not known to be in {lacking}: {error.what}",
+        action=f"{error.action} The restart replays the batch and skips those that committed.",
+    )
+
+
+def _never_settled(batch: Batch) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times and each time the table's ledger had moved on.",
+        data="Nothing of this batch was committed by this run; no file was deleted.",
+        action="Look for a second query with the same sink id, stop it, and start this one again.",
+    )
