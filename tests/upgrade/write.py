@@ -1,7 +1,7 @@
 """Writes what `tests.upgrade.test_upgrade` goes on with: to be run before the version of ledger or records is raised.
 
-``python -m tests.upgrade.write`` makes ``written-by-version-<n>.tar.xz`` of a table and its two checkpoints: in both,
-batch 2 is the last. The driver of one died when that batch was committed, of the other when it was prepared.
+``python -m tests.upgrade.write`` makes ``written-by-ledger-<n>-record-<n>.tar.xz`` of a table and its two checkpoints:
+in both, batch 2 is the last. The driver of one died when that batch was committed, of the other when it was prepared.
 """
 
 import os
@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from lakesink_catalog.commit.record import RECORD_VERSION
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_protocol.ledger import LEDGER_VERSION
 
@@ -44,4 +45,4 @@ def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 if __name__ == "__main__":
-    write(HERE / f"written-by-version-{LEDGER_VERSION}.tar.xz")
+    write(HERE / f"written-by-ledger-{LEDGER_VERSION}-record-{RECORD_VERSION}.tar.xz")
