@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -25,11 +25,7 @@ class Durability(Enum):
 
 
 class TaskWriter(Protocol):
-    """Turns the rows of one task into closed, unreferenced files. Pickled to executors: plain data, no clients.
-
-    A writer with an attribute ``clustered_by`` gets all rows of a partition in one task, see
-    `lakesink.spark.rows.distribution`.
-    """
+    """Turns the rows of one task into closed, unreferenced files. Pickled to executors: plain data, no clients."""
 
     def write(self, task: int, batches: Iterator[Any]) -> bytes:
         """Write one task's rows and return its encoded receipt.
@@ -42,6 +38,19 @@ class TaskWriter(Protocol):
             batches: The task's rows as Arrow record batches.
         """
         ...
+
+
+ClusteredBy = Sequence[tuple[Sequence[str], str]]
+"""Path of each source column from the top, and its transform in Iceberg's spelling."""
+
+
+@runtime_checkable
+class ClusteredWriter(TaskWriter, Protocol):
+    """A task writer that wants all rows of a partition in one task; their order does not matter."""
+
+    @property
+    def clustered_by(self) -> ClusteredBy:
+        """The fields of the partitions; empty if the rows may stay where they are."""
 
 
 class Transaction(Protocol):

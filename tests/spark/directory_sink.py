@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink.spark.rows.distribution import ClusteredBy
 from lakesink_protocol.errors import BatchRefused, Reason, WriteError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
-from lakesink_protocol.two_phase import Durability, Payload, PreparedLog, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import ClusteredBy, Durability, Payload, PreparedLog, TwoPhaseCommitSink
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
 from lakesink.spark.failures import NOT_IN_TABLE
-from lakesink.spark.rows.distribution import ClusteredBy, distributed
+from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.shape import Shape
 from lakesink.spark.rows.task import Messages, TaskReport, WriteMessages, WriteTask, read_messages
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
 
 _REPORT = (
     StructType()
@@ -98,8 +98,7 @@ def arriving_schema(rows: DataFrame) -> pa.Schema:
 
 def clustered_by(writer: TaskWriter) -> ClusteredBy:
     """Partition fields whose rows the writer wants in one task; empty if it has no preference."""
-    wanted: ClusteredBy = getattr(writer, "clustered_by", ())
-    return wanted
+    return writer.clustered_by if isinstance(writer, ClusteredWriter) else ()
 
 
 def _collected(encoded: "RDD[bytes]") -> list[bytes]:

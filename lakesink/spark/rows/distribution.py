@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, IntegralType, StringType, StructType, TimestampNTZType, TimestampType
 
-ClusteredBy = Sequence[tuple[Sequence[str], str]]
-"""Path of each source column from the top, and its transform in Iceberg's spelling."""
+from lakesink_protocol.two_phase import ClusteredBy
 
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
