@@ -69,7 +69,23 @@ def __getattr__(name: str) -> Any:
     """Import a public name's module when the name is first used: executors and the command line need no PySpark."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, _ERRORS)), name)
+    try:
+        return getattr(import_module(_HOMES.get(name, _ERRORS)), name)
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise _spark_missing(name) from None
+
+
+def _spark_missing(name: str) -> Exception:
+    from lakesink_protocol.errors import QueryError  # noqa: PLC0415 - executors import this module and need no errors
+
+    return QueryError(
+        "SPARK_MISSING",
+        f"lakesink.{name} needs PySpark, which this Python does not have.",
+        data="Nothing was started.",
+        action='pip install "lakesink[spark]", or run the driver with the Python of your cluster (spark-submit).',
+    )
 
 
 def __dir__() -> list[str]:

