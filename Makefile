@@ -20,7 +20,7 @@ QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/
 	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo test quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -33,6 +33,9 @@ kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and 
 
 test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal $(ARGS)
+
+coverage: $(INSTALLED) ## The same tests, and which lines of the product no test of this process runs.
+	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that fail first, in about a minute.
 	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
