@@ -21,6 +21,7 @@ from proof.model.run import run as explore_model
 from proof.model.spin import CannotCheck
 from proof.mutants import run as mutants_run
 from proof.outcome import Budget, Outcome, Part
+from proof.seam import run as seam
 from proof.security.run import run as attack
 from proof.simulator import advice
 from proof.simulator.run import Simulated
@@ -33,6 +34,7 @@ INPUTS, INPUTS_SHORT = 1_000_000, 20_000
 MORE_SEEDS = 10_000_000
 ADVICE, ADVICE_SHORT = 600, 40
 """Histories whose operator follows every message."""
+TARGETS, TARGETS_SHORT = 20_000, 2_000
 
 
 def simulator(budget: Budget) -> Outcome:
@@ -75,6 +77,16 @@ def processes(budget: Budget) -> Outcome:
     missing = tuple(f"cells of the grid, {count}: {why}" for why, count in figures.explained.items())
     pages = {"proof-grid.md": markdown(figures)}
     return Outcome(tuple(broken), missing, tuple(_grid(figures)), figures.to_json(), pages)
+
+
+def targets(budget: Budget) -> Outcome:
+    """Batches of several targets through the coordinator alone."""
+    done = seam.run(budget.seed, TARGETS_SHORT if budget.short else TARGETS, 0.0, budget.progress)
+    what = (
+        f"{done.histories:,}; {done.drivers:,} drivers, of which {done.deaths:,} died and {done.rivals:,} were rivals"
+    )
+    lines = (("histories of batches with several targets, and deletes", what),)
+    return Outcome(tuple(done.broken), (), lines, done.to_json())
 
 
 def catalogs(budget: Budget) -> Outcome:
@@ -201,6 +213,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 PARTS: Mapping[str, tuple[float, Part]] = {
     "simulator": (0.25, simulator),
+    "targets": (0.0, targets),
     "real tables": (0.1, real_tables),
     "processes": (0.3, processes),
     "mutants": (0.1, mutants),

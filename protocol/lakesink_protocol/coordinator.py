@@ -50,7 +50,7 @@ def run_batch(
         PartialBatch: A participant failed after an earlier one had committed in this run.
         LakesinkError: The error of a participant; nothing was committed in this run.
     """
-    run = _Run(batch, tuple(sinks), write, open_sink)
+    run = BatchRun(batch, tuple(sinks), write, open_sink)
     log: PreparedLog = NoPreparedLog()
     try:
         for _ in range(MAX_WRITES):
@@ -77,7 +77,7 @@ def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
     Raises:
         BatchRefused: Some participant refuses the batch.
     """
-    run = _Run(batch, tuple(sinks), _write_nothing, None)
+    run = BatchRun(batch, tuple(sinks), _write_nothing, None)
     pending = run.begin_all()
     return {} if run.recover(pending) is not None else _writers(batch, pending)
 
@@ -92,7 +92,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Run:
+class BatchRun:
     """One run of a batch: what has become of each participant."""
 
     batch: Batch

@@ -8,7 +8,7 @@ import pytest
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import PartialBatch, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from tests.targets import MAIN, Died, Driver, Sink, World, batch, expected
+from proof.seam.targets import MAIN, Died, Driver, Sink, World, batch, expected
 
 BATCHES = 3
 

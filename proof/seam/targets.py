@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ class Died(BaseException):
 
 
 def batch(batch_id: int) -> Batch:
+    """Batch n reads offsets n to n+1."""
     return stream_batch(batch_id, "query", start=[batch_id], end=[batch_id + 1])
 
 
@@ -82,12 +83,16 @@ class Writer:
 
 @dataclass(frozen=True)
 class Open:
+    """A target that lacks the batch."""
+
     prepared_log: "Driver"
     writer: Writer = field(default_factory=Writer)
 
 
 @dataclass(frozen=True)
 class Ready:
+    """What a target would commit: files with their kinds."""
+
     payload: Payload
     recovered: bool = False
 
@@ -124,10 +129,16 @@ class World:
 
 @dataclass(eq=False)
 class Driver:
-    """One process: its sinks, its prepared log, and the number of calls that it lives for."""
+    """One process: its sinks and its prepared log.
+
+    Attributes:
+        calls: How many calls it lives for.
+        meets: At which call it stands still, and what happens meanwhile.
+    """
 
     world: World
     calls: int = 10**6
+    meets: tuple[int, Callable[[], None]] | None = None
     made: int = 0
     batch_id: int = -1
 
@@ -140,6 +151,8 @@ class Driver:
         self.made += 1
         if self.made > self.calls:
             raise Died
+        if self.meets is not None and self.meets[0] == self.made:
+            self.meets[1]()
 
     def write(self, _: Mapping[str, Any]) -> Votes:
         """Every task writes rows to whatever target they belong to, and deletes the older rows of the same keys."""
