@@ -12,10 +12,9 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy import Engine
 
 from lakesink import __version__
-from lakesink.checks.certify.bench import Bench, bench_in
-from lakesink.checks.certify.multi_table import TwoTables, in_turn
-from lakesink.checks.certify.probes import PROBES, Probe
-from lakesink.checks.certify.race import OneTable, Report, Size, Step, race
+from lakesink.checks.bench import Bench, bench_in
+from lakesink.checks.certify.probes import PROBES, Probe, two_tables
+from lakesink.checks.certify.race import Report, Size, Step, race
 from lakesink.checks.certify.state import RaceFigures, race_figures
 from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict, judge
 from lakesink_catalog.connect.catalog import FoundCatalog
@@ -24,6 +23,7 @@ from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
 
+NAMESPACE_PREFIX = "lakesink_certify_"
 Say = Callable[[str], None]
 """Receives progress messages."""
 
@@ -61,13 +61,9 @@ class Certificate:
 def certify(
     found: FoundCatalog, size: Size, say: Say = lambda _: None, checks: Collection[Check] = tuple(Check)
 ) -> Certificate:
-    """Check everything that lakesink needs of a catalog, on scratch tables that are removed afterwards.
+    """Check everything that lakesink needs of an existing catalog, on scratch tables that are removed afterwards.
 
-    Args:
-        found: The catalog, which must exist.
-        size: Size of the races.
-        say: Receives progress messages.
-        checks: The checks to run; a subset can only reject a catalog.
+    A subset of the checks can only reject a catalog.
     """
     asker = _Asker(found, found.open(create=False), size, say)
     findings = tuple(asker.findings(checks))
@@ -117,28 +113,27 @@ class _Asker:
         return self._guarded(check, ask)
 
     def _raced(self, stack: ExitStack) -> Finding:
-        bench = self._bench(stack)
-        return self._judged(Check.COMPARE_AND_SWAP, (bench,), OneTable(bench.scratch.name, self.ledger_tag))
+        return self._judged(Check.COMPARE_AND_SWAP, self._bench(stack))
 
     def _multi_table(self, stack: ExitStack) -> Finding:
         check = Check.MULTI_TABLE
         if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
             return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
         first, second = self._bench(stack), self._bench(stack)
-        wrong = in_turn((first, second))
-        if wrong:
+        if wrong := two_tables(first, second):
             return Finding(check, Standing.BROKEN, wrong)
-        names = (first.scratch.name, second.scratch.name)
-        return self._judged(check, (first, second), TwoTables(names, self.ledger_tag))
+        return self._judged(check, first, second)
 
-    def _judged(self, check: Check, benches: tuple[Bench, ...], step: Step) -> Finding:
+    def _judged(self, check: Check, *benches: Bench) -> Finding:
+        step = Step(tuple(bench.scratch.name for bench in benches), self.ledger_tag)
         reports = race(self.found, step, self.size, within_process=is_of_one_process(self.found.properties))
         sent = [request for report in reports for request in report.sent]
         figures = race_figures(sent, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)
         return raced(check, figures, reports, self.size)
 
     def _bench(self, stack: ExitStack) -> Bench:
-        return stack.enter_context(bench_in(self.found, self.catalog, self.left, ledger_tag=self.ledger_tag))
+        bench = bench_in(self.found, self.catalog, self.left, prefix=NAMESPACE_PREFIX, ledger_tag=self.ledger_tag)
+        return stack.enter_context(bench)
 
     def _guarded(self, check: Check, ask: Callable[[ExitStack], Finding]) -> Finding:
         """An exception in a check leaves that check undecided."""

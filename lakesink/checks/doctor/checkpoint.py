@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
-from lakesink.checks.doctor.opened import opened
+from lakesink.checks.doctor.query import opened
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.locations import is_under
@@ -32,12 +32,7 @@ class NextBatch:
 
 
 def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
-    """Check a checkpoint, and its next batch if a table is given.
-
-    Args:
-        root: Path or URI.
-        table: The query's target; None to check the checkpoint alone.
-    """
+    """Check the checkpoint at a path or URI, and its next batch if the query's target is given."""
     fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
     checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
     if isinstance(checkpoint, Finding):

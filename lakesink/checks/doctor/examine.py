@@ -34,13 +34,7 @@ class Wanted:
 
 
 def examine(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
-    """Run every check after the machine's own, and mask secrets of the catalog in the findings.
-
-    Args:
-        wanted: What to check.
-        say: Receives progress messages.
-        java: False if there is no Java that could start Spark.
-    """
+    """Run every check after the machine's own; without `java`, Spark cannot start. Masks the catalog's secrets."""
     say("looking at the catalog")
     look = look_at_catalog(wanted.catalog)
     known = look.found.properties if look.found else {}
