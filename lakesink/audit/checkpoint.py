@@ -33,11 +33,7 @@ class Present:
 def present(subject: str, query_id: str, marks: Sequence[Mark], ledger: tuple[str, int, str] | None) -> Present | None:
     """Return what a branch shows of a query; None if the branch shows nothing of it.
 
-    Args:
-        subject: The sink in words.
-        query_id: The query.
-        marks: The sink's marks in the branch's ancestry.
-        ledger: Query, batch and end digest of the ledger entry; None unless its batch is in the branch.
+    `ledger` has query, batch and end digest of the ledger entry; None unless its batch is in the branch.
     """
     own = [mark for mark in marks if mark.query_id == query_id]
     ends = {mark.batch_id: mark.end for mark in own}

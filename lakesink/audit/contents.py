@@ -60,9 +60,7 @@ def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
 def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, tuple[int, int, int]]]) -> list[Step]:
     """Batches whose files are not all live together in one of the read snapshots, as their summary counts them.
 
-    Args:
-        steps: The batches.
-        shown: One mapping for each read snapshot: files, rows and bytes by the snapshot that added them.
+    `shown` has, for each read snapshot, files, rows and bytes by the snapshot that added them.
     """
     return [
         step

@@ -58,13 +58,7 @@ def sinks_in(directory: str, sink: str | None) -> tuple[Storage, tuple[SinkInDir
 
 
 def audit_directory(directory: str, *, sink: str | None = None, done: Done | None = None) -> DirectoryProof:
-    """Prove what can be proved of a directory.
-
-    Args:
-        directory: Path or URI.
-        sink: Only this sink.
-        done: What a stream's checkpoint records, read before the directory.
-    """
+    """Prove what can be proved of a directory, and of what a checkpoint records, read before the directory."""
     storage, sinks = sinks_in(directory, sink)
     with directory_failures(sinks[0].layout.directory, data=READ_ONLY):
         said = [one for found in sinks for one in (*_of_commits(found, sinks), *_of_parts(storage, found))]

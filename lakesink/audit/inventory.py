@@ -69,11 +69,7 @@ class Inventory:
         self._read_manifests(wanted, lambda snapshot, manifest: manifest.added_snapshot_id == snapshot.snapshot_id)
 
     def find_lists(self, snapshots: Iterable[Snapshot]) -> None:
-        """Check that manifest lists which were not read exist.
-
-        Raises:
-            OSError: As `read`.
-        """
+        """Check that manifest lists which were not read exist."""
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
         _at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists)
 

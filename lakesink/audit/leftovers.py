@@ -60,9 +60,7 @@ class Leftovers:
 def own_name(path: str, known: Collection[str]) -> OwnName | None:
     """Parse the name of a file; None if lakesink does not give such names.
 
-    Args:
-        path: Path or location.
-        known: Sinks of the table; they decide whether leading digits are a hash or a part of the sink id.
+    The `known` sinks of the table decide whether leading digits are a hash or a part of the sink id.
     """
     found = _OWN_NAME.fullmatch(path.rpartition("/")[2])
     if found is None:
@@ -72,13 +70,7 @@ def own_name(path: str, known: Collection[str]) -> OwnName | None:
 
 
 def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
-    """List the data folder and the prepared records.
-
-    Args:
-        table: The table.
-        referenced: Every location that a retained snapshot references.
-        ledgers: The last batch of each sink on each branch.
-    """
+    """List the data folder and the prepared records; `ledgers` has the last batch of each sink on each branch."""
     opened = opened_listing(table)
     if opened is None:
         return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")

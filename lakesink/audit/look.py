@@ -43,12 +43,7 @@ class Look:
 
     @classmethod
     def at(cls, table: Table, sink: str | None) -> "Look":
-        """Scan a table; audit only one sink if it is named.
-
-        Raises:
-            SettingsError: There is no such sink.
-            OSError: The storage failed.
-        """
+        """Scan a table; audit only one sink if it is named. Raises an OSError if the storage failed."""
         known = tuple(sinks(table))
         states = _chosen(known, sink)
         lines = lines_of(table)

@@ -55,19 +55,11 @@ class Proof:
 def audit(
     table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True, now_ms: int | None = None
 ) -> Proof:
-    """Prove what can be proved of a table.
+    """Prove what can be proved of a table. Raises an OSError if the storage failed.
 
-    Args:
-        table: The table.
-        done: What a stream's checkpoint records, read before the table was loaded, because a running stream commits
-            in between; None to audit the table alone.
-        sink: Only this sink's batches and ledger; files and manifests are always checked completely.
-        footers: True to compare row counts with Parquet footers: one more request for each file.
-        now_ms: Wall clock, milliseconds since the epoch, to compare with the table's last change; None to skip this.
-
-    Raises:
-        SettingsError: There is no such sink.
-        OSError: The storage failed.
+    A running stream commits, so its checkpoint, `done`, is read before the table is loaded. `sink` limits batches and
+    ledgers; files and manifests are always checked completely. Parquet footers cost one more request for each file. The
+    wall clock `now_ms` is compared with the table's last change, unless it is None.
     """
     look = Look.at(table, sink)
     entries = look.entries()

@@ -66,10 +66,7 @@ def key_of(record: Record) -> SinkKey:
 def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
     """The snapshot of a batch; of several with this id, the newest that was not rolled back.
 
-    Args:
-        past: The table.
-        batch_id: Batch id, or version of a transaction application.
-        sink: Sink id or application id; may be None if the branch has one sink.
+    `sink` may be None if the branch has one sink.
     """
     key = _sink(past, sink)
     records = [record for record in past.records if key_of(record) == key]

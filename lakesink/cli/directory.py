@@ -58,12 +58,7 @@ def check_no_catalog(catalog: str | None) -> None:
 
 
 def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
-    """How each sink of a directory stands.
-
-    Args:
-        directory: Path or URI.
-        max_age: A last batch older than this is too old; None for any age.
-    """
+    """How each sink of a directory stands; a last batch older than `max_age` is too old."""
     now = datetime.now(UTC)
     _, sinks = sinks_in(directory, None)
     standings = [_standing(found, max_age, now) for found in sinks]
@@ -86,14 +81,7 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
 
 
 def log_of_directory(directory: str, *, sink: str | None, branch: str | None, limit: int) -> Report:
-    """The newest batches of a directory, the newest of each sink last.
-
-    Args:
-        directory: Path or URI.
-        sink: Only this sink.
-        branch: Must not be given.
-        limit: How many at most.
-    """
+    """The newest batches of a directory, the newest of each sink last."""
     if branch is not None:
         raise invalid("--branch names a branch of a table, and this is a directory.", "Leave --branch out.")
     _, sinks = sinks_in(directory, sink)
@@ -115,13 +103,7 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
 
 
 def audit_of_directory(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
-    """What arrived, proved from the directory.
-
-    Args:
-        directory: Path or URI.
-        checkpoint: Spark's checkpoint, None to look at the directory alone.
-        sink: Only this sink.
-    """
+    """What arrived, proved from the directory, and from Spark's checkpoint if it is named."""
     done = read_done(checkpoint) if checkpoint is not None else None
     proof = audit_directory(directory, sink=sink, done=done)
     return Report(

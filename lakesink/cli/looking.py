@@ -19,13 +19,7 @@ _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total
 
 
 def status_report(identifier: str, catalog: str | None, max_age: timedelta | None) -> Report:
-    """How each sink of a table stands.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        max_age: A last batch older than this is too old; None for any age.
-    """
+    """How each sink of a table stands; a last batch older than `max_age` is too old."""
     table = load_table(connect(catalog, create=False), identifier)
     now = datetime.now(UTC)
     states = sinks(table)
@@ -60,15 +54,7 @@ def status_report(identifier: str, catalog: str | None, max_age: timedelta | Non
 
 
 def log_report(identifier: str, catalog: str | None, *, sink: str | None, branch: str | None, limit: int) -> Report:
-    """The newest batches of a table.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        sink: Only this sink or application id.
-        branch: Only this branch.
-        limit: How many at most.
-    """
+    """The newest batches of a table."""
     table = load_table(connect(catalog, create=False), identifier)
     records = history(table, sink=sink, branch=branch)
     shown = records[-limit:]

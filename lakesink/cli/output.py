@@ -93,11 +93,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask before something is changed, unless the user has said yes.
-
-    Raises:
-        SettingsError: The user said no, or there is nobody to ask.
-    """
+    """Ask before something is changed, unless the user has said yes. A `SettingsError` if the user said no."""
     if yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
         return
     raise SettingsError(

@@ -48,14 +48,7 @@ class Packed:
 
 
 def pack(archive: Path) -> Packed:
-    """Make the archive.
-
-    Args:
-        archive: Its path, which ends in `ENDING`; whole when it is there.
-
-    Raises:
-        SettingsError: It is there already, cannot be written, or lakesink is not installed as a package.
-    """
+    """Make the archive, which is whole when it is there; its path ends in `ENDING`."""
     if not archive.name.endswith(ENDING):
         raise _cannot(f"{archive.name!r} does not end in {ENDING}, by which Spark knows how to unpack it")
     if archive.exists():
@@ -77,11 +70,7 @@ def pack(archive: Path) -> Packed:
 
 
 def closure() -> dict[str, Distribution]:
-    """Lakesink and all that is installed because of it, by name; of its extras, those for storage and to decode.
-
-    Raises:
-        SettingsError: lakesink is not installed as a package.
-    """
+    """Lakesink and all that is installed because of it, by name; of its extras, those for storage and to decode."""
     found: dict[str, Distribution] = {}
     missing = [_ROOT, *_OF_EXTRAS]
     while missing:
@@ -99,11 +88,7 @@ def closure() -> dict[str, Distribution]:
 
 
 def files(found: Mapping[str, Distribution]) -> Iterator[tuple[str, Path]]:
-    """Every file to pack: its name in the archive, and where it is.
-
-    Args:
-        found: What to pack, see `closure`.
-    """
+    """Every file of these packages: its name in the archive, and where it is."""
     for package in _OWN:  # looked for where Python finds it: an installation for development lists none of its files
         place = importlib.util.find_spec(package)
         assert place is not None

@@ -11,14 +11,7 @@ from lakesink_protocol.identity import SinkKey, SinkKind
 
 
 def as_of_report(identifier: str, catalog: str | None, question: Question, *, limit: int | None) -> Report:
-    """A table as of a batch, a time or a tag.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        question: As of what.
-        limit: Rows to read at most; None for none.
-    """
+    """A table as of a batch, a time or a tag, with at most `limit` rows; None for none."""
     table = load_table(connect(catalog, create=False), identifier)
     answer = as_of(table, identifier, question)
     rows = None if limit is None else read(table, answer.snapshot_id, limit)

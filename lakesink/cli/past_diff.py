@@ -36,14 +36,7 @@ class Stretch:
 
 
 def diff_report(identifier: str, catalog: str | None, stretch: Stretch, limit: int) -> Report:
-    """What came between two batches.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        stretch: From where to where.
-        limit: Rows to show at most.
-    """
+    """What came between two batches."""
     table = load_table(connect(catalog, create=False), identifier)
     past = look_back(table, identifier, stretch.branch)
     newer = by_batch(past, stretch.to_batch, stretch.sink)

@@ -23,15 +23,7 @@ _SHOWN = 5
 def audit_report(
     identifier: str, catalog: str | None, *, checkpoint: str | None, sink: str | None, footers: bool
 ) -> Report:
-    """What arrived, proved from the table.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        checkpoint: Spark's checkpoint, None to look at the table alone.
-        sink: Only this sink or application id.
-        footers: True to compare row counts with Parquet footers.
-    """
+    """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
     started = time.perf_counter()
     done = read_done(checkpoint) if checkpoint is not None else None
     table = load_table(connect(catalog, create=False), identifier)

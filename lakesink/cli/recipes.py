@@ -27,15 +27,7 @@ _COMMENTS = {"pyiceberg": "#"}
 
 
 def engines_report(identifier: str, catalog: str | None, engine: str, *, batch: int | None, sink: str | None) -> Report:
-    """What an engine is told about a catalog and a table.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        engine: A key of the recipes.
-        batch: Go back to this batch; None for the newest.
-        sink: Whose batch; None where there is but one sink.
-    """
+    """What an engine is told about a catalog and a table; None for the newest batch, and for the only sink."""
     found = CatalogConfig(catalog).find()
     table = load_table(found.open(create=False), identifier)
     moment = _moment(table, identifier, batch, sink)

@@ -16,12 +16,9 @@ from lakesink_catalog.connect.catalog import HOME_VARIABLE
 def child(
     command: Sequence[str], environment: Mapping[str, str], output: int | IO[str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a process; an exception in the block kills it, and the end of the block waits for it.
+    """Run a program that calls `end_with_parent`, in this complete environment.
 
-    Args:
-        command: A program that calls `end_with_parent`.
-        environment: The complete environment.
-        output: Where its output and its errors go, as `subprocess` takes it.
+    An exception in the block kills it, and the end of the block waits for it. `output` is as `subprocess` takes it.
     """
     with subprocess.Popen(  # noqa: S603 - the caller's own program
         command,

@@ -91,11 +91,7 @@ class Target:
 
 
 def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment: Moment | None) -> Target:
-    """Read configuration and metadata.
-
-    Raises:
-        CatalogError: There are no recipes for this catalog or storage, or it cannot be read.
-    """
+    """Read configuration and metadata; a `CatalogError` if there are no recipes for this catalog or storage."""
     schemes = _schemes(table)
     backend = _backend(found)
     equality_deletes = translated("The table", found.properties, lambda: has_equality_deletes(table))

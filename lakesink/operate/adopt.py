@@ -55,10 +55,7 @@ class Adopted:
 def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm: Callable[[str], None]) -> Adopted:
     """Continue a stream of Iceberg's own sink with lakesink, under the given settings.
 
-    `confirm` is called after all checks passed, and raises if the operator declines.
-
-    Raises:
-        CommitUnresolved: The catalog did not confirm the commit. The command can be repeated.
+    `confirm` is called after all checks passed, and raises if the operator declines. The command can be repeated.
     """
     found = connect(catalog, create=False)
     takeover = Takeover(lambda: load_table(found, table), settings)
@@ -89,13 +86,7 @@ class Takeover:
         return self._checkpoint.batch(progress.query_id, epoch, end)
 
     def run(self, batch: Batch) -> Adopted:
-        """Begin the ledger with a batch from `find`, or find that the sink has it.
-
-        Raises:
-            CatalogError: The other query still writes.
-            BatchRefused: The table does not allow it.
-            CommitUnresolved: The catalog did not confirm the commit. The command can be repeated.
-        """
+        """Begin the ledger with a batch from `find`, or find that the sink has it. May be called again."""
         fence = self._fence(batch)
         look = fence.look(batch)
         match look.verdict:

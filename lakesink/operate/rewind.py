@@ -55,13 +55,9 @@ class RewindableCheckpoint:
         self._system, self._folder = fsspec.core.url_to_fs(self._root, use_listings_cache=False)
 
     def plan(self, to_batch: int) -> Plan:
-        """Return what `rewind` would do; changes nothing.
+        """Return what `rewind` would do to keep batches up to `to_batch`, -1 for none; changes nothing.
 
-        Args:
-            to_batch: Newest batch to keep; -1 for none.
-
-        Raises:
-            QueryError: The folder is no checkpoint, or the query could not continue from that batch.
+        Raises a QueryError if the folder is no checkpoint, or the query could not continue from that batch.
         """
         if not self._system.exists(f"{self._folder}/metadata"):
             raise _refused("The folder is not the checkpoint of a query: it has no metadata file.")
@@ -79,12 +75,8 @@ class RewindableCheckpoint:
     def rewind(self, plan: Plan, backup: str | None = None) -> Rewound:
         """Remove everything about later batches, after a copy of it and of the logs.
 
-        Args:
-            plan: From this checkpoint.
-            backup: Folder for the copy, which must not exist; None for a folder beside the checkpoint.
-
-        Raises:
-            QueryError: As `plan`, or the checkpoint changed since the plan: its query runs.
+        The folder for the copy must not exist; None for one beside the checkpoint. Raises a QueryError as `plan`, or if
+        the checkpoint changed since the plan: its query runs.
         """
         if not plan.files:
             return Rewound(plan, None)

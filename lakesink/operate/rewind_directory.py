@@ -42,12 +42,7 @@ class DirectoryPlan:
 
 
 class RewindableDirectory:
-    """A directory sink whose stream is stopped.
-
-    Args:
-        directory: As the stream was given it.
-        sink_id: The sink; None if it is the only one of the directory.
-    """
+    """A directory sink whose stream is stopped; `sink_id` is None for the only one of the directory."""
 
     def __init__(self, directory: str, sink_id: str | None) -> None:
         place = directory_location(directory)
@@ -60,14 +55,9 @@ class RewindableDirectory:
         self.layout = Layout(place, found[0])
 
     def plan(self, query_id: str, to_batch: int) -> DirectoryPlan:
-        """Return what `rewind` would do; changes nothing.
+        """Return what `rewind` would do to keep the batches of the checkpoint's query up to `to_batch`, -1 for none.
 
-        Args:
-            query_id: Query of the checkpoint.
-            to_batch: Its newest batch to keep; -1 for none.
-
-        Raises:
-            QueryError: The directory lacks that batch, or a commit before it is damaged.
+        Changes nothing. Raises a QueryError if the directory lacks that batch, or a commit before it is damaged.
         """
         with directory_failures(self.layout.directory, data=NOTHING_CHANGED):
             sizes = marker_sizes(self._storage, self.layout)
@@ -82,10 +72,9 @@ class RewindableDirectory:
         )
 
     def rewind(self, plan: DirectoryPlan) -> str | None:
-        """Move later markers and all prepared records; call `check` before.
+        """Move later markers and all prepared records to a folder and return it; None if there was nothing to move.
 
-        Returns:
-            The folder that they were moved to; None if there was nothing to move.
+        Call `check` before.
         """
         with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
             self._storage.replace(self.layout.high_water, HighWater(plan.kept.count, plan.size_bytes).to_bytes())
