@@ -1,8 +1,11 @@
-"""Findings of an audit with their stable codes, and notes. Pure."""
+"""Findings of an audit with their stable codes, notes, and the words of both. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+
+from lakesink_catalog.read.history import Record, SinkState
+from lakesink_protocol.identity import SinkKey, SinkKind
 
 SHOWN = 3
 
@@ -152,3 +155,23 @@ def counted(number: int, noun: str) -> str:
     """``1 file``, ``1,234 files``, ``2 batches``."""
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def key_of(found: Record | SinkState) -> SinkKey:
+    """The key of the sink that wrote a batch, or has that state."""
+    return SinkKey(found.sink, found.branch, SinkKind(found.kind))
+
+
+def sink_label(key: SinkKey) -> str:
+    """The sink as every command shows it."""
+    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
+
+
+def of_documents(state: SinkState) -> Iterator[str]:
+    """One sentence about rows of NULLs, one about values without a column; nothing if there are none."""
+    if state.malformed_rows:
+        rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
+        yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
+    if state.unknown_keys:
+        values = counted(state.unknown_keys, "value")
+        yield f"Of the documents that were looked at, {values} had no column in the table and were left out."

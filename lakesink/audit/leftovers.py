@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from pyarrow.fs import FileInfo
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import Note, counted
@@ -21,14 +20,6 @@ _OWN_NAME = re.compile(
     rf"(?P<hashed>[01]{{8}}-)?(?P<sink>{NAME_PATTERN.pattern})-(?P<batch>\d+)-\d{{5,}}-"
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.parquet"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class OwnName:
-    """What the name of a data file says."""
-
-    sink: str  # or application id
-    batch_id: int  # or version
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +48,8 @@ class Leftovers:
             yield Note("prepared", "", f"Prepared and not committed yet: {', '.join(self.prepared)}.")
 
 
-def own_name(path: str, known: Collection[str]) -> OwnName | None:
-    """Parse the name of a file; None if lakesink does not give such names.
+def own_name(path: str, known: Collection[str]) -> tuple[str, int] | None:
+    """Sink and batch by the name of a file; None if lakesink does not give such names.
 
     The `known` sinks of the table decide whether leading digits are a hash or a part of the sink id.
     """
@@ -66,13 +57,12 @@ def own_name(path: str, known: Collection[str]) -> OwnName | None:
     if found is None:
         return None
     whole = f"{found['hashed'] or ''}{found['sink']}"
-    return OwnName(whole if whole in known else found["sink"], int(found["batch"]))
+    return whole if whole in known else found["sink"], int(found["batch"])
 
 
 def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     """List the data folder and the prepared records; `ledgers` has the last batch of each sink on each branch."""
-    opened = opened_listing(table)
-    if opened is None:
+    if (opened := opened_listing(table)) is None:
         return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")
     try:
         return _leftovers(table, opened, referenced, ledgers)
@@ -89,27 +79,17 @@ def _leftovers(table: Table, opened: Listing, referenced: Collection[str], ledge
     for record in waiting_records(table, opened, ledgers):
         taken.update(_name(path) for path, _ in record.files)
         prepared.append(f"{record.key.name} {record.batch_id}")
-    files = list_files(system, path_of(data_location(table)))
-    orphans = (file for file in files if file.base_name not in taken)
-    return _counted(orphans, _passed(ledgers), tuple(sorted(prepared)))
-
-
-def _passed(ledgers: Mapping[SinkKey, int]) -> dict[str, int]:
-    """The batch that a sink has passed on all its branches: file names do not contain the branch."""
-    found: dict[str, int] = {}
+    newest: dict[str, int] = {}  # the batch that a sink has passed on all its branches, which file names do not contain
     for key, batch_id in ledgers.items():
-        found[key.name] = min(found.get(key.name, batch_id), batch_id)
-    return found
-
-
-def _counted(files: Iterator[FileInfo], passed_batches: Mapping[str, int], prepared: tuple[str, ...]) -> Leftovers:
-    sizes: dict[bool, list[int]] = {True: [], False: []}
-    for file in files:
-        name = own_name(file.base_name, passed_batches)
+        newest[key.name] = min(newest.get(key.name, batch_id), batch_id)
+    passed: list[int] = []
+    pending: list[int] = []
+    for file in list_files(system, path_of(data_location(table))):
+        name = None if file.base_name in taken else own_name(file.base_name, newest)
         if name is not None:
-            sizes[name.batch_id > passed_batches.get(name.sink, -1)].append(file.size)
-    passed, pending = sizes[False], sizes[True]
-    return Leftovers(len(passed), sum(passed), len(pending), sum(pending), prepared)
+            sink, batch_id = name
+            (pending if batch_id > newest.get(sink, -1) else passed).append(file.size)
+    return Leftovers(len(passed), sum(passed), len(pending), sum(pending), tuple(sorted(prepared)))
 
 
 def _name(location: str) -> str:

@@ -63,6 +63,12 @@ def frontier(snapshots: Mapping[int, Snapshot]) -> list[int]:
     return [snapshot_id for snapshot_id in snapshots if snapshot_id not in appended_to]
 
 
+def last_change_ms(table: Table) -> int:
+    """The time of the table's newest change, by the committer's clock."""
+    log = table.metadata.snapshot_log
+    return max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
+
+
 def _branches(table: Table) -> list[str]:
     refs = table.metadata.refs
     named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]

@@ -6,9 +6,9 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.audit.documents import of_documents
-from lakesink.cli.offsets import parsed_offsets
+from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, size, span
+from lakesink.cli.rows import parsed_offsets
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import Record, SinkState, history, sinks
@@ -112,7 +112,7 @@ def _sink_document(state: SinkState, standing: str, now: datetime) -> dict[str, 
 
 def _sink_row(state: SinkState, standing: str, now: datetime) -> list[str]:
     return [
-        state.sink if state.kind == "stream" else f"{state.sink} (txn)",
+        sink_label(key_of(state)),
         state.branch,
         number(state.batch_id),
         moment(state.committed_at),
@@ -163,7 +163,7 @@ def _record_row(record: Record) -> list[str]:
     rolled_back = ", rolled back" if record.in_branch is False else ""
     without = f", {record.missing_inputs} input files missing" if record.missing_inputs else ""
     return [
-        record.sink if record.kind == "stream" else f"{record.sink} (txn)",
+        sink_label(key_of(record)),
         record.branch,
         number(record.batch_id),
         str(record.snapshot_id),

@@ -3,7 +3,7 @@
 import re
 from typing import assert_never
 
-from lakesink.audit.engines import id_for_trino
+from lakesink.audit.which import id_for_trino
 from lakesink.engines.access import access
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file

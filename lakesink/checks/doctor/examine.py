@@ -7,6 +7,7 @@ from functools import partial
 
 from pyiceberg.table import Table
 
+from lakesink.audit.lines import last_change_ms
 from lakesink.checks.doctor.catalog import CatalogLook, look_at_catalog
 from lakesink.checks.doctor.checkpoint import check_checkpoint
 from lakesink.checks.doctor.clock import Sighting, check_clock
@@ -15,7 +16,7 @@ from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys
 from lakesink.checks.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink.checks.doctor.spark import check_spark
 from lakesink.checks.doctor.storage import check_storage
-from lakesink.checks.doctor.table import check_table, last_change
+from lakesink.checks.doctor.table import check_table
 from lakesink_catalog.tables.tables import load_table
 
 Say = Callable[[str], None]
@@ -104,5 +105,5 @@ def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Itera
     yield from check_lifetimes(table, now_ms)
     sightings: list[Sighting] = []
     yield from check_storage(Part.TABLE, table, sightings, may_write=may_write)
-    sightings.append(last_change(table, now_ms))
+    sightings.append(Sighting("the table's newest change", None, last_change_ms(table), now_ms))
     yield check_clock(Part.TABLE, sightings)

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
 
-from lakesink.audit.look import key_of
+from lakesink.audit.finding import key_of
 from lakesink.audit.waiting import Listing, WaitingRecord, opened_listing, waiting_records
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt_all
 from lakesink.settings.settings import PREPARED_MAX_AGE
