@@ -139,11 +139,6 @@ def answered(child: "subprocess.Popen[bytes]") -> Any:
     return pickle.loads(answer)  # noqa: S301 - from our own child
 
 
-def all_answered(children: Sequence["subprocess.Popen[bytes]"]) -> list[Any]:
-    """The answers of concurrent processes."""
-    return [answered(child) for child in children]
-
-
 def main() -> None:
     """Run the request from standard input."""
     request: Work | Drive = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent

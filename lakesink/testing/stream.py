@@ -101,10 +101,10 @@ class Stream:
         """What a reader sees now, by batch."""
         return counted(self.read_rows())
 
-    def check(self, *batch_ids: int) -> None:
+    def check(self, *batch_ids: int, when: str = "") -> None:
         """Readers must see exactly these batches, each with the votes of one of its jobs, each row once."""
         found = trouble(self.seen(), self.candidates, batch_ids)
-        assert not found, found
+        assert not found, f"{when}: {found}" if when else found
 
     def _job(self, batch_id: int, cast: Cast, writers: Mapping[str, TaskWriter]) -> dict[str, Sequence[bytes]]:
         [(name, writer)] = writers.items()

@@ -17,6 +17,9 @@ P = ParamSpec("P")
 BATCHES = 3
 FIRST_MIDDLE_LAST = tuple(range(BATCHES))
 
+OTHER = "by another process"
+BY_WHOM = pytest.mark.parametrize("by", ["by the same process", OTHER])
+
 
 def pass_on(step: Step) -> None:
     """Do nothing at a step."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakesink.testing.checks.base import FIRST_MIDDLE_LAST, SinkUnderTest, keeps
-from lakesink.testing.checks.crashes import at, by, ended_at
+from lakesink.testing.checks.crashes import at, ended_at
 from lakesink.testing.points import CRASH_POINTS, Died, Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rival import Ended, Party, Patience, Rival, run_driver
@@ -100,7 +100,7 @@ class RivalChecks(SinkUnderTest):
 
     @keeps(Promise.RIVAL)
     @pytest.mark.parametrize("committed", COMMITTED)
-    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=str)
     def test_a_driver_goes_on_after_another_one_committed(self, stream: Stream, point: Point, committed: str) -> None:
         """A zombie: it stops while another driver commits, and then continues. First, middle and last batch."""
         last = -1
