@@ -48,8 +48,8 @@ def read_done(root: str) -> Done:
     if checkpoint.files.read("metadata") is None:
         raise _no_checkpoint(root, "it has no metadata file")
     query_id = checkpoint.query_id()
-    batches = _numbers(checkpoint, "commits")
-    known = set(_numbers(checkpoint, "offsets"))
+    batches = numbers(checkpoint, "commits")
+    known = set(numbers(checkpoint, "offsets"))
     ends = {batch_id: digest(checkpoint.offsets(batch_id).by_source) for batch_id in batches if batch_id in known}
     return Done(query_id, batches, ends)
 
@@ -103,6 +103,7 @@ def _no_checkpoint(root: str, why: str) -> QueryError:
     )
 
 
-def _numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:
+def numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:
+    """The batches of one of its logs, ascending."""
     names: Any = checkpoint.files.names(folder)
     return tuple(sorted(int(name) for name in names if name.isascii() and name.isdecimal()))

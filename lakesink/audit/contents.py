@@ -120,11 +120,6 @@ def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
         yield Note("not stated", line.branch, found)
 
 
-def added_rows(snapshot: Snapshot) -> int:
-    """Rows that a batch added, by its summary."""
-    return _number(snapshot, "added-records") or 0
-
-
 def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
     """Data files, their rows, and the bytes of all files: summaries count delete files only in the bytes."""
     data = [entry for entry in entries if entry.is_data]

@@ -150,9 +150,5 @@ def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Itera
 
 
 def _of_checkpoint(done: Done, sinks: Sequence[SinkInDirectory]) -> Iterator[Said]:
-    found = []
-    for sink in sinks:
-        one = present(sink.name, done.query_id, _marks(sink.markers), None)
-        if one is not None:
-            found.append(one)
-    return compare(done, found)
+    found = (present(sink.name, done.query_id, _marks(sink.markers), None) for sink in sinks)
+    return compare(done, [one for one in found if one is not None])

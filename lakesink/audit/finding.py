@@ -157,6 +157,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each run of successive numbers, which are ascending."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def in_words(run: tuple[int, int]) -> str:
+    """``3`` or ``5-9``."""
+    first, last = run
+    return str(first) if first == last else f"{first}-{last}"
+
+
 def key_of(found: Record | SinkState) -> SinkKey:
     """The key of the sink that wrote a batch, or has that state."""
     return SinkKey(found.sink, found.branch, SinkKind(found.kind))

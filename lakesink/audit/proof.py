@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pyiceberg.table import Table
 
-from lakesink.audit import contents, data_files
+from lakesink.audit import data_files
 from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note, key_of
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
@@ -97,7 +97,7 @@ def _proof_of(look: Look, state: SinkState) -> SinkProof:
         last=state.batch_id,
         oldest=steps[0].mark.batch_id if steps else None,
         batches=len(steps),
-        rows=sum(contents.added_rows(step.snapshot) for step in steps),
+        rows=sum(stated(step.snapshot.summary, "added-records") or 0 for step in steps),
         since=state.since if steps else None,
         malformed_rows=sum(stated(step.snapshot.summary, MALFORMED_ROWS) or 0 for step in steps),
         unknown_keys=sum(stated(step.snapshot.summary, UNKNOWN_KEYS) or 0 for step in steps),

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.finding import key_of
+from lakesink.audit.finding import in_words, key_of, runs
 from lakesink_catalog.read.history import Record, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
@@ -258,14 +258,8 @@ def _kept(past: Past) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Format ranges, ``0, 6-9``; of many ranges, only the newest."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[-_SHOWN:]]
-    return ", ".join(["…"] * (len(runs) > _SHOWN) + shown)
+    parts = runs(sorted(set(numbers)))
+    return ", ".join(["…"] * (len(parts) > _SHOWN) + [in_words(part) for part in parts[-_SHOWN:]])
 
 
 def moment_of(time_ms: int) -> str:

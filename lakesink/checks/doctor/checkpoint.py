@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
 
+from lakesink.audit.checkpoint import numbers
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
 from lakesink.checks.doctor.query import opened
@@ -51,7 +52,7 @@ def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
 def next_batch(checkpoint: Checkpoint) -> NextBatch:
     """The query's next batch: its newest planned batch again, or the one after it if that is completed."""
     query_id = checkpoint.query_id()
-    planned, done = (_newest(checkpoint, folder) for folder in ("offsets", "commits"))
+    planned, done = (max(numbers(checkpoint, log), default=None) for log in ("offsets", "commits"))
     if planned is None:
         return NextBatch(Batch(0, query_id, _NOT_YET, start=None, end=""), planned=False, done=done)
     end = checkpoint.offsets(planned)
@@ -82,11 +83,6 @@ def next_verdict(coming: NextBatch, table: Table) -> Finding:
         return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
     fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
     return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, f"{found} and every sink id would be refused", fix)
-
-
-def _newest(checkpoint: Checkpoint, folder: str) -> int | None:
-    names = checkpoint.files.names(folder)
-    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=None)
 
 
 def _readable(root: str, coming: NextBatch) -> Finding:
