@@ -35,15 +35,12 @@ _DIRECTORY_WORDS = {
 }
 
 
-def is_directory(target: str) -> bool:
-    """A name of a table has no slash; a folder's that has none is known by what is in it."""
-    return "/" in target or (Path(target) / FOLDER).is_dir()
-
-
-def check_no_catalog(catalog: str | None) -> None:
-    """A directory is in no catalog."""
-    if catalog is not None:
+def is_directory(target: str, catalog: str | None) -> bool:
+    """A name of a table has no slash; a folder's that has none is known by what is in it. It is in no catalog."""
+    found = "/" in target or (Path(target) / FOLDER).is_dir()
+    if found and catalog is not None:
         raise invalid("--catalog names the catalog of a table, and this is a directory.", "Leave --catalog out.")
+    return found
 
 
 def status_of_directory(directory: str, max_age: timedelta | None) -> Report:

@@ -23,19 +23,12 @@ from lakesink_protocol.redact import redact
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Where the history will end."""
-
-    count: int  # number of commits to keep, from number 0
-    rows: int  # rows of the later commits, as far as these are readable
-
-
-@dataclass(frozen=True, slots=True)
 class DirectoryPlan:
     """What a rewind of a directory will do."""
 
     sink_id: str
-    kept: Kept
+    kept: int  # number of commits to keep, from number 0
+    rows: int  # rows of the later commits, as far as these are readable
     size_bytes: int  # size of the kept markers
     numbers: tuple[int, ...]  # markers to move, newest first
     records: tuple[str, ...]  # names of the prepared records to move
@@ -61,13 +54,14 @@ class RewindableDirectory:
         """
         with directory_failures(self.layout.directory, data=NOTHING_CHANGED):
             sizes = marker_sizes(self._storage, self.layout)
-            kept = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
+            kept, rows = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
             names = self._storage.names(self.layout.prepared)
         return DirectoryPlan(
             sink_id=self.layout.sink_id,
             kept=kept,
-            size_bytes=sum(sizes[number] for number in range(kept.count)),
-            numbers=tuple(sorted((number for number in sizes if number >= kept.count), reverse=True)),
+            rows=rows,
+            size_bytes=sum(sizes[number] for number in range(kept)),
+            numbers=tuple(sorted((number for number in sizes if number >= kept), reverse=True)),
             records=tuple(sorted(name for name in names if batch_of_record(name) is not None)),
         )
 
@@ -77,7 +71,7 @@ class RewindableDirectory:
         Call `check` before.
         """
         with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
-            self._storage.replace(self.layout.high_water, HighWater(plan.kept.count, plan.size_bytes).to_bytes())
+            self._storage.replace(self.layout.high_water, HighWater(plan.kept, plan.size_bytes).to_bytes())
             aside = self.layout.taken_back(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
             for name in plan.records:
                 self._move(f"{self.layout.prepared}/{name}", f"{aside}/prepared/{name}")
@@ -91,7 +85,8 @@ class RewindableDirectory:
         if self.plan(query_id, to_batch) != plan:
             raise _refused("The stream is running: its directory changed meanwhile.", "Stop it, and run this again.")
 
-    def _kept(self, query_id: str, to_batch: int, count: int) -> Kept:
+    def _kept(self, query_id: str, to_batch: int, count: int) -> tuple[int, int]:
+        """Where the history will end, and the rows of the later commits."""
         sound, damage = sound_history(self._storage, self.layout, count)
         own = [marker for marker in sound if marker.batch.query_id == query_id]
         beyond = next((marker.number for marker in own if marker.ledger_batch_id > to_batch), len(sound))
@@ -102,7 +97,7 @@ class RewindableDirectory:
             end = last.number + 1
         else:
             raise _refused(_lacking(to_batch, last, damage), "Name a batch that lakesink log DIRECTORY shows.")
-        return Kept(end, sum(marker.rows for marker in sound[end:]))
+        return end, sum(marker.rows for marker in sound[end:])
 
     def _move(self, location: str, to: str) -> None:
         data = self._storage.read(location)
