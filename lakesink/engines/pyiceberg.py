@@ -27,12 +27,14 @@ def recipe(target: Target) -> Recipe:
 
 
 def _program(target: Target) -> str:
-    backend, secrets = target.backend, {}
-    if isinstance(backend, Rest):
-        properties, secrets = {"type": "rest", "uri": backend.uri, **backend.properties}, backend.secrets
-    else:
-        properties = {"type": "sql", "uri": backend.url}
-    properties |= ({"warehouse": target.warehouse} if target.warehouse else {}) | target.storage
+    backend = target.backend
+    secrets = backend.secrets if isinstance(backend, Rest) else {}
+    catalog = (
+        {"type": "rest", "uri": backend.uri, **backend.properties}
+        if isinstance(backend, Rest)
+        else {"type": "sql", "uri": backend.url}
+    )
+    properties = {**catalog, **({"warehouse": target.warehouse} if target.warehouse else {}), **target.storage}
     lines = [f"    {name!r}: {value!r},\n" for name, value in properties.items()]
     lines += [f"    {key!r}: os.environ[{variable!r}],\n" for key, variable in secrets.items()]
     return (

@@ -37,13 +37,8 @@ class Size:
     seconds: float = 120.0  # time limit for the writers
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Result of one writer: its requests, and what kept it from sending."""
-
-    sent: tuple[Sent, ...]
-    troubles: tuple[str, ...] = ()
-
+Report = tuple[list[Sent], list[str]]
+"""Result of one writer: its requests, and what kept it from sending."""
 
 Attempt = Callable[[], Sent]
 """Loads, builds, and sends once."""
@@ -120,4 +115,4 @@ def _write(catalog: Catalog, attempt: Attempt, commits: int, deadline: float) ->
         else:
             landed += not sent[-1].refused_as
             unanswered += sent[-1].unknown
-    return Report(tuple(sent), tuple(troubles))
+    return sent, troubles

@@ -72,7 +72,7 @@ def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: b
     """Compare the answers to the writers with what the tables show after the race, in the order of the requests."""
     branches = [set(state.branch) for state in states]
     acknowledged = [request for request in sent if not request.refused_as]
-    parts = [[snapshot in branch for snapshot, branch in _parts(request, branches)] for request in sent]
+    parts = [[snapshot in branch for snapshot, branch in zip(one.snapshot_ids, branches, strict=True)] for one in sent]
     return RaceFigures(
         acknowledged=len(acknowledged),
         refused=sum(bool(request.refused_as) and not request.unknown for request in sent),
@@ -83,10 +83,6 @@ def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: b
         unread=sum(not request.read_back for request in acknowledged),
         parted=sum(_parted(state, ledger_tag=ledger_tag) for state in states),
     )
-
-
-def _parts(request: Sent, branches: Sequence[set[int]]) -> Iterator[tuple[int, set[int]]]:
-    return zip(request.snapshot_ids, branches, strict=True)
 
 
 def _forked(state: State) -> int:

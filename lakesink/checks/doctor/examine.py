@@ -54,7 +54,8 @@ def _spark(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
 
 
 def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
-    may_write = _may_write(wanted, look)
+    embedded = look.found is not None and look.found.home is not None
+    may_write = embedded if wanted.write_probe is None else wanted.write_probe
     yield from look.findings
     if look.opened is not None:
         yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, look.opened))
@@ -69,11 +70,6 @@ def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
         say("looking at the checkpoint")
         root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
         yield from attempt_all(Part.CHECKPOINT, "readable", lambda: check_checkpoint(root, beside))
-
-
-def _may_write(wanted: Wanted, look: CatalogLook) -> bool:
-    embedded = look.found is not None and look.found.home is not None
-    return embedded if wanted.write_probe is None else wanted.write_probe
 
 
 def _proofs(look: CatalogLook, *, may_write: bool) -> list[Finding]:

@@ -56,7 +56,7 @@ def check_query(root: str) -> Iterator[Finding]:
         yield _guarantee(notes)
         yield from _isolation(notes)
         yield from _functions(notes)
-        yield _output_mode(notes)
+        yield Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no row is given by two batches")
         yield _speculation(notes)
         yield _checkpoint(notes)
 
@@ -116,10 +116,6 @@ def _functions(notes: QueryNotes) -> Iterator[Finding]:
         found = f"Spark takes for granted that {', '.join(trusted)} give the same again"
         fix = "If one of them does not (clock, chance, network), say so with asNondeterministic(), or change it."
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
-
-
-def _output_mode(notes: QueryNotes) -> Finding:
-    return Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no row is given by two batches")
 
 
 def _speculation(notes: QueryNotes) -> Finding:

@@ -1,10 +1,7 @@
 """Tests a catalog with a scratch table: rival commits to it, files in its folder, then removal of everything."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pyiceberg.catalog import Catalog
@@ -50,42 +47,36 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
 def prove_place(found: FoundCatalog) -> list[Finding]:
     """Test an embedded catalog that does not exist yet, in a temporary folder beside its place."""
     assert found.home is not None
-    with _beside(found.home) as folder:
-        made = CatalogConfig("lakesink-doctor", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder)})
-        return prove_catalog(made.find(), made.open())
-
-
-@contextmanager
-def _beside(home: Path) -> Iterator[Path]:
-    parent = next(place for place in home.parents if place.exists())
+    parent = next(place for place in found.home.parents if place.exists())
     with TemporaryDirectory(prefix=".lakesink-doctor-", dir=parent) as folder:
-        yield Path(folder)
+        made = CatalogConfig("lakesink-doctor", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": folder})
+        return prove_catalog(made.find(), made.open())
 
 
 def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
     catalog = scratch.catalog
     try:
-        return [_proved(prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True)))]
+        proof = prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True))
+        return [Finding(Part.CATALOG, SWAP, Standing.OK, proof)]
     except CatalogError as error:
         failure = error
     if failure.code == NOT_ATOMIC:
         return [_swap_failed(failure)]
     try:
         with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as tagless:
-            proof = _proved(prove_swap(tagless))
+            proof = prove_swap(tagless)
     except Exception:  # noqa: BLE001 - without the tag it is no better, so the first failure is the finding
         return [_swap_failed(failure)]
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
     fix = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
-    return [proof, Finding(Part.CATALOG, "tags", Standing.WARNING, refused, fix)]
+    return [
+        Finding(Part.CATALOG, SWAP, Standing.OK, proof),
+        Finding(Part.CATALOG, "tags", Standing.WARNING, refused, fix),
+    ]
 
 
 def _swap_failed(failure: CatalogError) -> Finding:
     return Finding(Part.CATALOG, SWAP, Standing.FAILED, f"[{failure.code}] {failure.what}", failure.action)
-
-
-def _proved(proof: str) -> Finding:
-    return Finding(Part.CATALOG, SWAP, Standing.OK, proof)
 
 
 def _not_made(failure: Finding) -> Finding:
