@@ -183,11 +183,8 @@ def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
 
 def _postgres(url: URL) -> Postgres:
     sslmode = url.query.get("sslmode") or ""
-    return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", _single(sslmode))
-
-
-def _single(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else value[-1]
+    mode = sslmode if isinstance(sslmode, str) else sslmode[-1]
+    return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
 
 
 def _rest(name: str, properties: Mapping[str, Any]) -> Rest:

@@ -4,11 +4,12 @@ import itertools
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lakesink.testing.points import Meet, WatchedSink, Within, pass_by, plainly
+from lakesink.testing.points import Meet, WatchedSink, Within
 from lakesink.testing.rows import Attempt, Found, counted, trouble
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -64,9 +65,9 @@ class Stream:
         batch: Batch | int,
         *,
         sink: Sink | None = None,
-        meet: Meet = pass_by,
+        meet: Meet = lambda *_: None,
         cast: Cast = cast_votes,
-        within: Within = plainly,
+        within: Within = nullcontext,
     ) -> Outcome:
         """Run one batch, without `sink` by the sink of a driver that has just started."""
         batch = self.batch(batch) if isinstance(batch, int) else batch

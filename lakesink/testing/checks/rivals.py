@@ -12,7 +12,7 @@ from lakesink.testing.checks.base import FIRST_MIDDLE_LAST, SinkUnderTest, keeps
 from lakesink.testing.checks.crashes import at, ended_at
 from lakesink.testing.points import CRASH_POINTS, Died, Phase, Point
 from lakesink.testing.promises import Promise
-from lakesink.testing.rival import Ended, Party, Patience, Rival, run_driver
+from lakesink.testing.rival import Ended, Party, Patience, Rival
 from lakesink.testing.rows import trouble
 from lakesink.testing.steps import Step, stepping
 from lakesink.testing.stream import Stream
@@ -139,7 +139,10 @@ class RivalChecks(SinkUnderTest):
                 came_before.append(step)
                 patience.meet(rival, step.place)
 
-        driver.ended = run_driver(lambda: self._driver(stream, batch_id, phase, at_step, driver))
+        try:
+            driver.ended = self._driver(stream, batch_id, phase, at_step, driver)
+        except LakesinkError as error:  # an error that the seam does not define fails the check
+            driver.ended = error
         if not rival.came:
             return
         rival.finish()
