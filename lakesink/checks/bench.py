@@ -32,7 +32,7 @@ from lakesink_protocol.verdict import Commit
 
 KEY = SinkKey("certify")
 _QUERY = str(uuid.UUID(int=0))
-_NO_ANSWER = (
+NO_ANSWER = (
     CommitStateUnknownException,
     OSError,
     RequestException,
@@ -108,21 +108,21 @@ class Bench:
         `what` is the commit in words.
         """
         before = self.state()
-        sent = self.ask(offered, catalog=self.other)
+        sent = self.ask(offered, self.other)
         self.heard.append(sent.refused_as)
         return not_refused(before, self.state(), sent.refused_as, what)
 
-    def ask(self, *offers: Offer, catalog: Catalog | None = None) -> Sent:
-        """Send commits in one request and return the answer; raises a `CatalogError` if there was none."""
+    def ask(self, offered: Offer, catalog: Catalog | None = None) -> Sent:
+        """Send a commit and return the answer; raises a `CatalogError` if there was none."""
         catalog = catalog or self.mine
         try:
-            send(catalog, offers)
-        except _NO_ANSWER as error:
+            send(catalog, [offered])
+        except NO_ANSWER as error:
             failure: Exception = error
         except Exception as error:  # noqa: BLE001 - whatever else it is, it is a no
-            return _refused(offers, error, catalog)
+            return _refused([offered], error, catalog)
         else:
-            return _acknowledged(offers)
+            return _acknowledged([offered])
         known = catalog.properties
         raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
 
@@ -208,6 +208,6 @@ def _refused(offers: Sequence[Offer], error: Exception, catalog: Catalog) -> Sen
     return replace(
         _acknowledged(offers),
         refused_as=type(error).__name__,
-        unknown=isinstance(error, _NO_ANSWER),
+        unknown=isinstance(error, NO_ANSWER),
         detail=describe(error, catalog.properties),
     )
