@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from lakesink.demo.child import child, driver_environment, end
+from lakesink.checks.child import child, end
+from lakesink.demo.child import driver_environment
 from lakesink.demo.place import Place
 from lakesink_catalog.errors import LakesinkError
 from servers.kafka import KafkaBroker

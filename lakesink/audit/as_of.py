@@ -1,21 +1,21 @@
 """A table as of a batch, a time or a tag, from one version of its metadata; reads rows on request."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.engines import queries
-from lakesink.audit.scans import deletes_named
-from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, key_of
+from lakesink.audit.finding import key_of
+from lakesink.audit.which import ONLY_READ, Chosen, Past, by_batch, by_tag, by_time, queries
 from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import history, sinks, time_of
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
+from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.suggest import did_you_mean
 
 
@@ -46,25 +46,28 @@ class AsOf:
 
 def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
     """Collect what the table's metadata still shows of a branch."""
-    _check_branch(table, identifier, branch)
+    metadata, refs = table.metadata, table.metadata.refs
+    tags = {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG}
+    branches = {MAIN_BRANCH} | (refs.keys() - tags.keys())
+    if branch not in branches:
+        raise CatalogError(
+            "BRANCH_MISSING",
+            f"{identifier} has no branch {branch[:60]!r}.",
+            data=ONLY_READ,
+            action=did_you_mean(branch, branches),
+        )
     records = history(table)
     last: dict[SinkKey, int] = {}
     for record in records:
         last[key_of(record)] = max(record.batch_id, last.get(key_of(record), -1))
-    for state in sinks(table):
-        if state.batch_id is not None:
-            last[SinkKey(state.sink, state.branch, SinkKind(state.kind))] = state.batch_id
-    metadata = table.metadata
-    past = Past(
-        table=identifier,
-        branch=branch,
-        records=records,
-        last=last,
-        snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
-        heads=[(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log],
-        tags={name: ref.snapshot_id for name, ref in metadata.refs.items() if _is_tag(ref.snapshot_ref_type)},
-    )
-    return past if branch == MAIN_BRANCH else _of_branch(past, metadata.refs[branch].snapshot_id)
+    last |= {key_of(state): state.batch_id for state in sinks(table) if state.batch_id is not None}
+    heads = [(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log]
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    past = Past(identifier, branch, records, last, snapshots, heads, tags)
+    if branch == MAIN_BRANCH:
+        return past
+    chain = [(snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in past.ancestry(refs[branch].snapshot_id)]
+    return replace(past, heads=chain[::-1])  # only main has a snapshot log
 
 
 def as_of(table: Table, identifier: str, question: Question) -> AsOf:
@@ -78,8 +81,8 @@ def as_of(table: Table, identifier: str, question: Question) -> AsOf:
     preferred = question.tag if question.tag in lasting else next(iter(lasting), None)
     return AsOf(
         snapshot_id=chosen.snapshot_id,
-        committed_at=committed_at(snapshot),
-        rows=_rows(snapshot),
+        committed_at=time_of(snapshot.timestamp_ms),
+        rows=stated(snapshot.summary, "total-records"),
         batches=past.batches(chosen.snapshot_id),
         tags=tuple(tags),
         moving=tuple(name for name in tags if name in moves),
@@ -104,33 +107,17 @@ def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
         return table.scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
 
 
-def committed_at(snapshot: Snapshot) -> datetime:
-    """Commit time in UTC, by the clock of the committing process."""
-    return time_of(snapshot.timestamp_ms)
-
-
-def _check_branch(table: Table, identifier: str, branch: str) -> None:
-    refs = table.metadata.refs
-    branches = {name for name, ref in refs.items() if not _is_tag(ref.snapshot_ref_type)} | {MAIN_BRANCH}
-    if branch in branches:
-        return
-    raise CatalogError(
-        "BRANCH_MISSING",
-        f"{identifier} has no branch {branch[:60]!r}.",
-        data="Nothing was changed: this command only reads.",
-        action=did_you_mean(branch, branches),
-    )
-
-
-def _is_tag(kind: SnapshotRefType) -> bool:
-    return kind is SnapshotRefType.TAG
-
-
-def _of_branch(past: Past, head: int) -> Past:
-    """Only main has a snapshot log; for another branch its ancestry replaces the log."""
-    chain = [(snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in past.ancestry(head)][::-1]
-    return Past(past.table, past.branch, past.records, past.last, past.snapshots, chain, past.tags)
-
-
-def _rows(snapshot: Snapshot) -> int | None:
-    return stated(snapshot.summary, "total-records")
+@contextmanager
+def deletes_named(snapshot_id: int) -> Iterator[None]:
+    """Wrap a scan of a snapshot: PyIceberg applies positional deletes, but not equality deletes."""
+    try:
+        yield
+    except (ValueError, NotImplementedError) as error:
+        if "equality delete" not in str(error):
+            raise
+        raise CatalogError(
+            "DELETES_UNSUPPORTED",
+            f"Snapshot {snapshot_id} has equality deletes, which PyIceberg cannot apply: its rows cannot be read here.",
+            data=ONLY_READ,
+            action="Read it in Spark or Trino: lakesink as-of, without --read, prints the SQL.",
+        ) from error

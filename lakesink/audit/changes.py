@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
-from lakesink.audit.scans import deletes_named
+from lakesink.audit.as_of import deletes_named
 
 _SAMPLE = "SELECT * FROM (SELECT * FROM newer EXCEPT ALL SELECT * FROM older) LIMIT {}"
 _COUNT = "SELECT count(*) FROM (SELECT * FROM {} EXCEPT ALL SELECT * FROM {})"
@@ -36,14 +36,7 @@ class Changes:
 
 
 def changes(table: Table, older: int | None, newer: int, limit: int) -> Changes:
-    """Compare two snapshots; rows have the schema of the newer one.
-
-    Args:
-        table: The table.
-        older: Snapshot id; None stands for the empty table.
-        newer: Snapshot id.
-        limit: Maximum number of rows in the sample.
-    """
+    """Compare two snapshots, `older` None for the empty table; rows have the schema of the newer one."""
     before = [] if older is None else _tasks(table, older)
     after = _tasks(table, newer)
     added, removed = _only_in(after, before), _only_in(before, after)

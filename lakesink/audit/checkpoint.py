@@ -33,11 +33,7 @@ class Present:
 def present(subject: str, query_id: str, marks: Sequence[Mark], ledger: tuple[str, int, str] | None) -> Present | None:
     """Return what a branch shows of a query; None if the branch shows nothing of it.
 
-    Args:
-        subject: The sink in words.
-        query_id: The query.
-        marks: The sink's marks in the branch's ancestry.
-        ledger: Query, batch and end digest of the ledger entry; None unless its batch is in the branch.
+    `ledger` has query, batch and end digest of the ledger entry; None unless its batch is in the branch.
     """
     own = [mark for mark in marks if mark.query_id == query_id]
     ends = {mark.batch_id: mark.end for mark in own}
@@ -52,8 +48,8 @@ def read_done(root: str) -> Done:
     if checkpoint.files.read("metadata") is None:
         raise _no_checkpoint(root, "it has no metadata file")
     query_id = checkpoint.query_id()
-    batches = _numbers(checkpoint, "commits")
-    known = set(_numbers(checkpoint, "offsets"))
+    batches = numbers(checkpoint, "commits")
+    known = set(numbers(checkpoint, "offsets"))
     ends = {batch_id: digest(checkpoint.offsets(batch_id).by_source) for batch_id in batches if batch_id in known}
     return Done(query_id, batches, ends)
 
@@ -107,6 +103,7 @@ def _no_checkpoint(root: str, why: str) -> QueryError:
     )
 
 
-def _numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:
+def numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:
+    """The batches of one of its logs, ascending."""
     names: Any = checkpoint.files.names(folder)
     return tuple(sorted(int(name) for name in names if name.isascii() and name.isdecimal()))

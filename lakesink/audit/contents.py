@@ -60,9 +60,7 @@ def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
 def unshown(steps: Iterable[Step], shown: Sequence[Mapping[int, tuple[int, int, int]]]) -> list[Step]:
     """Batches whose files are not all live together in one of the read snapshots, as their summary counts them.
 
-    Args:
-        steps: The batches.
-        shown: One mapping for each read snapshot: files, rows and bytes by the snapshot that added them.
+    `shown` has, for each read snapshot, files, rows and bytes by the snapshot that added them.
     """
     return [
         step
@@ -120,11 +118,6 @@ def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
         unknown = [name for name, claim in zip(_NAMES, stated, strict=True) if claim is None]
         found = f"The summary of the head of {line.branch} does not total {', '.join(unknown)}: not compared."
         yield Note("not stated", line.branch, found)
-
-
-def added_rows(snapshot: Snapshot) -> int:
-    """Rows that a batch added, by its summary."""
-    return _number(snapshot, "added-records") or 0
 
 
 def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ that an operator accepted is still reported, as accepted: the rows are the same.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lakesink.audit.finding import Code, Finding, counted
+from lakesink.audit.finding import Code, Finding, counted, in_words, runs
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 
@@ -127,19 +127,10 @@ def _span(first: int, last: int) -> str:
     return f"batch {first} is" if first == last else f"batches {first} to {last} are"
 
 
-def _ends(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
 def _ranges(numbers: Sequence[int]) -> str:
     """Format ascending numbers: ``3, 5-9``."""
-    parts: list[tuple[int, int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1] = (parts[-1][0], number)
-        else:
-            parts.append((number, number))
-    shown = ", ".join(_ends(*part) for part in parts[:10])
+    parts = runs(numbers)
+    shown = ", ".join(map(in_words, parts[:10]))
     return shown if len(parts) <= 10 else f"{shown}, ..."
 
 

@@ -58,13 +58,7 @@ def sinks_in(directory: str, sink: str | None) -> tuple[Storage, tuple[SinkInDir
 
 
 def audit_directory(directory: str, *, sink: str | None = None, done: Done | None = None) -> DirectoryProof:
-    """Prove what can be proved of a directory.
-
-    Args:
-        directory: Path or URI.
-        sink: Only this sink.
-        done: What a stream's checkpoint records, read before the directory.
-    """
+    """Prove what can be proved of a directory, and of what a checkpoint records, read before the directory."""
     storage, sinks = sinks_in(directory, sink)
     with directory_failures(sinks[0].layout.directory, data=READ_ONLY):
         said = [one for found in sinks for one in (*_of_commits(found, sinks), *_of_parts(storage, found))]
@@ -156,9 +150,5 @@ def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Itera
 
 
 def _of_checkpoint(done: Done, sinks: Sequence[SinkInDirectory]) -> Iterator[Said]:
-    found = []
-    for sink in sinks:
-        one = present(sink.name, done.query_id, _marks(sink.markers), None)
-        if one is not None:
-            found.append(one)
-    return compare(done, found)
+    found = (present(sink.name, done.query_id, _marks(sink.markers), None) for sink in sinks)
+    return compare(done, [one for one in found if one is not None])

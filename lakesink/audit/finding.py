@@ -1,8 +1,11 @@
-"""Findings of an audit with their stable codes, and notes. Pure."""
+"""Findings of an audit with their stable codes, notes, and the words of both. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+
+from lakesink_catalog.read.history import Record, SinkState
+from lakesink_protocol.identity import SinkKey, SinkKind
 
 SHOWN = 3
 
@@ -152,3 +155,40 @@ def counted(number: int, noun: str) -> str:
     """``1 file``, ``1,234 files``, ``2 batches``."""
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each run of successive numbers, which are ascending."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def in_words(run: tuple[int, int]) -> str:
+    """``3`` or ``5-9``."""
+    first, last = run
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def key_of(found: Record | SinkState) -> SinkKey:
+    """The key of the sink that wrote a batch, or has that state."""
+    return SinkKey(found.sink, found.branch, SinkKind(found.kind))
+
+
+def sink_label(key: SinkKey) -> str:
+    """The sink as every command shows it."""
+    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
+
+
+def of_documents(state: SinkState) -> Iterator[str]:
+    """One sentence about rows of NULLs, one about values without a column; nothing if there are none."""
+    if state.malformed_rows:
+        rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
+        yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
+    if state.unknown_keys:
+        values = counted(state.unknown_keys, "value")
+        yield f"Of the documents that were looked at, {values} had no column in the table and were left out."

@@ -6,13 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DataFileContent,
-    FileFormat,
-    ManifestEntryStatus,
-    ManifestFile,
-    read_manifest_list,
-)
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus, ManifestFile, read_manifest_list
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_protocol.redact import describe
@@ -54,26 +48,26 @@ class Inventory:
     _manifests: dict[str, Manifest] = field(default_factory=dict)
     _paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
-    def read(self, snapshots: Iterable[Snapshot]) -> None:
-        """Read manifest lists and manifests that are not known yet.
+    def read(self, snapshots: Iterable[Snapshot], *, only_own: bool = False) -> None:
+        """Read manifest lists and manifests that are not known yet; `only_own` for those that the snapshots wrote.
 
-        Raises:
-            OSError: The storage failed. A missing file is recorded as damaged instead.
+        Raises an OSError if the storage failed. A missing file is recorded as damaged instead.
         """
-        wanted = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
-        self._read_manifests(wanted, lambda _snapshot, _manifest: True)
-
-    def read_own(self, snapshots: Iterable[Snapshot]) -> None:
-        """As `read`, but only manifests that these snapshots wrote; `manifests` then returns only these."""
-        wanted = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
-        self._read_manifests(wanted, lambda snapshot, manifest: manifest.added_snapshot_id == snapshot.snapshot_id)
+        unread = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
+        lists = _at_once(self._list, [snapshot.manifest_list for snapshot in unread])
+        files: dict[str, ManifestFile] = {}
+        for snapshot, manifests in zip(unread, lists, strict=True):
+            own = [manifest for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
+            chosen = own if only_own else manifests
+            self._paths[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
+            files |= {manifest.manifest_path: manifest for manifest in chosen}
+        unknown = [file for path, file in files.items() if path not in self._manifests and path not in self.damaged]
+        for manifest in _at_once(self._manifest, unknown):
+            if manifest is not None:
+                self._manifests[manifest.path] = manifest
 
     def find_lists(self, snapshots: Iterable[Snapshot]) -> None:
-        """Check that manifest lists which were not read exist.
-
-        Raises:
-            OSError: As `read`.
-        """
+        """Check that manifest lists which were not read exist."""
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
         _at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists)
 
@@ -94,18 +88,6 @@ class Inventory:
         """True if no list or manifest of the snapshot is damaged."""
         paths = self._paths.get(snapshot.snapshot_id, ())
         return snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
-
-    def _read_manifests(self, snapshots: Sequence[Snapshot], wanted: Callable[[Snapshot, ManifestFile], bool]) -> None:
-        lists = _at_once(self._list, [snapshot.manifest_list for snapshot in snapshots])
-        files: dict[str, ManifestFile] = {}
-        for snapshot, manifests in zip(snapshots, lists, strict=True):
-            chosen = [manifest for manifest in manifests if wanted(snapshot, manifest)]
-            self._paths[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
-            files |= {manifest.manifest_path: manifest for manifest in chosen}
-        unknown = [file for path, file in files.items() if path not in self._manifests and path not in self.damaged]
-        for manifest in _at_once(self._manifest, unknown):
-            if manifest is not None:
-                self._manifests[manifest.path] = manifest
 
     def _list(self, location: str) -> list[ManifestFile]:
         found = self._attempt(location, lambda: list(read_manifest_list(self.io.new_input(location))))

@@ -1,20 +1,25 @@
-"""Counts lakesink's own files that no snapshot references: of running batches, prepared batches, or crashes.
+"""lakesink's own files beside a table that no snapshot references: of running batches, prepared batches, or crashes.
 
-Files are recognized by their names, which contain sink, batch, task and a UUID. Other files are ignored.
+Data files are recognized by their names, which contain sink, batch, task and a UUID. Other files are ignored. A stream
+finds its prepared record by name; only an audit lists them all. Only reads.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pyarrow.fs import FileInfo
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, PyFileSystem
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import Note, counted
-from lakesink.audit.waiting import Listing, list_files, opened_listing, waiting_records
-from lakesink_catalog.tables.locations import data_location
+from lakesink_catalog.commit.prepared import parse_prepared
+from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.identity import NAME_PATTERN, SinkKey
+from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
 from lakesink_protocol.redact import describe
 
 _OWN_NAME = re.compile(
@@ -22,13 +27,18 @@ _OWN_NAME = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.parquet"
 )
 
+Listing = tuple[FileSystem, Callable[[str], str]]
+"""A file system that can list, and a function from a location to a path of this file system."""
+
 
 @dataclass(frozen=True, slots=True)
-class OwnName:
-    """What the name of a data file says."""
+class WaitingRecord:
+    """One prepared record."""
 
-    sink: str  # or application id
-    batch_id: int  # or version
+    key: SinkKey
+    batch_id: int
+    created_ms: int  # by the driver's clock
+    files: tuple[tuple[str, int], ...]  # location and size of each data file
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +67,21 @@ class Leftovers:
             yield Note("prepared", "", f"Prepared and not committed yet: {', '.join(self.prepared)}.")
 
 
-def own_name(path: str, known: Collection[str]) -> OwnName | None:
-    """Parse the name of a file; None if lakesink does not give such names.
+def own_name(path: str, known: Collection[str]) -> tuple[str, int] | None:
+    """Sink and batch by the name of a file; None if lakesink does not give such names.
 
-    Args:
-        path: Path or location.
-        known: Sinks of the table; they decide whether leading digits are a hash or a part of the sink id.
+    The `known` sinks of the table decide whether leading digits are a hash or a part of the sink id.
     """
     found = _OWN_NAME.fullmatch(path.rpartition("/")[2])
     if found is None:
         return None
     whole = f"{found['hashed'] or ''}{found['sink']}"
-    return OwnName(whole if whole in known else found["sink"], int(found["batch"]))
+    return whole if whole in known else found["sink"], int(found["batch"])
 
 
 def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
-    """List the data folder and the prepared records.
-
-    Args:
-        table: The table.
-        referenced: Every location that a retained snapshot references.
-        ledgers: The last batch of each sink on each branch.
-    """
-    opened = opened_listing(table)
-    if opened is None:
+    """List the data folder and the prepared records; `ledgers` has the last batch of each sink on each branch."""
+    if (opened := opened_listing(table)) is None:
         return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")
     try:
         return _leftovers(table, opened, referenced, ledgers)
@@ -97,28 +98,77 @@ def _leftovers(table: Table, opened: Listing, referenced: Collection[str], ledge
     for record in waiting_records(table, opened, ledgers):
         taken.update(_name(path) for path, _ in record.files)
         prepared.append(f"{record.key.name} {record.batch_id}")
-    files = list_files(system, path_of(data_location(table)))
-    orphans = (file for file in files if file.base_name not in taken)
-    return _counted(orphans, _passed(ledgers), tuple(sorted(prepared)))
-
-
-def _passed(ledgers: Mapping[SinkKey, int]) -> dict[str, int]:
-    """The batch that a sink has passed on all its branches: file names do not contain the branch."""
-    found: dict[str, int] = {}
+    newest: dict[str, int] = {}  # the batch that a sink has passed on all its branches, which file names do not contain
     for key, batch_id in ledgers.items():
-        found[key.name] = min(found.get(key.name, batch_id), batch_id)
-    return found
-
-
-def _counted(files: Iterator[FileInfo], passed_batches: Mapping[str, int], prepared: tuple[str, ...]) -> Leftovers:
-    sizes: dict[bool, list[int]] = {True: [], False: []}
-    for file in files:
-        name = own_name(file.base_name, passed_batches)
+        newest[key.name] = min(newest.get(key.name, batch_id), batch_id)
+    passed: list[int] = []
+    pending: list[int] = []
+    for file in list_files(system, path_of(data_location(table))):
+        name = None if file.base_name in taken else own_name(file.base_name, newest)
         if name is not None:
-            sizes[name.batch_id > passed_batches.get(name.sink, -1)].append(file.size)
-    passed, pending = sizes[False], sizes[True]
-    return Leftovers(len(passed), sum(passed), len(pending), sum(pending), prepared)
+            sink, batch_id = name
+            (pending if batch_id > newest.get(sink, -1) else passed).append(file.size)
+    return Leftovers(len(passed), sum(passed), len(pending), sum(pending), tuple(sorted(prepared)))
 
 
 def _name(location: str) -> str:
     return location.rpartition("/")[2]
+
+
+def opened_listing(table: Table) -> Listing | None:
+    """The file system that reads the table, with its credentials; None if it cannot list."""
+    io = table.io
+    if isinstance(io, PyArrowFileIO):
+        scheme, host, _ = io.parse_location(table.location(), io.properties)
+        return io.fs_by_scheme(scheme, host), lambda location: io.parse_location(location, io.properties)[2]
+    if isinstance(io, FsspecFileIO):
+        scheme, _, rest = table.location().partition("://")
+        system = io.get_fs(scheme, rest.partition("/")[0])
+        return PyFileSystem(FSSpecHandler(system)), system._strip_protocol  # noqa: SLF001 - fsspec's one way to a path
+    return None
+
+
+def list_files(system: FileSystem, folder: str) -> Iterator[FileInfo]:
+    """All files below a folder; none if there is no such folder."""
+    selector = FileSelector(folder, allow_not_found=True, recursive=True)
+    return (file for file in system.get_file_info(selector) if file.type is FileType.File)
+
+
+def waiting_records(table: Table, opened: Listing, ledgers: Mapping[SinkKey, int]) -> Iterator[WaitingRecord]:
+    """Every complete record of a batch that its sink's ledger has not passed."""
+    system, path_of = opened
+    for file in list_files(system, path_of(f"{metadata_location(table)}/lakesink")):
+        document = _document(system, file)
+        for record in () if document is None else _participants(document):
+            if record.batch_id > ledgers.get(record.key, -1):
+                yield record
+
+
+def _document(system: FileSystem, file: FileInfo) -> dict[str, Any] | None:
+    if file.extension != "json" or file.size > MAX_RECORD_BYTES:
+        return None
+    try:
+        with system.open_input_stream(file.path) as stream:
+            return parse_record(stream.read())
+    except FileNotFoundError:
+        return None  # a running stream removes the records of committed batches
+
+
+def _participants(document: Mapping[str, Any]) -> Iterator[WaitingRecord]:
+    batch, participants = document.get("batch"), document.get("participants")
+    created_ms = document.get("created_ms")
+    if not isinstance(batch, dict) or not isinstance(participants, dict) or type(created_ms) is not int:
+        return
+    key, batch_id = _key_of(batch), batch.get("batch_id")
+    for payload in participants.values():
+        prepared = parse_prepared(payload) if isinstance(payload, dict) else None
+        if prepared is not None and key is not None and isinstance(batch_id, int):
+            yield WaitingRecord(key, batch_id, created_ms, tuple(prepared.files))
+
+
+def _key_of(batch: Mapping[str, Any]) -> SinkKey | None:
+    sink, branch, kind = (batch.get(name) for name in ("sink", "branch", "kind"))
+    kinds = {member.value for member in SinkKind}
+    if not isinstance(sink, str) or not isinstance(branch, str) or not isinstance(kind, str) or kind not in kinds:
+        return None
+    return SinkKey(sink, branch, SinkKind(kind))

@@ -47,7 +47,9 @@ class Line:
 def lines_of(table: Table) -> dict[str, Line]:
     """Every branch of a table by name; always includes ``main``."""
     marks = {snapshot.snapshot_id: mark_of(snapshot.summary) for snapshot in table.metadata.snapshots}
-    return {branch: _line(table, branch, marks) for branch in _branches(table)}
+    refs = table.metadata.refs
+    named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]
+    return {branch: _line(table, branch, marks) for branch in sorted({MAIN_BRANCH, *named})}
 
 
 def frontier(snapshots: Mapping[int, Snapshot]) -> list[int]:
@@ -63,10 +65,10 @@ def frontier(snapshots: Mapping[int, Snapshot]) -> list[int]:
     return [snapshot_id for snapshot_id in snapshots if snapshot_id not in appended_to]
 
 
-def _branches(table: Table) -> list[str]:
-    refs = table.metadata.refs
-    named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]
-    return sorted({MAIN_BRANCH, *named})
+def last_change_ms(table: Table) -> int:
+    """The time of the table's newest change, by the committer's clock."""
+    log = table.metadata.snapshot_log
+    return max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
 
 
 def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:

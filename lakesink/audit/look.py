@@ -1,6 +1,5 @@
 """One scan of a table: its branches, its sinks, and everything that retained snapshots reference."""
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink.audit import contents
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
-from lakesink.audit.documents import of_documents
-from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.finding import Code, Finding, Note, counted, key_of, listed, of_documents, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.lines import Line, Step, frontier, lines_of
+from lakesink.audit.lines import Line, Step, frontier, last_change_ms, lines_of
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import SinkState, history, sinks
 from lakesink_catalog.read.view import view_table
@@ -43,12 +41,7 @@ class Look:
 
     @classmethod
     def at(cls, table: Table, sink: str | None) -> "Look":
-        """Scan a table; audit only one sink if it is named.
-
-        Raises:
-            SettingsError: There is no such sink.
-            OSError: The storage failed.
-        """
+        """Scan a table; audit only one sink if it is named. Raises an OSError if the storage failed."""
         known = tuple(sinks(table))
         states = _chosen(known, sink)
         lines = lines_of(table)
@@ -89,9 +82,7 @@ class Look:
 
     def of_clock(self, now_ms: int) -> Iterator[Finding]:
         """A last change that is ahead of the wall clock: all later changes get the time of this change."""
-        log = self.table.metadata.snapshot_log
-        last_ms = max(self.table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
-        ahead_ms = last_ms - now_ms
+        ahead_ms = last_change_ms(self.table) - now_ms
         if ahead_ms > CLOCK_TOLERANCE_MS:
             found = f"The table's last change is {ahead_ms // 1000:,} s ahead of this machine's clock."
             yield Finding(Code.CLOCK_AHEAD, "", found)
@@ -130,7 +121,8 @@ class Look:
             yield from breaks(chain_of(line, key, subject))
         if state.trouble is not None:
             found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
-            yield Finding(_code(state.trouble), subject, found)
+            # Another refusal than those that a last batch itself can get is a defect of the verdict.
+            yield Finding(Code[state.trouble.name], subject, found)
         elif state.unproven:
             found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: it is trusted."
             yield Note("unproven", subject, found)
@@ -183,7 +175,7 @@ class Look:
         """Live files of a tip prove most batches; only for the others their own manifests are read."""
         shown = [sums(self.inventory.entries(tip)) for tip in self.tips]
         doubtful = {state: contents.unshown(self.steps(key_of(state)), shown) for state in self.states}
-        self.inventory.read_own(step.snapshot for step in itertools.chain.from_iterable(doubtful.values()))
+        self.inventory.read((step.snapshot for steps in doubtful.values() for step in steps), only_own=True)
         for state, steps in doubtful.items():
             yield from contents.disagreeing_summaries(_subject(state), steps, self.inventory)
             yield from contents.broken_sums(_subject(state), self.steps(key_of(state)), self.snapshots)
@@ -243,16 +235,5 @@ def chain_of(line: Line, key: SinkKey, subject: str) -> Chain:
     return Chain(subject, key, line.chain(key), line.complete, marks, written)
 
 
-def key_of(state: SinkState) -> SinkKey:
-    """The sink's key."""
-    return SinkKey(state.sink, state.branch, SinkKind(state.kind))
-
-
 def _subject(state: SinkState) -> str:
-    kind = "" if state.kind == SinkKind.STREAM.value else " (txn)"
-    return f"{state.sink}{kind} into {state.branch}"
-
-
-def _code(reason: Reason) -> Code:
-    """The code of a refusal that the last batch itself would get; another refusal is a defect of the verdict."""
-    return Code[reason.name]
+    return f"{sink_label(key_of(state))} into {state.branch}"

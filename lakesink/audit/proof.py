@@ -10,11 +10,11 @@ from datetime import datetime
 
 from pyiceberg.table import Table
 
-from lakesink.audit import contents, data_files
+from lakesink.audit import data_files
 from lakesink.audit.checkpoint import Done
-from lakesink.audit.finding import Finding, Note
+from lakesink.audit.finding import Finding, Note, key_of
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
-from lakesink.audit.look import Look, key_of
+from lakesink.audit.look import Look
 from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import SinkState
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
@@ -55,19 +55,11 @@ class Proof:
 def audit(
     table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True, now_ms: int | None = None
 ) -> Proof:
-    """Prove what can be proved of a table.
+    """Prove what can be proved of a table. Raises an OSError if the storage failed.
 
-    Args:
-        table: The table.
-        done: What a stream's checkpoint records, read before the table was loaded, because a running stream commits
-            in between; None to audit the table alone.
-        sink: Only this sink's batches and ledger; files and manifests are always checked completely.
-        footers: True to compare row counts with Parquet footers: one more request for each file.
-        now_ms: Wall clock, milliseconds since the epoch, to compare with the table's last change; None to skip this.
-
-    Raises:
-        SettingsError: There is no such sink.
-        OSError: The storage failed.
+    A running stream commits, so its checkpoint, `done`, is read before the table is loaded. `sink` limits batches and
+    ledgers; files and manifests are always checked completely. Parquet footers cost one more request for each file. The
+    wall clock `now_ms` is compared with the table's last change, unless it is None.
     """
     look = Look.at(table, sink)
     entries = look.entries()
@@ -105,7 +97,7 @@ def _proof_of(look: Look, state: SinkState) -> SinkProof:
         last=state.batch_id,
         oldest=steps[0].mark.batch_id if steps else None,
         batches=len(steps),
-        rows=sum(contents.added_rows(step.snapshot) for step in steps),
+        rows=sum(stated(step.snapshot.summary, "added-records") or 0 for step in steps),
         since=state.since if steps else None,
         malformed_rows=sum(stated(step.snapshot.summary, MALFORMED_ROWS) or 0 for step in steps),
         unknown_keys=sum(stated(step.snapshot.summary, UNKNOWN_KEYS) or 0 for step in steps),

@@ -1,22 +1,28 @@
-"""Chooses the snapshot that shows a table as of a batch, a time or a tag. Pure: reads one version of the metadata.
+"""Chooses the snapshot that shows a table as of a batch, a time or a tag, and the SQL that reads it.
 
-An expired snapshot is reported as expired. The error names the nearest retained one, which never replaces it.
+An expired snapshot is reported as expired. The error names the nearest retained one, which never replaces it. Pure:
+works on one version of the metadata.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink.audit.finding import in_words, key_of, runs
 from lakesink_catalog.read.history import Record, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
-from lakesink_protocol.identity import SinkKey, SinkKind
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.suggest import did_you_mean
 
 ONLY_READ = "Nothing was changed: this command only reads."
 _SHOWN = 8
+_LARGEST_INTEGER = 2**31 - 1
+_SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SAFE_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._@%/:+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +64,10 @@ class Chosen:
     note: str = ""  # explains an answer that is not exact; else empty
 
 
-def key_of(record: Record) -> SinkKey:
-    """The key of the sink that wrote the record."""
-    return SinkKey(record.sink, record.branch, SinkKind(record.kind))
-
-
 def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
     """The snapshot of a batch; of several with this id, the newest that was not rolled back.
 
-    Args:
-        past: The table.
-        batch_id: Batch id, or version of a transaction application.
-        sink: Sink id or application id; may be None if the branch has one sink.
+    `sink` may be None if the branch has one sink.
     """
     key = _sink(past, sink)
     records = [record for record in past.records if key_of(record) == key]
@@ -110,6 +108,27 @@ def by_tag(past: Past, tag: str) -> Chosen:
         data=ONLY_READ,
         action=did_you_mean(tag, past.tags) or "The table has no tags: ask for a --batch or a --time.",
     )
+
+
+def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str | None) -> dict[str, str]:
+    """One query for each engine, by the engine's name, to copy; an engine may need its name of the catalog in front.
+
+    `parts` are namespaces and name of the table. A tag that stays at the snapshot outlives expiry.
+    """
+    # Engines quote other characters by different rules; the id needs no quotes.
+    named = f"'{tag}'" if tag is not None and _SAFE_TAG.fullmatch(tag) else None
+    file = metadata_file.removeprefix("file://").replace("'", "''")
+    spark, trino = _quoted(parts, "`"), _quoted(parts, '"')
+    return {
+        "Spark": f"SELECT * FROM {spark} VERSION AS OF {named or snapshot_id};",  # noqa: S608 - shown, never run here
+        "Trino": f"SELECT * FROM {trino} FOR VERSION AS OF {named or id_for_trino(snapshot_id)};",  # noqa: S608 - as above
+        "DuckDB": f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id => {snapshot_id});",  # noqa: S608 - as above
+    }
+
+
+def id_for_trino(snapshot_id: int) -> str:
+    """Trino reads a number that fits an integer as INTEGER, and refuses it as a version."""
+    return f"BIGINT '{snapshot_id}'" if snapshot_id <= _LARGEST_INTEGER else str(snapshot_id)
 
 
 def _sink(past: Past, sink: str | None) -> SinkKey:
@@ -239,14 +258,8 @@ def _kept(past: Past) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Format ranges, ``0, 6-9``; of many ranges, only the newest."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[-_SHOWN:]]
-    return ", ".join(["…"] * (len(runs) > _SHOWN) + shown)
+    parts = runs(sorted(set(numbers)))
+    return ", ".join(["…"] * (len(parts) > _SHOWN) + [in_words(part) for part in parts[-_SHOWN:]])
 
 
 def moment_of(time_ms: int) -> str:
@@ -256,3 +269,9 @@ def moment_of(time_ms: int) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _quoted(parts: Sequence[str], mark: str) -> str:
+    return ".".join(
+        part if _SAFE_NAME.fullmatch(part) else f"{mark}{part.replace(mark, mark * 2)}{mark}" for part in parts
+    )

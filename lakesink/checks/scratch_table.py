@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,9 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
+from lakesink.writer.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.redact import describe
-
-_NAME = "scratch"
 
 
 @dataclass(slots=True)
@@ -31,30 +31,34 @@ class ScratchTable:
     @property
     def name(self) -> str:
         """Identifier of the table."""
-        return f"{self.namespace}.{_NAME}"
+        return f"{self.namespace}.scratch"
 
     def create(self) -> Table:
         """Create namespace and table."""
         self.table = create_table(self.catalog, self.name, pa.schema([("id", pa.int64())]))
         return self.table
 
-    @property
-    def folder(self) -> str | None:
-        """The folder of this namespace only, for the caller to delete; None if a service owns the files."""
-        if self.table is None or not isinstance(self.catalog, MetastoreCatalog):
-            return None
-        before, found, after = self.table.location().rpartition(self.namespace)
-        return before + found + after.partition("/")[0] if found else None
-
-    def drop(self) -> list[str]:
-        """Drop table and namespace; returns what could not be dropped, and why."""
-        owned = isinstance(self.catalog, MetastoreCatalog)
+    def remove(self) -> list[str]:
+        """Remove table, namespace and folder; returns what is left, and why. May be called again."""
+        owned = isinstance(self.catalog, MetastoreCatalog)  # else a service owns the files
         drop_table = self.catalog.drop_table if owned else self.catalog.purge_table
         left: list[str] = []
         if self.table is not None:
             self._try(f"table {self.name}", lambda: drop_table(self.name), left)
         self._try(f"namespace {self.namespace}", lambda: self.catalog.drop_namespace(self.namespace), left)
+        if self.table is not None and owned:
+            before, found, after = self.table.location().rpartition(self.namespace)
+            folder = before + found + after.partition("/")[0]  # the folder of this namespace only
+            if found:
+                self._try(f"folder {folder}", lambda: self._delete(folder), left)
         return left
+
+    def _delete(self, folder: str) -> None:
+        assert self.table is not None
+        properties = shareable_properties(self.table.io.properties)
+        filesystem, path_of = open_filesystem(folder, properties, self.catalog.name)
+        with suppress(FileNotFoundError):
+            filesystem.delete_dir(path_of(folder))
 
     def _try(self, what: str, call: Callable[[], Any], left: list[str]) -> None:
         try:

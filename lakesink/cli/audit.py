@@ -15,11 +15,8 @@ from lakesink.cli.output import Report, reporting
 @reporting
 def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, skip_footers: bool) -> Report:
     """Exit code 1: something is not as it must be; 2: some could not be looked at; 3: all was accepted."""
-    from lakesink.cli import directory  # noqa: PLC0415 - as below
+    from lakesink.cli import directory, proving  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
-    if directory.is_directory(table):
-        directory.check_no_catalog(catalog)
+    if directory.is_directory(table, catalog):
         return directory.audit_of_directory(table, checkpoint=checkpoint, sink=sink)
-    from lakesink.cli import proving  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-
     return proving.audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)

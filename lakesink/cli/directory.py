@@ -1,27 +1,16 @@
 """What the commands look at, of the directory of a sink of files, turned into reports. Only reads."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from lakesink.audit.checkpoint import read_done
 from lakesink.audit.directory import DirectoryProof, SinkInDirectory, audit_directory, committed_at, sinks_in
-from lakesink.audit.finding import Code, Finding, counted
-from lakesink.cli.offsets import parsed_offsets
-from lakesink.cli.output import (
-    ACCEPTED,
-    NOT_WELL,
-    OK,
-    Report,
-    invalid,
-    moment,
-    number,
-    printable,
-    size,
-    span,
-)
+from lakesink.audit.finding import Code, counted
+from lakesink.cli.output import NOT_WELL, OK, Report, invalid, moment, number, printable, size, span
+from lakesink.cli.proving import documents_of, exit_code, told, verdict_on, words_for
+from lakesink.cli.rows import parsed_offsets
 from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.directory.marker import Marker
 from lakesink_protocol.redact import redact
@@ -46,24 +35,16 @@ _DIRECTORY_WORDS = {
 }
 
 
-def is_directory(target: str) -> bool:
-    """A name of a table has no slash; a folder's that has none is known by what is in it."""
-    return "/" in target or (Path(target) / FOLDER).is_dir()
-
-
-def check_no_catalog(catalog: str | None) -> None:
-    """A directory is in no catalog."""
-    if catalog is not None:
+def is_directory(target: str, catalog: str | None) -> bool:
+    """A name of a table has no slash; a folder's that has none is known by what is in it. It is in no catalog."""
+    found = "/" in target or (Path(target) / FOLDER).is_dir()
+    if found and catalog is not None:
         raise invalid("--catalog names the catalog of a table, and this is a directory.", "Leave --catalog out.")
+    return found
 
 
 def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
-    """How each sink of a directory stands.
-
-    Args:
-        directory: Path or URI.
-        max_age: A last batch older than this is too old; None for any age.
-    """
+    """How each sink of a directory stands; a last batch older than `max_age` is too old."""
     now = datetime.now(UTC)
     _, sinks = sinks_in(directory, None)
     standings = [_standing(found, max_age, now) for found in sinks]
@@ -86,14 +67,7 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
 
 
 def log_of_directory(directory: str, *, sink: str | None, branch: str | None, limit: int) -> Report:
-    """The newest batches of a directory, the newest of each sink last.
-
-    Args:
-        directory: Path or URI.
-        sink: Only this sink.
-        branch: Must not be given.
-        limit: How many at most.
-    """
+    """The newest batches of a directory, the newest of each sink last."""
     if branch is not None:
         raise invalid("--branch names a branch of a table, and this is a directory.", "Leave --branch out.")
     _, sinks = sinks_in(directory, sink)
@@ -115,78 +89,37 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
 
 
 def audit_of_directory(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
-    """What arrived, proved from the directory.
-
-    Args:
-        directory: Path or URI.
-        checkpoint: Spark's checkpoint, None to look at the directory alone.
-        sink: Only this sink.
-    """
+    """What arrived, proved from the directory, and from Spark's checkpoint if it is named."""
     done = read_done(checkpoint) if checkpoint is not None else None
     proof = audit_directory(directory, sink=sink, done=done)
+    batches = counted(sum(len(found.markers) for found in proof.sinks), "batch")
+    clean = f"clean: {batches}, each there once, with all files"
     return Report(
         document={
             "directory": redact(directory),
             "well": not proof.findings,
             "sinks": [_state(found, "") for found in proof.sinks],
-            "findings": [_finding(finding) for finding in proof.findings],
-            "notes": [asdict(note) | {"found": redact(note.found)} for note in proof.notes],
+            **documents_of(proof.findings, proof.notes, _DIRECTORY_WORDS),
         },
-        title=printable(f"{redact(directory)}: {_verdict(proof)}"),
+        title=printable(f"{redact(directory)}: {verdict_on(proof.findings) or clean}"),
         columns=("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>"),
         rows=[_state_row(found, "", datetime.now(UTC))[:-1] for found in proof.sinks],
         hints=[printable(redact(line)) for line in _lines(proof)],
-        exit_code=_exit_code(proof),
+        exit_code=exit_code(proof.findings),
     )
-
-
-def _verdict(proof: DirectoryProof) -> str:
-    accepted = [finding for finding in proof.findings if finding.accepted]
-    broken = len(proof.findings) - len(accepted)
-    if broken:
-        return counted(broken, "finding") + (f", and {len(accepted):,} accepted" if accepted else "")
-    if accepted:
-        batches = sum(len(finding.items) for finding in accepted if finding.code is Code.BATCH_ACCEPTED)
-        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found"
-    return (
-        f"clean: {counted(sum(len(found.markers) for found in proof.sinks), 'batch')}, each there once, with all files"
-    )
-
-
-def _exit_code(proof: DirectoryProof) -> int:
-    if not proof.findings:
-        return OK
-    return ACCEPTED if all(finding.accepted for finding in proof.findings) else NOT_WELL
 
 
 def _lines(proof: DirectoryProof) -> Iterator[str]:
     for finding in proof.findings:
-        means, action = _words(finding)
-        yield f"[{finding.code.name}] {finding.subject}: {finding.found}"
+        means, action = words_for(finding.code, _DIRECTORY_WORDS)
+        yield f"[{finding.code.name}] {told(finding)}"
         yield f"  It means: {means}"
         yield f"  Do: {action}"
     for note in proof.notes:
-        yield f"note: {note.subject}: {note.found}" if note.subject else f"note: {note.found}"
+        yield f"note: {told(note)}"
     markers = [marker for found in proof.sinks for marker in found.markers]
     files = sum(len(marker.parts) for marker in markers)
     yield f"Looked at {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    means, action = _words(finding)
-    return {
-        "code": finding.code.name,
-        "subject": finding.subject,
-        "found": redact(finding.found),
-        "accepted": finding.accepted,
-        "means": means,
-        "action": action,
-        "items": [redact(item) for item in finding.items],
-    }
-
-
-def _words(finding: Finding) -> tuple[str, str]:
-    return _DIRECTORY_WORDS.get(finding.code, (finding.code.means, finding.code.action))
 
 
 def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) -> str:

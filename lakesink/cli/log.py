@@ -15,11 +15,8 @@ from lakesink.cli.output import Report, reporting
 @reporting
 def log(table: str, catalog: str | None, sink: str | None, branch: str | None, limit: int) -> Report:
     """Exit code 1: no batch is retained."""
-    from lakesink.cli import directory  # noqa: PLC0415 - as below
+    from lakesink.cli import directory, looking  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
-    if directory.is_directory(table):
-        directory.check_no_catalog(catalog)
+    if directory.is_directory(table, catalog):
         return directory.log_of_directory(table, sink=sink, branch=branch, limit=limit)
-    from lakesink.cli import looking  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-
     return looking.log_report(table, catalog, sink=sink, branch=branch, limit=limit)

@@ -6,9 +6,9 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from lakesink.audit.documents import of_documents
-from lakesink.cli.offsets import parsed_offsets
+from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, size, span
+from lakesink.cli.rows import parsed_offsets
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import Record, SinkState, history, sinks
@@ -19,13 +19,7 @@ _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total
 
 
 def status_report(identifier: str, catalog: str | None, max_age: timedelta | None) -> Report:
-    """How each sink of a table stands.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        max_age: A last batch older than this is too old; None for any age.
-    """
+    """How each sink of a table stands; a last batch older than `max_age` is too old."""
     table = load_table(connect(catalog, create=False), identifier)
     now = datetime.now(UTC)
     states = sinks(table)
@@ -60,15 +54,7 @@ def status_report(identifier: str, catalog: str | None, max_age: timedelta | Non
 
 
 def log_report(identifier: str, catalog: str | None, *, sink: str | None, branch: str | None, limit: int) -> Report:
-    """The newest batches of a table.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        sink: Only this sink or application id.
-        branch: Only this branch.
-        limit: How many at most.
-    """
+    """The newest batches of a table."""
     table = load_table(connect(catalog, create=False), identifier)
     records = history(table, sink=sink, branch=branch)
     shown = records[-limit:]
@@ -126,7 +112,7 @@ def _sink_document(state: SinkState, standing: str, now: datetime) -> dict[str, 
 
 def _sink_row(state: SinkState, standing: str, now: datetime) -> list[str]:
     return [
-        state.sink if state.kind == "stream" else f"{state.sink} (txn)",
+        sink_label(key_of(state)),
         state.branch,
         number(state.batch_id),
         moment(state.committed_at),
@@ -177,7 +163,7 @@ def _record_row(record: Record) -> list[str]:
     rolled_back = ", rolled back" if record.in_branch is False else ""
     without = f", {record.missing_inputs} input files missing" if record.missing_inputs else ""
     return [
-        record.sink if record.kind == "stream" else f"{record.sink} (txn)",
+        sink_label(key_of(record)),
         record.branch,
         number(record.batch_id),
         str(record.snapshot_id),

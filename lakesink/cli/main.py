@@ -6,49 +6,31 @@ Exit codes: 0 all is well; 1 something was looked at and is not well, or is not 
 
 import importlib
 import logging
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from lakesink import __version__
 from lakesink_protocol.suggest import did_you_mean
 
-
-@dataclass(frozen=True, slots=True)
-class LazyCommand:
-    """Where a command is, and what help says about it before it is imported.
-
-    Attributes:
-        module: Module to import.
-        attribute: Its click command.
-        help: One line.
-    """
-
-    module: str
-    attribute: str
-    help: str
-
-
 COMMANDS = {
-    "adopt": LazyCommand("lakesink.cli.adopt", "adopt", "Go on with a stream that Iceberg's own Spark sink wrote."),
-    "as-of": LazyCommand(
-        "lakesink.cli.as_of", "as_of", "The snapshot of a batch, a time or a tag, and SQL to read it."
-    ),
-    "audit": LazyCommand("lakesink.cli.audit", "audit", "What arrived, proved from the table alone."),
-    "certify": LazyCommand("lakesink.cli.certify", "certify", "Is a catalog fit for exactly-once? Asked by doing."),
-    "demo": LazyCommand("lakesink.cli.demo", "demo", "Real flights, a driver killed twice, and the proof."),
-    "diff": LazyCommand("lakesink.cli.diff", "diff", "Rows that came after one batch, up to another."),
-    "engines": LazyCommand("lakesink.cli.engines", "engines", "Configuration and first queries for another engine."),
-    "doctor": LazyCommand("lakesink.cli.doctor", "doctor", "Is everything here that a stream needs, and what to fix."),
-    "explain": LazyCommand("lakesink.cli.explain", "explain", "What an error means, and what to do about it."),
-    "forget": LazyCommand("lakesink.cli.forget", "forget", "Retire a sink: its ledger entry and its tag."),
-    "pack": LazyCommand("lakesink.cli.pack", "pack", "What the executors of a cluster need, as one archive."),
-    "log": LazyCommand("lakesink.cli.log", "log", "Batches of a table: snapshots, rows, files, bytes, offsets, time."),
-    "restore": LazyCommand("lakesink.cli.restore", "restore", "Set a lost ledger entry again, from the newest batch."),
-    "rewind": LazyCommand("lakesink.cli.rewind", "rewind", "Take a checkpoint back, for the replay after a rollback."),
-    "status": LazyCommand("lakesink.cli.status", "status", "How each sink of a table stands."),
+    "adopt": "Go on with a stream that Iceberg's own Spark sink wrote.",
+    "as-of": "The snapshot of a batch, a time or a tag, and SQL to read it.",
+    "audit": "What arrived, proved from the table alone.",
+    "certify": "Is a catalog fit for exactly-once? Asked by doing.",
+    "demo": "Real flights, a driver killed twice, and the proof.",
+    "diff": "Rows that came after one batch, up to another.",
+    "engines": "Configuration and first queries for another engine.",
+    "doctor": "Is everything here that a stream needs, and what to fix.",
+    "explain": "What an error means, and what to do about it.",
+    "forget": "Retire a sink: its ledger entry and its tag.",
+    "pack": "What the executors of a cluster need, as one archive.",
+    "log": "Batches of a table: snapshots, rows, files, bytes, offsets, time.",
+    "restore": "Set a lost ledger entry again, from the newest batch.",
+    "rewind": "Take a checkpoint back, for the replay after a rollback.",
+    "status": "How each sink of a table stands.",
 }
+"""What help says about each command before its module, `lakesink.cli.<name>`, is imported."""
 
 
 class LazyGroup(click.Group):
@@ -60,10 +42,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
         """The command, imported now."""
-        found = COMMANDS.get(cmd_name)
-        if found is None:
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(found.module), found.attribute)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"lakesink.cli.{name}"), name)
         return command
 
     def resolve_command(
@@ -71,17 +53,13 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest name for one that is not known."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            _refuse(ctx, args[0])
+            ctx.fail(f"No such command {args[0][:60]!r}. {did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """The list of commands in help."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name].help) for name in sorted(COMMANDS)])
-
-
-def _refuse(ctx: click.Context, name: str) -> NoReturn:
-    ctx.fail(f"No such command {name[:60]!r}. {did_you_mean(name, COMMANDS)}")
+            formatter.write_dl(sorted(COMMANDS.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

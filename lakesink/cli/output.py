@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -29,22 +29,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found.
+    """What a command found."""
 
-    Attributes:
-        document: For JSON.
-        title: First line of the text.
-        columns: Headings; a trailing ``>`` aligns right.
-        rows: Cells as text.
-        hints: Last lines of the text: what to do next.
-        exit_code: `OK` or `NOT_WELL`.
-    """
-
-    document: dict[str, Any]
-    title: str
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    hints: Sequence[str] = field(default_factory=tuple)
+    document: dict[str, Any]  # for JSON
+    title: str  # first line of the text
+    columns: Sequence[str] = ()  # headings; a trailing ``>`` aligns right
+    rows: Sequence[Sequence[str]] = ()  # cells as text
+    hints: Sequence[str] = ()  # last lines of the text: what to do next
     exit_code: int = OK
 
 
@@ -93,11 +84,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask before something is changed, unless the user has said yes.
-
-    Raises:
-        SettingsError: The user said no, or there is nobody to ask.
-    """
+    """Ask before something is changed, unless the user has said yes. A `SettingsError` if the user said no."""
     if yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
         return
     raise SettingsError(
@@ -180,8 +167,7 @@ def _table(report: Report) -> Table:
 
 
 def _print_error(error: LakesinkError, output: str) -> None:
-    facts = {"code": error.code, "what": error.what, "data": error.data, "action": error.action}
-    facts = redact(facts)
+    facts = redact({"code": error.code, "what": error.what, "data": error.data, "action": error.action})
     if output == "json":
         _print_json({"error": facts})
         return

@@ -3,22 +3,15 @@
 from typing import Any
 
 from lakesink.audit.as_of import AsOf, Question, as_of, read
+from lakesink.audit.finding import sink_label
 from lakesink.cli.output import Report, moment, number, printable
 from lakesink.cli.rows import cells, documents
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.identity import SinkKey, SinkKind
 
 
 def as_of_report(identifier: str, catalog: str | None, question: Question, *, limit: int | None) -> Report:
-    """A table as of a batch, a time or a tag.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        question: As of what.
-        limit: Rows to read at most; None for none.
-    """
+    """A table as of a batch, a time or a tag, with at most `limit` rows; None for none."""
     table = load_table(connect(catalog, create=False), identifier)
     answer = as_of(table, identifier, question)
     rows = None if limit is None else read(table, answer.snapshot_id, limit)
@@ -31,11 +24,6 @@ def as_of_report(identifier: str, catalog: str | None, question: Question, *, li
         rows=cells(found),
         hints=[printable(hint) for hint in _hints(answer, asked_rows=rows is not None, found=len(found))],
     )
-
-
-def sink_name(key: SinkKey) -> str:
-    """As the other commands show it."""
-    return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
 
 
 def _document(answer: AsOf) -> dict[str, Any]:
@@ -62,7 +50,7 @@ def _asked(question: Question) -> str:
 
 
 def _facts(answer: AsOf) -> str:
-    batches = ", ".join(f"{sink_name(key)} {batch_id}" for key, batch_id in answer.batches.items())
+    batches = ", ".join(f"{sink_label(key)} {batch_id}" for key, batch_id in answer.batches.items())
     return (
         f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {number(answer.rows)} rows"
         + (f", newest batches: {batches}" if batches else ", no batch of lakesink in it")

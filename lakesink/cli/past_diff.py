@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.audit.as_of import committed_at, look_back
+from lakesink.audit.as_of import look_back
 from lakesink.audit.changes import Changes, changes
+from lakesink.audit.finding import sink_label
 from lakesink.audit.which import Chosen, Past, by_batch
 from lakesink.cli.output import Report, number, printable
-from lakesink.cli.past import sink_name
 from lakesink.cli.rows import cells, documents
 from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import time_of
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.ledger import mark_of
 
@@ -20,30 +21,16 @@ FOREIGN = "others"
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From where to where.
+    """From where to where."""
 
-    Attributes:
-        from_batch: The batch after which it begins; -1 for the empty table.
-        to_batch: The batch that it ends with.
-        sink: Whose batches; None where there is but one sink.
-        branch: Their branch.
-    """
-
-    from_batch: int
-    to_batch: int
-    sink: str | None
+    from_batch: int  # the batch after which it begins; -1 for the empty table
+    to_batch: int  # the batch that it ends with
+    sink: str | None  # whose batches; None where there is but one sink
     branch: str
 
 
 def diff_report(identifier: str, catalog: str | None, stretch: Stretch, limit: int) -> Report:
-    """What came between two batches.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        stretch: From where to where.
-        limit: Rows to show at most.
-    """
+    """What came between two batches."""
     table = load_table(connect(catalog, create=False), identifier)
     past = look_back(table, identifier, stretch.branch)
     newer = by_batch(past, stretch.to_batch, stretch.sink)
@@ -71,7 +58,7 @@ def diff_report(identifier: str, catalog: str | None, stretch: Stretch, limit: i
         },
         title=printable(
             f"{identifier} in {table.catalog.name}: {number(found.rows_added)} rows added after batch"
-            f" {stretch.from_batch} up to batch {stretch.to_batch} of {sink_name(newer.key)},"
+            f" {stretch.from_batch} up to batch {stretch.to_batch} of {sink_label(newer.key)},"
             f" {number(found.files_added)} files"
         ),
         columns=found.sample.column_names,
@@ -85,7 +72,7 @@ def diff_report(identifier: str, catalog: str | None, stretch: Stretch, limit: i
 def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
     if chosen is None:
         return {"batch_id": batch_id, "snapshot_id": None, "committed_at": None, "note": "the empty table"}
-    at = committed_at(past.snapshots[chosen.snapshot_id])
+    at = time_of(past.snapshots[chosen.snapshot_id].timestamp_ms)
     return {"batch_id": batch_id, "snapshot_id": chosen.snapshot_id, "committed_at": at, "note": chosen.note}
 
 
@@ -97,7 +84,7 @@ def _commits(past: Past, start: int | None, end: int) -> tuple[Counter[str], boo
         if snapshot.snapshot_id == start:
             return found, True
         mark = mark_of(snapshot.summary)
-        found[sink_name(mark.key) if mark else FOREIGN] += 1
+        found[sink_label(mark.key) if mark else FOREIGN] += 1
         first = snapshot.sequence_number
     return found, start is None and first == 1
 

@@ -1,7 +1,7 @@
 """A proof, turned into a report. Only reads."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -23,15 +23,7 @@ _SHOWN = 5
 def audit_report(
     identifier: str, catalog: str | None, *, checkpoint: str | None, sink: str | None, footers: bool
 ) -> Report:
-    """What arrived, proved from the table.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        checkpoint: Spark's checkpoint, None to look at the table alone.
-        sink: Only this sink or application id.
-        footers: True to compare row counts with Parquet footers.
-    """
+    """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
     started = time.perf_counter()
     done = read_done(checkpoint) if checkpoint is not None else None
     table = load_table(connect(catalog, create=False), identifier)
@@ -42,7 +34,7 @@ def audit_report(
             "table": identifier,
             "catalog": table.catalog.name,
             "well": not proof.findings,
-            "accepted_only": bool(proof.findings) and not _broken(proof),
+            "accepted_only": bool(proof.findings) and not _broken(proof.findings),
             **_document(proof),
             "seconds": round(seconds, 3),
         },
@@ -50,7 +42,7 @@ def audit_report(
         columns=("sink", "branch", "last batch>", "retained from>", "batches>", "rows>", "since"),
         rows=[_row(found) for found in proof.sinks],
         hints=[printable(redact(hint)) for hint in (*_lines(proof, seconds), _next_step(identifier, proof))],
-        exit_code=_exit_code(proof),
+        exit_code=exit_code(proof.findings, proof.unchecked) if proof.sinks else NOT_WELL,
     )
 
 
@@ -64,40 +56,68 @@ def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool)
     raise catalog_error(failure, "The table", known, data="Nothing was changed.") from safe_cause(failure, known)
 
 
-def _exit_code(proof: Proof) -> int:
-    if _broken(proof) or not proof.sinks:
+def verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:
+    """The findings in words; empty if there are none."""
+    broken = len(_broken(findings))
+    accepted = len(findings) - broken
+    if broken:
+        return counted(broken, "finding") + (f", and {accepted:,} accepted" if accepted else "")
+    if accepted:
+        batches = sum(len(finding.items) for finding in findings if finding.code is Code.BATCH_ACCEPTED)
+        rest = f"; {counted(unchecked, 'file')} could not be looked at" if unchecked else ""
+        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{rest}"
+    return ""
+
+
+def exit_code(findings: Sequence[Finding], unchecked: int = 0) -> int:
+    """Of an audit, in which so many files could not be looked at."""
+    if _broken(findings):
         return NOT_WELL
-    if proof.unchecked:
+    if unchecked:
         return NOT_CHECKED
-    return ACCEPTED if proof.findings else OK
+    return ACCEPTED if findings else OK
 
 
-def _broken(proof: Proof) -> list[Finding]:
+def documents_of(
+    findings: Sequence[Finding], notes: Sequence[Note], words: Mapping[Code, tuple[str, str]]
+) -> dict[str, Any]:
+    """Findings and notes for JSON; `words` replace what a code means and what to do."""
+    return {
+        "findings": [_finding(finding, *words_for(finding.code, words)) for finding in findings],
+        "notes": [asdict(note) | {"found": redact(note.found)} for note in notes],
+    }
+
+
+def words_for(code: Code, words: Mapping[Code, tuple[str, str]]) -> tuple[str, str]:
+    """What a code means, and what to do."""
+    return words.get(code, (code.means, code.action))
+
+
+def told(said: Finding | Note) -> str:
+    """A finding or note with its subject."""
+    return f"{said.subject}: {said.found}" if said.subject else said.found
+
+
+def _broken(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that no operator accepted."""
-    return [finding for finding in proof.findings if not finding.accepted]
+    return [finding for finding in findings if not finding.accepted]
 
 
 def _verdict(proof: Proof) -> str:
-    accepted = [finding for finding in proof.findings if finding.accepted]
-    if _broken(proof):
-        return counted(len(_broken(proof)), "finding") + (f", and {len(accepted):,} accepted" if accepted else "")
-    if accepted:
-        batches = sum(len(finding.items) for finding in accepted if finding.code is Code.BATCH_ACCEPTED)
-        unchecked = f"; {counted(proof.unchecked, 'file')} could not be looked at" if proof.unchecked else ""
-        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{unchecked}"
+    if proof.findings:
+        return verdict_on(proof.findings, proof.unchecked)
     if not proof.sinks:
         return "no lakesink stream has written to it"
     if proof.unchecked:
         return f"no finding, but {counted(proof.unchecked, 'file')} could not be looked at"
-    batches = sum(found.batches for found in proof.sinks)
-    return f"clean: {counted(batches, 'batch')}, each there once, whole and readable"
+    batches = counted(sum(found.batches for found in proof.sinks), "batch")
+    return f"clean: {batches}, each there once, whole and readable"
 
 
 def _document(proof: Proof) -> dict[str, Any]:
     return {
         "sinks": [asdict(found) for found in proof.sinks],
-        "findings": [_finding(finding) for finding in proof.findings],
-        "notes": [asdict(note) | {"found": redact(note.found)} for note in proof.notes],
+        **documents_of(proof.findings, proof.notes, {}),
         "looked_at": {
             "snapshots": proof.snapshots,
             "manifests": proof.manifests,
@@ -110,14 +130,14 @@ def _document(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
     return {
         "code": finding.code.name,
         "subject": finding.subject,
         "found": redact(finding.found),
         "accepted": finding.accepted,
-        "means": finding.code.means,
-        "action": finding.code.action,
+        "means": means,
+        "action": action,
         "items": [redact(item) for item in finding.items],
     }
 
@@ -139,7 +159,7 @@ def _lines(proof: Proof, seconds: float) -> Iterator[str]:
     for code, group in groupby(by_code, key=lambda finding: finding.code):
         yield from _of_code(code, list(group))
     for note in proof.notes:
-        yield f"note: {_told(note)}"
+        yield f"note: {told(note)}"
     footers = "sizes and footers" if proof.footers else "sizes"
     yield (
         f"Looked at {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
@@ -149,19 +169,15 @@ def _lines(proof: Proof, seconds: float) -> Iterator[str]:
 
 def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings[:_SHOWN]:
-        yield f"[{code.name}] {_told(finding)}"
+        yield f"[{code.name}] {told(finding)}"
     if len(findings) > _SHOWN:
         yield f"[{code.name}] and {number(len(findings) - _SHOWN)} more; --output json has all."
     yield f"  It means: {code.means}"
     yield f"  Do: {code.action}"
 
 
-def _told(said: Finding | Note) -> str:
-    return f"{said.subject}: {said.found}" if said.subject else said.found
-
-
 def _next_step(identifier: str, proof: Proof) -> str:
-    if proof.findings and not _broken(proof):
+    if proof.findings and not _broken(proof.findings):
         return "Next: see by the rows whether what was accepted is right; it is reported until its snapshots expire."
     if proof.findings:
         return "Next: mend what was found, from the top, and run lakesink audit again."

@@ -1,7 +1,7 @@
 """Recipes for engines, turned into reports. Only reads."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from pyiceberg.table import Table
 
@@ -27,32 +27,21 @@ _COMMENTS = {"pyiceberg": "#"}
 
 
 def engines_report(identifier: str, catalog: str | None, engine: str, *, batch: int | None, sink: str | None) -> Report:
-    """What an engine is told about a catalog and a table.
-
-    Args:
-        identifier: ``namespace.table``.
-        catalog: Name of the catalog, None for the default.
-        engine: A key of the recipes.
-        batch: Go back to this batch; None for the newest.
-        sink: Whose batch; None where there is but one sink.
-    """
+    """What an engine is told about a catalog and a table; None for the newest batch, and for the only sink."""
     found = CatalogConfig(catalog).find()
     table = load_table(found.open(create=False), identifier)
     moment = _moment(table, identifier, batch, sink)
     target = target_of(found, table, parse_identifier(identifier), moment)
     recipe = _RECIPES[engine](target)
-    recipe = replace(recipe, notes=(*recipe.notes, *_notes(target)))
+    version = target.format_version
+    if version != FORMAT_VERSION:
+        note = f"The table is of format version {version}; this was tried with version {FORMAT_VERSION}."
+        recipe = replace(recipe, notes=(*recipe.notes, note))
     return Report(
-        document={"table": identifier, "catalog": found.name, **_document(recipe)},
+        document={"table": identifier, "catalog": found.name, **asdict(recipe)},
         title=printable(f"{identifier} in {found.name}, for {recipe.engine}"),
         hints=_lines(recipe, _COMMENTS.get(engine, "--")),
     )
-
-
-def _notes(target: Target) -> list[str]:
-    if target.format_version == FORMAT_VERSION:
-        return []
-    return [f"The table is of format version {target.format_version}; this was tried with version {FORMAT_VERSION}."]
 
 
 def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:
@@ -66,16 +55,6 @@ def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) 
     answer = as_of(table, identifier, Question(batch_id=batch, sink=sink))
     lasting = [name for name in answer.tags if name not in answer.moving]
     return Moment(f"the table as of batch {batch}", answer.snapshot_id, next(iter(lasting), None))
-
-
-def _document(recipe: Recipe) -> dict[str, object]:
-    return {
-        "engine": recipe.engine,
-        "needs": list(recipe.needs),
-        "files": [{"name": file.name, "what": file.what, "text": file.text} for file in recipe.files],
-        "queries": [{"what": query.what, "text": query.text} for query in recipe.queries],
-        "notes": list(recipe.notes),
-    }
 
 
 def _lines(recipe: Recipe, comment: str) -> list[str]:

@@ -14,7 +14,7 @@ from lakesink.cli.output import Report, confirmed, reporting
 @reporting
 def restore(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, yes: bool) -> Report:
     """Exit code 2: the entry cannot be told from the table, or the catalog did not take the commit."""
-    from lakesink.operate.restore import restore_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    from lakesink.operate.forget import restore_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
     done = restore_sink(
         table,

@@ -41,18 +41,18 @@ def rewind(
         confirmed(question, yes=yes)
     if target is not None and commits is not None:
         target.check(commits, query_id, to_batch)
-    done = place.rewind(plan, backup)
+    copied = place.rewind(plan, backup)
     aside = None if target is None or commits is None else target.rewind(commits)
     document = {
         "checkpoint": checkpoint,
         "to_batch": to_batch,
         "removed": sorted(plan.batches),
         "files": len(plan.files),
-        "backup": done.backup,
+        "backup": copied,
     }
     if commits is not None:
         document["directory"] = _document(directory, commits, aside)
-    hints = [f"What was removed is in {moved}" for moved in (done.backup, aside) if moved]
+    hints = [f"What was removed is in {moved}" for moved in (copied, aside) if moved]
     if commits is None:
         hints.append("Next: start the query again; lakesink replays the batches that the table lacks.")
     else:
@@ -65,7 +65,7 @@ def _question(plan: "Plan", commits: "DirectoryPlan | None") -> str:
     parts = []
     if commits is not None and (commits.numbers or commits.records):
         parts.append(
-            f"take {number(len(commits.numbers))} commits with {number(commits.kept.rows)} rows out of the directory"
+            f"take {number(len(commits.numbers))} commits with {number(commits.rows)} rows out of the directory"
         )
     if plan.files:
         which = (
@@ -88,8 +88,8 @@ def _document(directory: str | None, commits: "DirectoryPlan", aside: str | None
     return {
         "directory": directory,
         "sink": commits.sink_id,
-        "commits_kept": commits.kept.count,
+        "commits_kept": commits.kept,
         "commits_taken_back": len(commits.numbers),
-        "rows_taken_back": commits.kept.rows,
+        "rows_taken_back": commits.rows,
         "moved_to": aside,
     }

@@ -1,9 +1,9 @@
-"""Rows of a table as JSON and as cells: whatever a type holds has a form, and nothing is lost silently."""
+"""Rows of a table and offsets of a batch, as JSON and as cells: nothing that they hold is lost silently."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -20,6 +20,14 @@ def cells(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in row.values()]
         for row in found
     ]
+
+
+def parsed_offsets(offsets: str) -> Any:
+    """The document; the text itself if it is no JSON, None if there is none."""
+    try:
+        return json.loads(offsets, parse_constant=_no_number, parse_float=_finite) if offsets else None
+    except (ValueError, RecursionError):
+        return offsets
 
 
 def _pythonic(column: pa.ChunkedArray) -> list[Any]:
@@ -43,3 +51,12 @@ def _value(value: Any) -> Any:
             return [_value(part) for part in value]
         case _:
             return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

@@ -23,11 +23,8 @@ def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timede
 @reporting
 def status(table: str, catalog: str | None, max_age: timedelta | None) -> Report:
     """Exit code 1: no sink, or one whose next batch would be refused or whose last one is too old."""
-    from lakesink.cli import directory  # noqa: PLC0415 - as below
+    from lakesink.cli import directory, looking  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
 
-    if directory.is_directory(table):
-        directory.check_no_catalog(catalog)
+    if directory.is_directory(table, catalog):
         return directory.status_of_directory(table, max_age)
-    from lakesink.cli import looking  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-
     return looking.status_report(table, catalog, max_age)

@@ -40,10 +40,7 @@ class Comparison:
 def compare(csv: Path, row_limit: int, data_files: Sequence[str]) -> Comparison:
     """Count the first flights of the source and the rows of the data files, and compare them in both directions.
 
-    Args:
-        csv: The package's text file.
-        row_limit: Number of flights, by day and then in the order of the file.
-        data_files: Parquet files, local paths or ``file:`` URIs.
+    The flights are ordered by day and then as in the file. Data files are local paths or ``file:`` URIs.
     """
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")  # numbers the rows in the order of the file

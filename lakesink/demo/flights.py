@@ -58,9 +58,8 @@ class DailyFiles:
 def write_daily_files(home: Path, row_limit: int = ALL_ROWS) -> DailyFiles:
     """Write the first flights of the year, one file for each day, with ascending modification times.
 
-    Args:
-        home: Folder that gets ``flights.csv`` and ``days/``; neither may exist.
-        row_limit: Number of flights, by day and then in the order of the package.
+    The folder `home` gets ``flights.csv`` and ``days/``; neither may exist. Flights are ordered by day and then as in
+    the package.
     """
     csv = unpack(home)
     days = home / "days"

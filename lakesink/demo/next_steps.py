@@ -39,12 +39,9 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
 
 
 def duckdb_command(table: str, query: str, *, as_of: str = "") -> str:
-    """A query through PyIceberg alone: reading the table does not need lakesink.
+    """A query over the table's last name, with single quotes only, through PyIceberg alone: it does not need lakesink.
 
-    Args:
-        table: In the embedded catalog of ``LAKESINK_HOME``.
-        query: SQL over the table's last name, with single quotes only.
-        as_of: Argument of PyIceberg's scan.
+    The table is in the embedded catalog of ``LAKESINK_HOME``; `as_of` is an argument of PyIceberg's scan.
     """
     uri = CatalogConfig(EMBEDDED_NAME).find().properties["uri"]
     program = (

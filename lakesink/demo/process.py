@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lakesink.demo.child import child, driver_environment, end
+from lakesink.checks.child import child, end
+from lakesink.demo.child import driver_environment
 from lakesink.demo.place import Place
 from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
 
@@ -62,7 +63,11 @@ def run_driver(
 @contextmanager
 def _started(place: Place, files_per_batch: int, failpoint: str | None) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", DRIVER, str(place.home), str(files_per_batch)]
-    with child(command, _environment(place, failpoint), subprocess.PIPE) as process:
+    environment = driver_environment(place.lakehouse)
+    environment.pop(FAILPOINTS, None)
+    if failpoint is not None:
+        environment[FAILPOINTS] = failpoint
+    with child(command, environment, subprocess.PIPE) as process:
         watchdog = threading.Timer(LONGEST_SECONDS, end, (process,))
         watchdog.daemon = True
         try:
@@ -70,9 +75,3 @@ def _started(place: Place, files_per_batch: int, failpoint: str | None) -> Itera
             yield process
         finally:
             watchdog.cancel()
-
-
-def _environment(place: Place, failpoint: str | None) -> dict[str, str]:
-    environment = driver_environment(place.lakehouse)
-    environment.pop(FAILPOINTS, None)
-    return environment if failpoint is None else environment | {FAILPOINTS: failpoint}

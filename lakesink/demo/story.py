@@ -88,7 +88,7 @@ def tell(place: Place, audience: Audience, *, row_limit: int, kill: bool) -> End
         f"{sum(plan.source.rows):,} flights in {len(plan.source.rows)} files, one a day: {plan.batches} batches."
     )
     audience.expect(plan.batches)
-    deaths = stage.die_twice() if kill else ()
+    deaths = (stage.die_before_commit(), stage.die_after_commit()) if kill else ()
     stage.live_on()
     audience.say("Counting the source's text file and the table's data files with DuckDB.")
     return stage.ending(deaths, compare(plan.source.csv, row_limit, files_as_of()), started)
@@ -100,9 +100,6 @@ class _Stage:
     audience: Audience
     plan: Plan
     runs: list[DriverRun]
-
-    def die_twice(self) -> tuple[DiedBeforeCommit, DiedAfterCommit]:
-        return self.die_before_commit(), self.die_after_commit()
 
     def die_before_commit(self) -> DiedBeforeCommit:
         batch_id = self.plan.recovered

@@ -76,22 +76,18 @@ def _notes(target: Target, rest: Rest | None) -> list[str]:
     return found
 
 
-def _words(target: Target) -> Words:
+def _queries(target: Target) -> tuple[Query, ...]:
     if isinstance(target.backend, Rest):
         *namespaces, name = target.parts
         table = quoted((target.catalog, ".".join(namespaces), name), '"')
-        return Words(table, _newest(table), "AT (VERSION => {})")
+        return first_queries(Words(table, _newest(table), "AT (VERSION => {})"), target.moment)
     file = text_literal(target.metadata_file)
-    return Words(f"iceberg_scan({file})", _newest(file), "")
+    found = first_queries(Words(f"iceberg_scan({file})", _newest(file), ""), None)
+    if target.moment is None:
+        return found
+    at = f"{file}, snapshot_from_id => {target.moment.snapshot_id}"
+    return (*found, Query(target.moment.what, f"SELECT * FROM iceberg_scan({at})"))  # noqa: S608 - shown, never run here
 
 
 def _newest(table: str) -> str:
-    return f"SELECT timestamp_ms, snapshot_id FROM iceberg_snapshots({table}) ORDER BY timestamp_ms DESC LIMIT 10"  # noqa: S608 - shown, never run here
-
-
-def _queries(target: Target) -> tuple[Query, ...]:
-    found = first_queries(_words(target), target.moment if isinstance(target.backend, Rest) else None)
-    if isinstance(target.backend, Rest) or target.moment is None:
-        return found
-    at = f"{text_literal(target.metadata_file)}, snapshot_from_id => {target.moment.snapshot_id}"
-    return (*found, Query(target.moment.what, f"SELECT * FROM iceberg_scan({at})"))  # noqa: S608 - as above
+    return f"SELECT timestamp_ms, snapshot_id FROM iceberg_snapshots({table}) ORDER BY timestamp_ms DESC LIMIT 10"  # noqa: S608 - as above

@@ -1,12 +1,9 @@
 """Flink SQL with Iceberg's own catalog. Pure."""
 
-from typing import assert_never
-
-from lakesink.engines.access import access
 from lakesink.engines.java import jars, java_catalog
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted, text_literal
 from lakesink.engines.recipe import FLINK_RUNTIME, ICEBERG_OF_FLINK, SAME_NAME, File, Recipe
-from lakesink.engines.target import Postgres, Rest, Sqlite, Target
+from lakesink.engines.target import Target
 
 ENGINE = "Flink 2.1"
 _HADOOP = ("hadoop-client-api-3.4.2.jar", "hadoop-client-runtime-3.4.2.jar", "commons-logging-1.3.0.jar")
@@ -17,7 +14,7 @@ def recipe(target: Target) -> Recipe:
     names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in (FLINK_RUNTIME, *jars(target, ICEBERG_OF_FLINK))]
     return Recipe(
         engine=ENGINE,
-        needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *access(target)),
+        needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *target.access),
         files=(
             File(
                 f"{target.catalog}-flink.sql",
@@ -34,20 +31,11 @@ def recipe(target: Target) -> Recipe:
 
 
 def _setup(target: Target) -> str:
-    properties = {"type": "iceberg", **_type(target), **java_catalog(target)}
+    jdbc, rest = {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}, {"catalog-type": "rest"}
+    properties = {"type": "iceberg", **(jdbc if target.is_sql else rest), **java_catalog(target)}
     lines = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
     catalog = quoted((target.catalog,), "`")
     return f"SET 'execution.runtime-mode' = 'batch';\nCREATE CATALOG {catalog} WITH (\n{lines}\n);\n"
-
-
-def _type(target: Target) -> dict[str, str]:
-    match target.backend:
-        case Rest():
-            return {"catalog-type": "rest"}
-        case Sqlite() | Postgres():
-            return {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}
-        case _:
-            assert_never(target.backend)
 
 
 def _words(target: Target) -> Words:

@@ -1,14 +1,18 @@
 """Common parts for Spark and Flink: properties of Iceberg's Java catalogs, and the jars that these need. Pure."""
 
-from typing import assert_never
-
-from lakesink.engines.recipe import AWS_BUNDLE, POSTGRES_DRIVER, SQLITE_DRIVER
-from lakesink.engines.target import Postgres, Rest, Sqlite, Target
+from lakesink.engines.recipe import AWS_BUNDLE
+from lakesink.engines.target import Rest, Target
 
 
 def java_catalog(target: Target) -> dict[str, str]:
     """Properties of the catalog, without its type."""
-    found = _catalog(target)
+    backend = target.backend
+    if isinstance(backend, Rest):
+        secrets = {key: f"env:{variable}" for key, variable in backend.secrets.items()}
+        found = {"uri": backend.uri, **backend.properties, **secrets}
+    else:
+        user = {"jdbc.user": backend.user} if backend.user else {}
+        found = {"uri": backend.jdbc, **user, "jdbc.schema-version": "V1"}
     if target.warehouse:
         found["warehouse"] = target.warehouse
     return found | _storage(target)
@@ -16,29 +20,8 @@ def java_catalog(target: Target) -> dict[str, str]:
 
 def jars(target: Target, iceberg: str) -> tuple[str, ...]:
     """Maven coordinates in addition to the runtime of this Iceberg version."""
-    storage = (f"{AWS_BUNDLE}:{iceberg}",) if target.on_s3 else ()
-    match target.backend:
-        case Sqlite():
-            return (SQLITE_DRIVER, *storage)
-        case Postgres():
-            return (POSTGRES_DRIVER, *storage)
-        case Rest():
-            return storage
-        case _:
-            assert_never(target.backend)
-
-
-def _catalog(target: Target) -> dict[str, str]:
-    match target.backend:
-        case Sqlite():
-            return {"uri": target.backend.jdbc, "jdbc.schema-version": "V1"}
-        case Postgres(user=user):
-            named = {"jdbc.user": user} if user else {}
-            return {"uri": target.backend.jdbc, **named, "jdbc.schema-version": "V1"}
-        case Rest(uri=uri, properties=properties, secrets=secrets):
-            return {"uri": uri, **properties, **{key: f"env:{variable}" for key, variable in secrets.items()}}
-        case _:
-            assert_never(target.backend)
+    driver = () if isinstance(target.backend, Rest) else (target.backend.driver,)
+    return (*driver, f"{AWS_BUNDLE}:{iceberg}") if target.on_s3 else driver
 
 
 def _storage(target: Target) -> dict[str, str]:

@@ -1,10 +1,7 @@
 """PyIceberg without lakesink. Pure."""
 
-from typing import assert_never
-
-from lakesink.engines.access import access
 from lakesink.engines.recipe import SAME_NAME, File, Query, Recipe
-from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
+from lakesink.engines.target import ONLY_READ, Rest, Target
 from lakesink_protocol.errors import CatalogError
 
 ENGINE = "PyIceberg 0.12"
@@ -19,30 +16,25 @@ def recipe(target: Target) -> Recipe:
             data=ONLY_READ,
             action="Read it in Spark, Trino or Flink: --for spark.",
         )
+    extras = "pyarrow" if isinstance(target.backend, Rest) else f"{target.backend.extra},pyarrow"
     return Recipe(
         engine=ENGINE,
-        needs=(f"pip install 'pyiceberg[{_extras(target)}]'", *access(target)),
+        needs=(f"pip install 'pyiceberg[{extras}]'", *target.access),
         files=(File(f"{target.catalog}_table.py", "run it first", _program(target)),),
         queries=tuple(_queries(target)),
         notes=(SAME_NAME.format(target.catalog),) if target.is_sql else (),
     )
 
 
-def _extras(target: Target) -> str:
-    match target.backend:
-        case Sqlite():
-            return "sql-sqlite,pyarrow"
-        case Postgres():
-            return "sql-postgres,pyarrow"
-        case Rest():
-            return "pyarrow"
-        case _:
-            assert_never(target.backend)
-
-
 def _program(target: Target) -> str:
-    secrets = target.backend.secrets if isinstance(target.backend, Rest) else {}
-    properties = {**_catalog(target), **({"warehouse": target.warehouse} if target.warehouse else {}), **target.storage}
+    backend = target.backend
+    secrets = backend.secrets if isinstance(backend, Rest) else {}
+    catalog = (
+        {"type": "rest", "uri": backend.uri, **backend.properties}
+        if isinstance(backend, Rest)
+        else {"type": "sql", "uri": backend.url}
+    )
+    properties = {**catalog, **({"warehouse": target.warehouse} if target.warehouse else {}), **target.storage}
     lines = [f"    {name!r}: {value!r},\n" for name, value in properties.items()]
     lines += [f"    {key!r}: os.environ[{variable!r}],\n" for key, variable in secrets.items()]
     return (
@@ -51,21 +43,6 @@ def _program(target: Target) -> str:
         + f"catalog = load_catalog({target.catalog!r}, **{{\n{''.join(lines)}}})\n"
         + f"table = catalog.load_table({target.parts!r})\n"
     )
-
-
-def _catalog(target: Target) -> dict[str, str]:
-    match target.backend:
-        case Sqlite(path=path):
-            return {"type": "sql", "uri": f"sqlite:///{path}"}
-        case Postgres() as postgres:
-            user = f"{postgres.user}@" if postgres.user else ""
-            mode = f"?sslmode={postgres.sslmode}" if postgres.sslmode else ""
-            place = f"{user}{postgres.host}:{postgres.port}/{postgres.database}{mode}"
-            return {"type": "sql", "uri": f"postgresql+psycopg2://{place}"}
-        case Rest(uri=uri, properties=properties):
-            return {"type": "rest", "uri": uri, **properties}
-        case _:
-            assert_never(target.backend)
 
 
 def _queries(target: Target) -> list[Query]:

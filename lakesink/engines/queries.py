@@ -17,12 +17,7 @@ class Words:
 
 
 def newest_batches(snapshots: str, entry: str) -> str:
-    """The newest snapshots with facts of their summaries.
-
-    Args:
-        snapshots: The metadata table.
-        entry: Expression for an entry of the summary; ``{}`` stands for its key.
-    """
+    """The newest snapshots with facts of their summaries; `entry` reads one, with ``{}`` in place of its key."""
     keys = {"sink_id": "lakesink.sink-id", "batch_id": "lakesink.batch-id", "added_records": "added-records"}
     columns = ", ".join(f"{entry.format(key)} AS {name}" for name, key in keys.items())
     return f"SELECT committed_at, snapshot_id, {columns} FROM {snapshots} ORDER BY committed_at DESC LIMIT 10"  # noqa: S608 - shown, never run here

@@ -1,12 +1,9 @@
 """Spark SQL with Iceberg's own catalog. Pure."""
 
-from typing import assert_never
-
-from lakesink.engines.access import access
 from lakesink.engines.java import jars, java_catalog
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import ICEBERG_OF_SPARK, SAME_NAME, SPARK_RUNTIME, File, Recipe, properties_file
-from lakesink.engines.target import Postgres, Rest, Sqlite, Target
+from lakesink.engines.target import Target
 
 ENGINE = "Spark 4.1"
 
@@ -15,7 +12,7 @@ def recipe(target: Target) -> Recipe:
     """Settings for ``spark-defaults.conf``, and queries."""
     return Recipe(
         engine=ENGINE,
-        needs=access(target),
+        needs=target.access,
         files=(
             File(
                 f"{target.catalog}-spark.conf",
@@ -34,20 +31,10 @@ def _settings(target: Target) -> dict[str, str]:
         "spark.jars.packages": ",".join((SPARK_RUNTIME, *jars(target, ICEBERG_OF_SPARK))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.type": _type(target),
+        f"{catalog}.type": "jdbc" if target.is_sql else "rest",
         **{f"{catalog}.{name}": value for name, value in java_catalog(target).items()},
         f"{catalog}.cache-enabled": "false",  # the cache shows tables as they were half a minute ago
     }
-
-
-def _type(target: Target) -> str:
-    match target.backend:
-        case Rest():
-            return "rest"
-        case Sqlite() | Postgres():
-            return "jdbc"
-        case _:
-            assert_never(target.backend)
 
 
 def _words(target: Target) -> Words:

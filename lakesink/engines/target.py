@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
 from sqlalchemy import URL, make_url
 
+from lakesink.engines.recipe import POSTGRES_DRIVER, SQLITE_DRIVER
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
@@ -17,6 +18,7 @@ from lakesink_protocol.redact import bears_secret
 
 ONLY_READ = "Nothing was changed: this command only reads."
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")
+_AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another of AWS's ways, in the engine's environment"
 _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 
 
@@ -25,6 +27,16 @@ class Sqlite:
     """A SQL catalog in a SQLite file."""
 
     path: str  # absolute
+    user: ClassVar[str] = ""
+    needs: ClassVar[tuple[str, ...]] = ()  # what the engine's environment must contain, in words
+    extra: ClassVar[str] = "sql-sqlite"  # of PyIceberg
+    driver: ClassVar[str] = SQLITE_DRIVER  # Maven coordinates of Java's driver
+    driver_class: ClassVar[str] = "org.sqlite.JDBC"
+
+    @property
+    def url(self) -> str:
+        """The URL for Python."""
+        return f"sqlite:///{self.path}"
 
     @property
     def jdbc(self) -> str:
@@ -41,13 +53,31 @@ class Postgres:
     database: str
     user: str  # empty if the configuration names none
     sslmode: str = ""  # as libpq and Java's driver spell it; empty for the default
+    extra: ClassVar[str] = "sql-postgres"
+    driver: ClassVar[str] = POSTGRES_DRIVER
+    driver_class: ClassVar[str] = "org.postgresql.Driver"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The place of the password, in words."""
+        user = self.user or "the user"
+        place = f"{self.host}:{self.port}:{self.database}:{user}:..."
+        return (f"the password of {user} in ~/.pgpass, as {place}, which the drivers read",)
+
+    @property
+    def url(self) -> str:
+        """The URL for Python."""
+        return f"postgresql+psycopg2://{f'{self.user}@' if self.user else ''}{self._place}"
 
     @property
     def jdbc(self) -> str:
         """The URL for Java."""
-        return f"jdbc:postgresql://{self.host}:{self.port}/{self.database}" + (
-            f"?sslmode={self.sslmode}" if self.sslmode else ""
-        )
+        return f"jdbc:postgresql://{self._place}"
+
+    @property
+    def _place(self) -> str:
+        mode = f"?sslmode={self.sslmode}" if self.sslmode else ""
+        return f"{self.host}:{self.port}/{self.database}{mode}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +87,11 @@ class Rest:
     uri: str  # without user and password
     properties: Mapping[str, str] = field(default_factory=dict)  # under names that Java and Python share; no secrets
     secrets: Mapping[str, str] = field(default_factory=dict)  # property name -> environment variable for the secret
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The variables of the secrets, in words."""
+        return tuple(f"{name} in the engine's environment: the catalog's {key}" for key, name in self.secrets.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +124,14 @@ class Target:
         """True for a catalog in a database that engines open themselves."""
         return not isinstance(self.backend, Rest)
 
+    @property
+    def access(self) -> tuple[str, ...]:
+        """What the environment of every engine must contain, in words and without secrets."""
+        return ((_AWS_VARIABLES,) if self.on_s3 else ()) + self.backend.needs
+
 
 def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment: Moment | None) -> Target:
-    """Read configuration and metadata.
-
-    Raises:
-        CatalogError: There are no recipes for this catalog or storage, or it cannot be read.
-    """
+    """Read configuration and metadata; a `CatalogError` if there are no recipes for this catalog or storage."""
     schemes = _schemes(table)
     backend = _backend(found)
     equality_deletes = translated("The table", found.properties, lambda: has_equality_deletes(table))
@@ -147,11 +183,8 @@ def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
 
 def _postgres(url: URL) -> Postgres:
     sslmode = url.query.get("sslmode") or ""
-    return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", _single(sslmode))
-
-
-def _single(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else value[-1]
+    mode = sslmode if isinstance(sslmode, str) else sslmode[-1]
+    return Postgres(url.host or "localhost", url.port or 5432, url.database or "", url.username or "", mode)
 
 
 def _rest(name: str, properties: Mapping[str, Any]) -> Rest:

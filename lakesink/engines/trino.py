@@ -1,13 +1,11 @@
 """Trino's Iceberg connector. Pure."""
 
 import re
-from typing import assert_never
 
-from lakesink.audit.engines import id_for_trino
-from lakesink.engines.access import access
+from lakesink.audit.which import id_for_trino
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
-from lakesink.engines.target import ONLY_READ, Postgres, Rest, Sqlite, Target
+from lakesink.engines.target import ONLY_READ, Rest, Sqlite, Target
 from lakesink_protocol.errors import CatalogError
 
 ENGINE = "Trino 476"
@@ -56,33 +54,24 @@ def _catalog_name(target: Target) -> str:
 
 def _needs(target: Target) -> tuple[str, ...]:
     if not isinstance(target.backend, Sqlite):
-        return access(target)
+        return target.access
     jar = "-".join(SQLITE_DRIVER.split(":")[1:])
     driver = f"{jar}.jar in plugin/iceberg of every node; and all nodes on this machine: SQLite is a file"
-    return (*access(target), driver)
+    return (*target.access, driver)
 
 
 def _catalog(target: Target) -> dict[str, str]:
-    match target.backend:
-        case Sqlite():
-            return _jdbc(target, "org.sqlite.JDBC", target.backend.jdbc)
-        case Postgres(user=user):
-            named = {"iceberg.jdbc-catalog.connection-user": user} if user else {}
-            return _jdbc(target, "org.postgresql.Driver", target.backend.jdbc) | named
-        case Rest():
-            return _rest(target, target.backend)
-        case _:
-            assert_never(target.backend)
-
-
-def _jdbc(target: Target, driver: str, url: str) -> dict[str, str]:
+    backend = target.backend
+    if isinstance(backend, Rest):
+        return _rest(target, backend)
     return {
         "iceberg.catalog.type": "jdbc",
-        "iceberg.jdbc-catalog.driver-class": driver,
-        "iceberg.jdbc-catalog.connection-url": url,
+        "iceberg.jdbc-catalog.driver-class": backend.driver_class,
+        "iceberg.jdbc-catalog.connection-url": backend.jdbc,
         "iceberg.jdbc-catalog.catalog-name": target.catalog,
         "iceberg.jdbc-catalog.default-warehouse-dir": target.warehouse,
         "iceberg.jdbc-catalog.schema-version": "V1",
+        **({"iceberg.jdbc-catalog.connection-user": backend.user} if backend.user else {}),
     }
 
 

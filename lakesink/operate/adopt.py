@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
-from lakesink.audit.checkpoint import opened
+from lakesink.audit.checkpoint import numbers, opened
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.settings.settings import Settings
 from lakesink_catalog.commit.fence import FencedCommit, Look, Surroundings
@@ -33,15 +33,6 @@ NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in the tab
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of a query, by its checkpoint."""
-
-    query_id: str
-    planned: int  # newest batch that Spark planned
-    done: int  # newest batch that Spark completed; -1 if none
-
-
-@dataclass(frozen=True, slots=True)
 class Adopted:
     """Result of a takeover."""
 
@@ -55,10 +46,7 @@ class Adopted:
 def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm: Callable[[str], None]) -> Adopted:
     """Continue a stream of Iceberg's own sink with lakesink, under the given settings.
 
-    `confirm` is called after all checks passed, and raises if the operator declines.
-
-    Raises:
-        CommitUnresolved: The catalog did not confirm the commit. The command can be repeated.
+    `confirm` is called after all checks passed, and raises if the operator declines. The command can be repeated.
     """
     found = connect(catalog, create=False)
     takeover = Takeover(lambda: load_table(found, table), settings)
@@ -80,22 +68,22 @@ class Takeover:
 
     def find(self) -> Batch:
         """The last batch of Iceberg's own sink, with the checkpoint's offsets; changes nothing."""
-        progress = self._progress()
-        epoch = self._epoch(self.load(), progress.query_id)
-        check_fit(epoch, progress)
-        assert epoch is not None
-        end = self._checkpoint.offsets(epoch)
-        self._checkpoint.check_folders(end)
-        return self._checkpoint.batch(progress.query_id, epoch, end)
+        checkpoint = self._checkpoint
+        query_id, planned, done = checkpoint.query_id(), checkpoint.newest_batch(), self._done
+        epoch = self._epoch(self.load(), query_id)
+        if epoch is None:
+            raise _refused(
+                f"No snapshot of the branch says that Iceberg's own sink wrote for query {query_id}.",
+                "Check table, branch and checkpoint; lakesink explain LAKESINK_ADOPT_REFUSED tells what if they"
+                " expired.",
+            )
+        _check_fit(epoch, planned, done)
+        end = checkpoint.offsets(epoch)
+        checkpoint.check_folders(end)
+        return checkpoint.batch(query_id, epoch, end)
 
     def run(self, batch: Batch) -> Adopted:
-        """Begin the ledger with a batch from `find`, or find that the sink has it.
-
-        Raises:
-            CatalogError: The other query still writes.
-            BatchRefused: The table does not allow it.
-            CommitUnresolved: The catalog did not confirm the commit. The command can be repeated.
-        """
+        """Begin the ledger with a batch from `find`, or find that the sink has it. May be called again."""
         fence = self._fence(batch)
         look = fence.look(batch)
         match look.verdict:
@@ -117,10 +105,10 @@ class Takeover:
     def _key(self) -> SinkKey:
         return SinkKey(self.settings.sink_id, self.settings.branch)
 
-    def _progress(self) -> Progress:
-        checkpoint = self._checkpoint
-        done = (int(name) for name in checkpoint.files.names("commits") if name.isdecimal())
-        return Progress(checkpoint.query_id(), checkpoint.newest_batch(), max(done, default=-1))
+    @property
+    def _done(self) -> int:
+        """The newest batch that Spark completed; -1 if none."""
+        return max(numbers(self._checkpoint, "commits"), default=-1)
 
     def _epoch(self, table: Table, query_id: str) -> int | None:
         return next(epochs(view_table(table, self._key).walk(), query_id), None)
@@ -149,30 +137,25 @@ class Takeover:
         return load
 
     def _adopted(self, batch: Batch, outcome: Committed | AlreadyCommitted) -> Adopted:
-        again = self._progress().done < batch.batch_id
+        again = self._done < batch.batch_id
         already = isinstance(outcome, AlreadyCommitted)
         return Adopted(batch.batch_id, outcome.snapshot_id, already, again, batch.offsets)
 
 
-def check_fit(epoch: int | None, progress: Progress) -> None:
+def _check_fit(epoch: int, planned: int, done: int) -> None:
     """Check that the table ends with the batch that Spark completed last, or with the next planned batch.
 
-    `epoch` is the newest batch of Iceberg's own sink in the branch for this query; None if there is none.
+    `epoch` is the newest batch of Iceberg's own sink in the branch for this query.
     """
-    if epoch is None:
+    if epoch < done:
         raise _refused(
-            f"No snapshot of the branch says that Iceberg's own sink wrote for query {progress.query_id}.",
-            "Check table, branch and checkpoint; lakesink explain LAKESINK_ADOPT_REFUSED tells what if they expired.",
-        )
-    if epoch < progress.done:
-        raise _refused(
-            f"The table ends with batch {epoch} of this checkpoint, and Spark calls batch {progress.done} done.",
+            f"The table ends with batch {epoch} of this checkpoint, and Spark calls batch {done} done.",
             f"If the table was rolled back, run `lakesink rewind <checkpoint> --to-batch {epoch}`, and this again. Else"
             " check table and branch.",
         )
-    if epoch > progress.planned:
+    if epoch > planned:
         raise _refused(
-            f"The table has batch {epoch} of this checkpoint, which ends with batch {progress.planned}.",
+            f"The table has batch {epoch} of this checkpoint, which ends with batch {planned}.",
             "The checkpoint is older than the table, or its query still runs. Stop it, restore the newest checkpoint.",
         )
 

@@ -1,8 +1,9 @@
-"""Removes a sink from a table, by the table's name; see `lakesink_catalog.commit.forget`."""
+"""Removes or restores the ledger entry of a sink, by the table's name."""
 
 from collections.abc import Callable
 
 from lakesink_catalog.commit.forget import Forgetting, Forgotten
+from lakesink_catalog.commit.restore import Restored, Restoring
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import SettingsError
@@ -16,7 +17,7 @@ def forget_sink(
 
     `confirm` is called after the sink was found, and raises if the operator declines.
     """
-    key = sink_key(sink, branch, txn=txn)
+    key = _sink_key(sink, branch, txn=txn)
     opened = connect(catalog, create=False)
     forgetting = Forgetting(lambda: load_table(opened, table), key, with_audit_tags=tags)
     forgetting.find()
@@ -24,7 +25,18 @@ def forget_sink(
     return forgetting.run()
 
 
-def sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
+def restore_sink(
+    table: str, catalog: str | None, *, sink: str, branch: str, txn: bool, confirm: Callable[[str], None]
+) -> Restored:
+    """Restore a lost ledger entry; arguments as in `forget_sink`."""
+    opened = connect(catalog, create=False)
+    restoring = Restoring(lambda: load_table(opened, table), _sink_key(sink, branch, txn=txn))
+    last = restoring.find().batch_id
+    confirm(f"Is the stream stopped, and shall the ledger of {sink} end with batch {last}, the newest in {table}?")
+    return restoring.run()
+
+
+def _sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
     """The key of the sink that a command names."""
     if NAME_PATTERN.fullmatch(sink):
         return SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)

@@ -8,7 +8,6 @@ state of another batch, which doubles rows. A rewind that was interrupted is com
 
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -23,28 +22,12 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)(?:
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
-    """Batches in a checkpoint's logs: planned ones in `offsets`, completed ones in `commits`."""
-
-    offsets: frozenset[int]
-    commits: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What a rewind will do."""
 
     to_batch: int  # newest batch to keep; -1 if none
     batches: tuple[int, ...]  # batches whose log entries are removed, newest first
     files: tuple[str, ...]  # paths to remove, relative to the checkpoint, in this order: state, then log entries
-
-
-@dataclass(frozen=True, slots=True)
-class Rewound:
-    """Result of a rewind."""
-
-    plan: Plan
-    backup: str | None  # folder with the copy; None if there was nothing to do
 
 
 class RewindableCheckpoint:
@@ -55,19 +38,15 @@ class RewindableCheckpoint:
         self._system, self._folder = fsspec.core.url_to_fs(self._root, use_listings_cache=False)
 
     def plan(self, to_batch: int) -> Plan:
-        """Return what `rewind` would do; changes nothing.
+        """Return what `rewind` would do to keep batches up to `to_batch`, -1 for none; changes nothing.
 
-        Args:
-            to_batch: Newest batch to keep; -1 for none.
-
-        Raises:
-            QueryError: The folder is no checkpoint, or the query could not continue from that batch.
+        Raises a QueryError if the folder is no checkpoint, or the query could not continue from that batch.
         """
         if not self._system.exists(f"{self._folder}/metadata"):
             raise _refused("The folder is not the checkpoint of a query: it has no metadata file.")
-        logs = Logs(offsets=frozenset(self._batches("offsets")), commits=frozenset(self._batches("commits")))
-        batches = above(logs, to_batch)
-        entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in getattr(logs, log))
+        logs = {log: {int(name) for name in self._names(log) if name.isdecimal()} for log in _LOGS}
+        batches = _above(to_batch, planned=logs["offsets"], done=logs["commits"])
+        entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in logs[log])
         state = self._state_files()
         # Spark numbers state by the batch that reads it: the state after `to_batch` has the next number.
         later = (name for name, version in state if version > to_batch + 1)
@@ -76,18 +55,14 @@ class RewindableCheckpoint:
             _check_state(state, to_batch)
         return plan
 
-    def rewind(self, plan: Plan, backup: str | None = None) -> Rewound:
-        """Remove everything about later batches, after a copy of it and of the logs.
+    def rewind(self, plan: Plan, backup: str | None = None) -> str | None:
+        """Remove everything about later batches, after a copy; returns its folder, None if there was nothing to do.
 
-        Args:
-            plan: From this checkpoint.
-            backup: Folder for the copy, which must not exist; None for a folder beside the checkpoint.
-
-        Raises:
-            QueryError: As `plan`, or the checkpoint changed since the plan: its query runs.
+        The folder for the copy must not exist; None for one beside the checkpoint. Raises a QueryError as `plan`, or if
+        the checkpoint changed since the plan: its query runs.
         """
         if not plan.files:
-            return Rewound(plan, None)
+            return None
         place = backup or f"{self._root}.backup-{datetime.now(UTC):%Y%m%dT%H%M%S}"
         self._copy(plan, place)
         # A checkpoint does not show that its query is stopped; a change shows that it runs.
@@ -95,20 +70,14 @@ class RewindableCheckpoint:
             raise _refused("The query is running: its checkpoint changed meanwhile.")
         for path in plan.files:
             self._remove(path)
-        return Rewound(plan, place)
-
-    def _batches(self, log: str) -> Iterator[int]:
-        return (int(name) for name in self._names(log) if name.isdecimal())
+        return place
 
     def _names(self, folder: str) -> list[str]:
         try:
-            return [str(path).rstrip("/").rpartition("/")[2] for path in self._listed(f"{self._folder}/{folder}")]
+            paths: list[Any] = self._system.ls(f"{self._folder}/{folder}", detail=False)
         except FileNotFoundError:
             return []
-
-    def _listed(self, folder: str) -> list[Any]:
-        listed: list[Any] = self._system.ls(folder, detail=False)
-        return listed
+        return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
 
     def _state_files(self) -> list[tuple[str, int]]:
         """Every state file with its version, including Spark's checksum files; the newest version first."""
@@ -136,15 +105,15 @@ class RewindableCheckpoint:
                 self._system.rm_file(f"{self._folder}/{folder}/{each}")
 
 
-def above(logs: Logs, to_batch: int) -> tuple[int, ...]:
+def _above(to_batch: int, *, planned: set[int], done: set[int]) -> tuple[int, ...]:
     """Batches to remove, newest first, so that the query continues after `to_batch`; -1 removes all."""
-    known = logs.offsets | logs.commits
+    known = planned | done
     if not known:
         raise _refused("The checkpoint has no batch yet.")
     if to_batch > max(known):
         raise _refused(f"The checkpoint's newest batch is {max(known)}, so it cannot be taken back to {to_batch}.")
-    if to_batch >= 0 and to_batch not in logs.offsets:
-        oldest = min(logs.offsets, default=max(known))
+    if to_batch >= 0 and to_batch not in planned:
+        oldest = min(planned, default=max(known))
         raise _refused(f"The checkpoint no longer has the offsets of batch {to_batch}; its oldest are of {oldest}.")
     return tuple(sorted((batch_id for batch_id in known if batch_id > to_batch), reverse=True))
 

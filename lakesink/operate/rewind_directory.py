@@ -23,31 +23,19 @@ from lakesink_protocol.redact import redact
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Where the history will end."""
-
-    count: int  # number of commits to keep, from number 0
-    rows: int  # rows of the later commits, as far as these are readable
-
-
-@dataclass(frozen=True, slots=True)
 class DirectoryPlan:
     """What a rewind of a directory will do."""
 
     sink_id: str
-    kept: Kept
+    kept: int  # number of commits to keep, from number 0
+    rows: int  # rows of the later commits, as far as these are readable
     size_bytes: int  # size of the kept markers
     numbers: tuple[int, ...]  # markers to move, newest first
     records: tuple[str, ...]  # names of the prepared records to move
 
 
 class RewindableDirectory:
-    """A directory sink whose stream is stopped.
-
-    Args:
-        directory: As the stream was given it.
-        sink_id: The sink; None if it is the only one of the directory.
-    """
+    """A directory sink whose stream is stopped; `sink_id` is None for the only one of the directory."""
 
     def __init__(self, directory: str, sink_id: str | None) -> None:
         place = directory_location(directory)
@@ -60,35 +48,30 @@ class RewindableDirectory:
         self.layout = Layout(place, found[0])
 
     def plan(self, query_id: str, to_batch: int) -> DirectoryPlan:
-        """Return what `rewind` would do; changes nothing.
+        """Return what `rewind` would do to keep the batches of the checkpoint's query up to `to_batch`, -1 for none.
 
-        Args:
-            query_id: Query of the checkpoint.
-            to_batch: Its newest batch to keep; -1 for none.
-
-        Raises:
-            QueryError: The directory lacks that batch, or a commit before it is damaged.
+        Changes nothing. Raises a QueryError if the directory lacks that batch, or a commit before it is damaged.
         """
         with directory_failures(self.layout.directory, data=NOTHING_CHANGED):
             sizes = marker_sizes(self._storage, self.layout)
-            kept = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
+            kept, rows = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
             names = self._storage.names(self.layout.prepared)
         return DirectoryPlan(
             sink_id=self.layout.sink_id,
             kept=kept,
-            size_bytes=sum(sizes[number] for number in range(kept.count)),
-            numbers=tuple(sorted((number for number in sizes if number >= kept.count), reverse=True)),
+            rows=rows,
+            size_bytes=sum(sizes[number] for number in range(kept)),
+            numbers=tuple(sorted((number for number in sizes if number >= kept), reverse=True)),
             records=tuple(sorted(name for name in names if batch_of_record(name) is not None)),
         )
 
     def rewind(self, plan: DirectoryPlan) -> str | None:
-        """Move later markers and all prepared records; call `check` before.
+        """Move later markers and all prepared records to a folder and return it; None if there was nothing to move.
 
-        Returns:
-            The folder that they were moved to; None if there was nothing to move.
+        Call `check` before.
         """
         with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
-            self._storage.replace(self.layout.high_water, HighWater(plan.kept.count, plan.size_bytes).to_bytes())
+            self._storage.replace(self.layout.high_water, HighWater(plan.kept, plan.size_bytes).to_bytes())
             aside = self.layout.taken_back(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
             for name in plan.records:
                 self._move(f"{self.layout.prepared}/{name}", f"{aside}/prepared/{name}")
@@ -102,7 +85,8 @@ class RewindableDirectory:
         if self.plan(query_id, to_batch) != plan:
             raise _refused("The stream is running: its directory changed meanwhile.", "Stop it, and run this again.")
 
-    def _kept(self, query_id: str, to_batch: int, count: int) -> Kept:
+    def _kept(self, query_id: str, to_batch: int, count: int) -> tuple[int, int]:
+        """Where the history will end, and the rows of the later commits."""
         sound, damage = sound_history(self._storage, self.layout, count)
         own = [marker for marker in sound if marker.batch.query_id == query_id]
         beyond = next((marker.number for marker in own if marker.ledger_batch_id > to_batch), len(sound))
@@ -113,7 +97,7 @@ class RewindableDirectory:
             end = last.number + 1
         else:
             raise _refused(_lacking(to_batch, last, damage), "Name a batch that lakesink log DIRECTORY shows.")
-        return Kept(end, sum(marker.rows for marker in sound[end:]))
+        return end, sum(marker.rows for marker in sound[end:])
 
     def _move(self, location: str, to: str) -> None:
         data = self._storage.read(location)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lakesink.testing.points import Point
 from lakesink.testing.rows import Attempt
@@ -21,18 +21,14 @@ from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import TaskWriter
 
+if TYPE_CHECKING:
+    from lakesink.testing.checks.base import SinkUnderTest
+
 PREFIX = "conformance."
 """Prefix of the names of `lakesink.testing.points` in ``LAKESINK_FAILPOINTS``."""
 
 PATIENCE_SECONDS = 120
 READY = b"ready\n"
-
-
-class OpensSink(Protocol):
-    """The part of a suite that a child process needs; see `lakesink.testing.checks.base.SinkUnderTest`."""
-
-    def open_sink(self, target: Any) -> Sink:
-        """Open the sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class Work:
 class Drive:
     """A driver in its own process."""
 
-    suite: type[OpensSink]  # class of the suite
+    suite: "type[SinkUnderTest]"
     target: Any
     batch_ids: tuple[int, ...]
     run: int  # number of its jobs
@@ -137,11 +133,6 @@ def answered(child: "subprocess.Popen[bytes]") -> Any:
     code, answer, said = ended(child)
     assert code == 0, f"a process ended with {code}: {said}"
     return pickle.loads(answer)  # noqa: S301 - from our own child
-
-
-def all_answered(children: Sequence["subprocess.Popen[bytes]"]) -> list[Any]:
-    """The answers of concurrent processes."""
-    return [answered(child) for child in children]
 
 
 def main() -> None:

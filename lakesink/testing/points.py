@@ -67,19 +67,10 @@ class Died(BaseException):
     """The process died: the sink receives no further calls."""
 
 
-def pass_by(point: Point, batch: Batch) -> None:
-    """Do nothing at a point."""
-
-
-def plainly(phase: Phase) -> AbstractContextManager[object]:
-    """An empty context."""
-    return nullcontext(phase)
-
-
 class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
     """The sink under test, with a callback at every point and a context around each phase."""
 
-    def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet, within: Within = plainly) -> None:
+    def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet, within: Within = nullcontext) -> None:
         self.sink = sink
         self.name = sink.name
         self.durability = sink.durability

@@ -25,15 +25,9 @@ class Promise(Enum):
     ABORT = ("abort deletes nothing that could be used", "TwoPhaseCommitSink.abort")
     TRAVELS = ("writers travel to other processes and receipts come back from them", "TaskWriter")
 
-    @property
-    def says(self) -> str:
-        """The promise in words."""
-        return self.value[0]
-
-    @property
-    def seam(self) -> str:
-        """The part of `lakesink_protocol.two_phase` that demands it."""
-        return self.value[1]
+    def __init__(self, says: str, seam: str) -> None:
+        self.says = says
+        self.seam = seam  # the part of `lakesink_protocol.two_phase` that demands it
 
     @property
     def anchor(self) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from lakesink.testing.rows import Found
 from lakesink.testing.stream import Stream, cast_votes
-from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 
@@ -36,14 +35,9 @@ class Party:
         self.votes.append(frozenset(positions))
         return votes, positions
 
-    @property
-    def says_there(self) -> bool:
-        """True if it reports that the batch is in the target."""
-        return isinstance(self.ended, (Committed, AlreadyCommitted))
-
     def lie(self, seen: frozenset[int]) -> str:
         """What is wrong with its outcome, given the rows of the batch; else empty."""
-        if self.says_there and not seen:
+        if isinstance(self.ended, (Committed, AlreadyCommitted)) and not seen:
             return f"says {_named(self.ended)}, and readers see nothing of the batch"
         if not isinstance(self.ended, Committed):
             return ""
@@ -108,14 +102,6 @@ class Patience:
         self.held = not rival.come(PATIENCE_SECONDS if long else HELD_SECONDS)
         if self.held:
             self.places.add(place)
-
-
-def run_driver(run: Callable[[], Ended]) -> Ended:
-    """The end of a driver; an error that the seam does not define is raised."""
-    try:
-        return run()
-    except LakesinkError as error:
-        return error
 
 
 def _named(ended: Ended) -> str:

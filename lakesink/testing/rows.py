@@ -52,10 +52,7 @@ def counted(rows: Iterable[tuple[int, int]]) -> Found:
 def trouble(found: Found, candidates: dict[int, list[frozenset[int]]], batches: Iterable[int]) -> str:
     """What is wrong with what a reader saw; empty if it is exactly these batches, each whole, each row once.
 
-    Args:
-        found: What the reader saw.
-        candidates: The positions that each job of a batch voted for.
-        batches: The expected batches.
+    `candidates` has the positions that each job of a batch voted for.
     """
     wanted = set(batches)
     unwanted = sorted(set(found) - wanted)

@@ -4,11 +4,12 @@ import itertools
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lakesink.testing.points import Meet, WatchedSink, Within, pass_by, plainly
+from lakesink.testing.points import Meet, WatchedSink, Within
 from lakesink.testing.rows import Attempt, Found, counted, trouble
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
@@ -66,9 +67,9 @@ class Stream:
         batch: Batch | int,
         *,
         sink: Sink | None = None,
-        meet: Meet = pass_by,
+        meet: Meet = lambda *_: None,
         cast: Cast = cast_votes,
-        within: Within = plainly,
+        within: Within = nullcontext,
     ) -> Outcome:
         """Run one batch, without `sink` by the sink of a driver that has just started."""
         batch = self.batch(batch) if isinstance(batch, int) else batch
@@ -103,10 +104,10 @@ class Stream:
         """What a reader sees now, by batch."""
         return counted(self.read_rows())
 
-    def check(self, *batch_ids: int) -> None:
+    def check(self, *batch_ids: int, when: str = "") -> None:
         """Readers must see exactly these batches, each with the votes of one of its jobs, each row once."""
         found = trouble(self.seen(), self.candidates, batch_ids)
-        assert not found, found
+        assert not found, f"{when}: {found}" if when else found
 
     def _job(self, batch_id: int, cast: Cast, writers: Mapping[str, TaskWriter]) -> Votes:
         [(name, writer)] = writers.items()

@@ -12,8 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.audit.as_of import look_back
-from lakesink.audit.engines import queries
-from lakesink.audit.which import by_batch, ranges
+from lakesink.audit.which import by_batch, queries, ranges
 from lakesink.cli.rows import cells, documents
 from lakesink_protocol.identity import SinkKind
 from testkit.builders import TABLE, Chance, Lake, Stream

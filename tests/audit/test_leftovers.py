@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.audit.leftovers import Leftovers, OwnName, own_name
+from lakesink.audit.leftovers import Leftovers, own_name
 from lakesink.audit.proof import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
@@ -43,18 +43,18 @@ def own(batch_id: int, sink: str = "events") -> str:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        (f"events-7-00000-{UUID}.parquet", OwnName("events", 7)),
-        (f"s3://b/t/data/day=2026-01-01/events-7-00012-{UUID}.parquet", OwnName("events", 7)),
-        (f"data/0110/1001/0101/10110101-events-7-00000-{UUID}.parquet", OwnName("events", 7)),
-        (f"10110101-known-7-00000-{UUID}.parquet", OwnName("10110101-known", 7)),
-        (f"a-1-2.x_y-7-00000-{UUID}.parquet", OwnName("a-1-2.x_y", 7)),
+        (f"events-7-00000-{UUID}.parquet", ("events", 7)),
+        (f"s3://b/t/data/day=2026-01-01/events-7-00012-{UUID}.parquet", ("events", 7)),
+        (f"data/0110/1001/0101/10110101-events-7-00000-{UUID}.parquet", ("events", 7)),
+        (f"10110101-known-7-00000-{UUID}.parquet", ("10110101-known", 7)),
+        (f"a-1-2.x_y-7-00000-{UUID}.parquet", ("a-1-2.x_y", 7)),
         (f"00000-0-{UUID}.parquet", None),
         (f"00000-7-{UUID}-00001.parquet", None),
         (f"events-7-00000-{UUID}.orc", None),
         ("compacted.parquet", None),
     ],
 )
-def test_a_name_tells_sink_and_batch_if_it_is_ours(path: str, expected: OwnName | None) -> None:
+def test_a_name_tells_sink_and_batch_if_it_is_ours(path: str, expected: tuple[str, int] | None) -> None:
     assert own_name(path, {"events", "10110101-known"}) == expected
 
 

@@ -9,10 +9,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from lakesink.checks.certify.state import Sent, State, broken_promise
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.scratch import prove_catalog
-from lakesink.checks.offer import Answered
-from lakesink.checks.swap_probe import broken_promise
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog, connect
 from servers.ports import free_port
 from testkit.http_servers import postgres
@@ -123,7 +122,8 @@ YES, NO = "", "CommitFailedException"
 def test_what_rival_commits_leave_tells_whether_the_promise_was_kept(
     first: str, second: str, shown: set[int], head: int | None, words: str
 ) -> None:
-    told = broken_promise([Answered(1, first), Answered(2, second)], shown, head)
+    state = State("u", head, tag=None, entry=None, snapshots=tuple((snapshot, None) for snapshot in shown))
+    told = broken_promise([Sent((1,), first), Sent((2,), second)], state)
     assert (words in told) if words else told == ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.audit.engines import queries
+from lakesink.audit.which import queries
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Recipe
 from lakesink.engines.target import Moment, Postgres, Rest, Sqlite, Target, target_of

@@ -12,10 +12,9 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy import Engine
 
 from lakesink import __version__
-from lakesink.checks.certify.bench import Bench, bench_in
-from lakesink.checks.certify.multi_table import TwoTables, in_turn
-from lakesink.checks.certify.probes import PROBES, Probe
-from lakesink.checks.certify.race import OneTable, Report, Size, Step, race
+from lakesink.checks.bench import Bench, bench_in
+from lakesink.checks.certify.probes import PROBES, two_tables
+from lakesink.checks.certify.race import Size, Step, race
 from lakesink.checks.certify.state import RaceFigures, race_figures
 from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict, judge
 from lakesink_catalog.connect.catalog import FoundCatalog
@@ -24,6 +23,7 @@ from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
 
+NAMESPACE_PREFIX = "lakesink_certify_"
 Say = Callable[[str], None]
 """Receives progress messages."""
 
@@ -61,13 +61,9 @@ class Certificate:
 def certify(
     found: FoundCatalog, size: Size, say: Say = lambda _: None, checks: Collection[Check] = tuple(Check)
 ) -> Certificate:
-    """Check everything that lakesink needs of a catalog, on scratch tables that are removed afterwards.
+    """Check everything that lakesink needs of an existing catalog, on scratch tables that are removed afterwards.
 
-    Args:
-        found: The catalog, which must exist.
-        size: Size of the races.
-        say: Receives progress messages.
-        checks: The checks to run; a subset can only reject a catalog.
+    A subset of the checks can only reject a catalog.
     """
     asker = _Asker(found, found.open(create=False), size, say)
     findings = tuple(asker.findings(checks))
@@ -98,64 +94,53 @@ class _Asker:
             yield finding
 
     def _finding(self, check: Check) -> Finding:
-        if check is Check.COMPARE_AND_SWAP:
-            return self._guarded(check, self._raced)
-        if check is Check.MULTI_TABLE:
-            return self._guarded(check, self._multi_table)
+        """An exception in a check leaves that check undecided."""
         if check is Check.STALE_TAG and not self.ledger_tag:
             return Finding(check, Standing.ABSENT, "not asked: commits with the tag fail")
-        return self._probed(check, PROBES[check])
-
-    def _probed(self, check: Check, probe: Probe) -> Finding:
-        def ask(stack: ExitStack) -> Finding:
-            bench = self._bench(stack)
-            wrong = next(filter(None, probe(bench)), "")
-            if wrong:
-                return Finding(check, Standing.BROKEN, wrong)
-            return Finding(check, Standing.KEPT, _kept(bench))
-
-        return self._guarded(check, ask)
-
-    def _raced(self, stack: ExitStack) -> Finding:
-        bench = self._bench(stack)
-        return self._judged(Check.COMPARE_AND_SWAP, (bench,), OneTable(bench.scratch.name, self.ledger_tag))
-
-    def _multi_table(self, stack: ExitStack) -> Finding:
-        check = Check.MULTI_TABLE
-        if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
-            return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
-        first, second = self._bench(stack), self._bench(stack)
-        wrong = in_turn((first, second))
-        if wrong:
-            return Finding(check, Standing.BROKEN, wrong)
-        names = (first.scratch.name, second.scratch.name)
-        return self._judged(check, (first, second), TwoTables(names, self.ledger_tag))
-
-    def _judged(self, check: Check, benches: tuple[Bench, ...], step: Step) -> Finding:
-        reports = race(self.found, step, self.size, within_process=is_of_one_process(self.found.properties))
-        sent = [request for report in reports for request in report.sent]
-        figures = race_figures(sent, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)
-        return raced(check, figures, reports, self.size)
-
-    def _bench(self, stack: ExitStack) -> Bench:
-        return stack.enter_context(bench_in(self.found, self.catalog, self.left, ledger_tag=self.ledger_tag))
-
-    def _guarded(self, check: Check, ask: Callable[[ExitStack], Finding]) -> Finding:
-        """An exception in a check leaves that check undecided."""
         self.say(f"asking: {check.value}")
         known = self.found.properties
         try:
             with ExitStack() as stack:
-                return ask(stack)
+                return self._ask(check, stack)
         except LakesinkError as error:
             return Finding(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
         except Exception as error:  # noqa: BLE001 - whatever a library raises is what the check found
             return Finding(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
 
+    def _ask(self, check: Check, stack: ExitStack) -> Finding:
+        if check is Check.MULTI_TABLE:
+            return self._multi_table(check, stack)
+        bench = self._bench(stack)
+        if check is Check.COMPARE_AND_SWAP:
+            return self._judged(check, bench)
+        if wrong := next(filter(None, PROBES[check](bench)), ""):
+            return Finding(check, Standing.BROKEN, wrong)
+        names = sorted(set(filter(None, bench.heard)))
+        return Finding(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as asked")
 
-def raced(check: Check, figures: RaceFigures, reports: list[Report], size: Size) -> Finding:
+    def _multi_table(self, check: Check, stack: ExitStack) -> Finding:
+        if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
+            return Finding(check, Standing.ABSENT, "the catalog offers no commit of several tables")
+        first, second = self._bench(stack), self._bench(stack)
+        if wrong := two_tables(first, second):
+            return Finding(check, Standing.BROKEN, wrong)
+        return self._judged(check, first, second)
+
+    def _judged(self, check: Check, *benches: Bench) -> Finding:
+        step = Step(tuple(bench.scratch.name for bench in benches), self.ledger_tag)
+        reports = race(self.found, step, self.size, within_process=is_of_one_process(self.found.properties))
+        sent = [request for requests, _ in reports for request in requests]
+        troubles = [trouble for _, told in reports for trouble in told]
+        figures = race_figures(sent, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)
+        return _raced(check, figures, troubles, self.size)
+
+    def _bench(self, stack: ExitStack) -> Bench:
+        bench = bench_in(self.found, self.catalog, self.left, prefix=NAMESPACE_PREFIX, ledger_tag=self.ledger_tag)
+        return stack.enter_context(bench)
+
+
+def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) -> Finding:
     """The result of a race; without an acknowledged commit for each writer, it proves nothing."""
-    troubles = [trouble for report in reports for trouble in report.troubles]
     told = f"{size.writers} writers at once: {figures.acknowledged} commits acknowledged, {figures.refused} refused"
     if figures.unknown or troubles:
         told += f", {figures.unknown + len(troubles)} without an answer"
@@ -166,11 +151,6 @@ def raced(check: Check, figures: RaceFigures, reports: list[Report], size: Size)
         first = f" The first trouble: {troubles[0]}." if troubles else ""
         return Finding(check, Standing.UNDECIDED, f"{told}: too few to prove anything.{first}", numbers)
     return Finding(check, Standing.KEPT, f"{told}, none lost", numbers)
-
-
-def _kept(bench: Bench) -> str:
-    names = sorted(set(filter(None, bench.heard)))
-    return f"refused as {', '.join(names)}" if names else "as asked"
 
 
 def _software(catalog: Catalog) -> dict[str, str]:

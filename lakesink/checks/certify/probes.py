@@ -13,9 +13,8 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from lakesink.checks.certify.bench import KEY, Bench, altered
+from lakesink.checks.bench import KEY, NO_ANSWER, Bench, Offer, send
 from lakesink.checks.certify.verdict import Check
-from lakesink.checks.offer import Offer
 
 Probe = Callable[[Bench], Iterator[str]]
 
@@ -85,7 +84,7 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
     fresh = bench.offers(1)[0]
     properties = [update for update in fresh.request.updates if isinstance(update, SetPropertiesUpdate)]
     yield bench.refuses(
-        altered(fresh, updates=[*properties, _nowhere(fresh)]), "a commit that moved the branch to no snapshot"
+        fresh.altered(updates=[*properties, _nowhere(fresh)]), "a commit that moved the branch to no snapshot"
     )
     yield bench.accepts(bench.offers(1)[0])
 
@@ -106,11 +105,32 @@ def sent_twice(bench: Bench) -> Iterator[str]:
     yield _once(bench, first, lambda: bench.heard.append(bench.ask(first, bench.other).refused_as))
     second = bench.offers(1)[0]
     with ThreadPoolExecutor(SENDERS) as senders:
-        sent = [senders.submit(bench.ask, second, (bench.mine, bench.other)[number % 2]) for number in range(SENDERS)]
+        sent = [senders.submit(bench.ask, second, (bench.mine, bench.other)[at % 2]) for at in range(SENDERS)]
     answers = [answer.result() for answer in sent]
     if all(answer.refused_as for answer in answers):
         yield f"It refused every copy of a commit that nothing speaks against: {answers[0].detail}."
     yield _once(bench, second, lambda: None)
+
+
+def two_tables(first: Bench, second: Bench) -> str:
+    """A request lands in both tables, which must be empty; if one table must refuse, it lands in none."""
+    [both, late] = zip(first.offers(), second.offers(), strict=True)
+    send(first.mine, both)
+    landed = [first.state(), second.state()]
+    if any(state.head != offered.snapshot_id for state, offered in zip(landed, both, strict=True)):
+        return "It accepted a commit of two tables that they do not both show."
+    fresh = first.offers(1)[0]
+    try:
+        send(first.other, [fresh, late[1]])
+    except NO_ANSWER:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever else it is, it is a no
+        first.heard.append(type(error).__name__)
+    else:
+        return "It accepted a commit of two tables of which one asserted an old head."
+    if [first.state(), second.state()] != landed:
+        return "It refused a commit of two tables and yet changed one."
+    return ""
 
 
 PROBES: Mapping[Check, Probe] = {
@@ -142,13 +162,13 @@ def _asserting(offered: Offer, wrong: TableRequirement) -> Offer:
         return type(requirement) is type(wrong) and getattr(requirement, "ref", None) == getattr(wrong, "ref", None)
 
     kept = [requirement for requirement in offered.request.requirements if not same(requirement)]
-    return altered(offered, requirements=[*kept, wrong])
+    return offered.altered(requirements=[*kept, wrong])
 
 
 def _only_head(offered: Offer) -> Offer:
     """The offer without its assertion on the tag, so that only the head can refuse it."""
     kept = [need for need in offered.request.requirements if getattr(need, "ref", KEY.branch) == KEY.branch]
-    return altered(offered, requirements=kept)
+    return offered.altered(requirements=kept)
 
 
 def _nowhere(offered: Offer) -> SetSnapshotRefUpdate:

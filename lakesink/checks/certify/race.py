@@ -6,19 +6,17 @@ loads the table again. Every commit therefore has up to as many rivals as there 
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from threading import Barrier
-from typing import Protocol
 
 from pyiceberg.catalog import Catalog
 
-from lakesink.checks.certify.bench import KEY, next_batch
+from lakesink.checks.bench import answer, fence_on, next_offers
 from lakesink.checks.certify.state import Sent
-from lakesink.checks.offer import answer, fence_on, offer
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_protocol.errors import LakesinkError
@@ -39,45 +37,33 @@ class Size:
     seconds: float = 120.0  # time limit for the writers
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Result of one writer: its requests, and what kept it from sending."""
-
-    sent: tuple[Sent, ...]
-    troubles: tuple[str, ...] = ()
-
+Report = tuple[list[Sent], list[str]]
+"""Result of one writer: its requests, and what kept it from sending."""
 
 Attempt = Callable[[], Sent]
 """Loads, builds, and sends once."""
 
 
-class Step(Protocol):
-    """What a writer repeats. It is pickled for other processes."""
-
-    def __call__(self, catalog: Catalog) -> Attempt:
-        """The attempt of one writer, on its own connection."""
-
-
 @dataclass(frozen=True, slots=True)
-class OneTable:
-    """Commits the next batch to a table."""
+class Step:
+    """What a writer repeats: one request with the next batch of each table. It is pickled for other processes."""
 
-    name: str
+    names: tuple[str, ...]
     ledger_tag: bool
 
-    def __call__(self, catalog: Catalog) -> Attempt:
-        """See `Step`."""
-        return partial(_attempt, catalog, fence_on(catalog, self.name, KEY, ledger_tag=self.ledger_tag))
+    def of_writer(self, catalog: Catalog) -> Attempt:
+        """The attempt of one writer, on its own connection."""
+        return partial(_attempt, catalog, [fence_on(catalog, name, ledger_tag=self.ledger_tag) for name in self.names])
 
 
-def _attempt(catalog: Catalog, fence: FencedCommit) -> Sent:
-    offered = offer(fence, *next_batch(fence))
-    answered = answer(catalog, offered)
-    shown = bool(answered.refused_as) or shows(fence, offered.snapshot_id)
-    return Sent((offered.snapshot_id,), answered.refused_as, answered.unknown, shown)
+def _attempt(catalog: Catalog, fences: Sequence[FencedCommit]) -> Sent:
+    sent = answer(catalog, *(next_offers(fence)[0] for fence in fences))
+    if sent.refused_as:
+        return sent
+    return replace(sent, read_back=all(map(_shows, fences, sent.snapshot_ids)))
 
 
-def shows(fence: FencedCommit, snapshot_id: int) -> bool:
+def _shows(fence: FencedCommit, snapshot_id: int) -> bool:
     """False if the table, loaded now, lacks the snapshot; a failed load proves nothing."""
     try:
         table = fence.load()
@@ -87,14 +73,7 @@ def shows(fence: FencedCommit, snapshot_id: int) -> bool:
 
 
 def race(found: FoundCatalog, step: Step, size: Size, *, within_process: bool) -> list[Report]:
-    """Run the writers and return their reports.
-
-    Args:
-        found: The catalog; every writer opens it.
-        step: What a writer repeats.
-        size: Size of the race.
-        within_process: True if other processes do not see the catalog.
-    """
+    """Run the writers and return their reports; `within_process` if other processes do not see the catalog."""
     if within_process or size.processes == 1:
         return _drive(found, step, size, size.writers, Barrier(1))
     shares = [len(range(number, size.writers, size.processes)) for number in range(size.processes)]
@@ -116,7 +95,7 @@ def _drive(found: FoundCatalog, step: Step, size: Size, writers: int, gate: Barr
     gate = gate or _gate
     assert gate is not None
     catalogs = [found.open(create=False) for _ in range(writers)]
-    attempts = [step(catalog) for catalog in catalogs]
+    attempts = [step.of_writer(catalog) for catalog in catalogs]
     gate.wait(START_SECONDS)
     deadline = time.monotonic() + size.seconds
     with ThreadPoolExecutor(writers) as threads:
@@ -136,4 +115,4 @@ def _write(catalog: Catalog, attempt: Attempt, commits: int, deadline: float) ->
         else:
             landed += not sent[-1].refused_as
             unanswered += sent[-1].unknown
-    return Report(tuple(sent), tuple(troubles))
+    return sent, troubles

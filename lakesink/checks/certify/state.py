@@ -28,11 +28,12 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One request of a writer, with its answer."""
+    """One request, with its answer."""
 
     snapshot_ids: tuple[int, ...]  # one for each table in the request
     refused_as: str = ""  # name of the error; empty if the commit was acknowledged
     unknown: bool = False  # True if that error is no refusal
+    detail: str = ""  # that error in words, without secrets
     read_back: bool = True  # True if the same connection showed an acknowledged commit at once
 
 
@@ -68,16 +69,10 @@ class RaceFigures:
 
 
 def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: bool) -> RaceFigures:
-    """Compare the answers to the writers with what the tables show.
-
-    Args:
-        sent: The requests of all writers.
-        states: One for each table after the race, in the order of the requests.
-        ledger_tag: Whether the commits set the tag.
-    """
+    """Compare the answers to the writers with what the tables show after the race, in the order of the requests."""
     branches = [set(state.branch) for state in states]
     acknowledged = [request for request in sent if not request.refused_as]
-    parts = [[snapshot in branch for snapshot, branch in _parts(request, branches)] for request in sent]
+    parts = [[snapshot in branch for snapshot, branch in zip(one.snapshot_ids, branches, strict=True)] for one in sent]
     return RaceFigures(
         acknowledged=len(acknowledged),
         refused=sum(bool(request.refused_as) and not request.unknown for request in sent),
@@ -90,10 +85,6 @@ def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: b
     )
 
 
-def _parts(request: Sent, branches: Sequence[set[int]]) -> Iterator[tuple[int, set[int]]]:
-    return zip(request.snapshot_ids, branches, strict=True)
-
-
 def _forked(state: State) -> int:
     children = Counter(parent for _, parent in state.snapshots)
     return sum(count - 1 for count in children.values())
@@ -104,14 +95,7 @@ def _parted(state: State, *, ledger_tag: bool) -> bool:
 
 
 def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: bool) -> str:
-    """What is wrong with an acknowledged commit; empty if the table shows all its parts.
-
-    Args:
-        before: The table before the commit.
-        after: The table after the commit.
-        snapshot_id: The commit's snapshot.
-        ledger_tag: Whether the commit set the tag.
-    """
+    """What is wrong with an acknowledged commit of this snapshot; empty if the table shows all its parts."""
     if after.head != snapshot_id or after.snapshots.count((snapshot_id, before.head)) != 1:
         return "It accepted a commit that the table does not show."
     if Counter(after.snapshots) - Counter(before.snapshots) != Counter({(snapshot_id, before.head): 1}):
@@ -124,15 +108,23 @@ def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: boo
 
 
 def not_refused(before: State, after: State, refused_as: str, what: str) -> str:
-    """What is wrong with the answer to a commit that must not land; else empty.
-
-    Args:
-        before: The table before the commit.
-        after: The table after the commit.
-        refused_as: Name of the error; empty if it was acknowledged.
-        what: The commit in words.
-    """
+    """What is wrong with the answer to a commit that must not land, `what` in words; else empty."""
     if after != before:
         said = f"refused ({refused_as})" if refused_as else "accepted"
         return f"It {said} {what}, and the table shows it."
     return "" if refused_as else f"It accepted {what}."
+
+
+def broken_promise(rivals: Sequence[Sent], after: State) -> str:
+    """What a catalog did wrong with rival commits that asserted the same head; empty if it kept its promise."""
+    accepted = {snapshot_id for sent in rivals if not sent.refused_as for snapshot_id in sent.snapshot_ids}
+    there = {one for sent in rivals for one in sent.snapshot_ids} & {shown for shown, _ in after.snapshots}
+    if len(accepted) > 1:
+        return "It accepted two commits that asserted the same head, so that one of them is lost or both are in."
+    if not accepted <= there:
+        return "It accepted a commit that the table does not show."
+    if len(there) > 1:
+        return "The table shows two commits that asserted the same head."
+    if there and after.head not in there:
+        return "It moved the branch to another snapshot than the one that it accepted."
+    return ""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Self
 
 
 class Need(Enum):
@@ -14,92 +15,77 @@ class Need(Enum):
 
 
 class Check(Enum):
-    """A check. The value is the stable name."""
+    """A check, by its stable name: what the catalog must do, what follows for a stream if not, and what needs it."""
 
-    TAG = "ledger tag"
-    STALE_HEAD = "stale head"
-    STALE_TAG = "stale tag"
-    TABLE_UUID = "table uuid"
-    SCHEMA = "schema"
-    EQUAL_ID = "equal snapshot id"
-    ALL_OR_NOTHING = "all or nothing"
-    OWN_WRITES = "own writes"
-    SENT_TWICE = "sent twice"
-    COMPARE_AND_SWAP = "compare-and-swap"
-    MULTI_TABLE = "multi-table"
-
-    @property
-    def need(self) -> Need:
-        """What it is needed for."""
-        return _QUESTIONS[self].need
-
-    @property
-    def asked(self) -> str:
-        """What the catalog must do."""
-        return _QUESTIONS[self].asked
-
-    @property
-    def follows(self) -> str:
-        """The consequence for a stream if this is broken."""
-        return _QUESTIONS[self].follows
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    asked: str
-    follows: str
-    need: Need = Need.PROMISE
-
-
-_QUESTIONS = {
-    Check.TAG: _Question(
+    TAG = (
+        "ledger tag",
         "set a tag in a commit, and move it in the next",
         "a rollback after expiry is not noticed, and neither is a late request after one",
         Need.TAG,
-    ),
-    Check.STALE_HEAD: _Question(
+    )
+    STALE_HEAD = (
+        "stale head",
         "refuse a commit that asserts an old head, or none where there is one",
         "of two drivers both commit a batch, or one overwrites the other: rows are doubled or lost",
-    ),
-    Check.STALE_TAG: _Question(
+    )
+    STALE_TAG = (
+        "stale tag",
         "refuse a commit that asserts the right head and an old tag, or none where there is one",
         "after a rollback and expiry a request that arrives late can put a batch into the table once more",
         Need.TAG,
-    ),
-    Check.TABLE_UUID: _Question(
+    )
+    TABLE_UUID = (
+        "table uuid",
         "refuse a commit that asserts another table's UUID",
         "a batch of a dropped table can land in another one that took its name",
-    ),
-    Check.SCHEMA: _Question(
+    )
+    SCHEMA = (
+        "schema",
         "refuse a commit that asserts another schema",
         "files of an old schema can land under a new one that they do not fit",
-    ),
-    Check.EQUAL_ID: _Question(
+    )
+    EQUAL_ID = (
+        "equal snapshot id",
         "refuse a second snapshot of an id that the table has",
         "a table can get two snapshots of one id, of which readers see either",
-    ),
-    Check.ALL_OR_NOTHING: _Question(
+    )
+    ALL_OR_NOTHING = (
+        "all or nothing",
         "move snapshot, head, property and tag together; change nothing if one of them is impossible",
         "ledger and rows can part: a batch is skipped that is not there, or written again",
-    ),
-    Check.OWN_WRITES: _Question(
+    )
+    OWN_WRITES = (
+        "own writes",
         "show a commit to every connection as soon as it is acknowledged",
         "a batch that landed is not seen, so that commits end as unresolved",
-    ),
-    Check.SENT_TWICE: _Question(
+    )
+    SENT_TWICE = (
+        "sent twice",
         "land a request once that is sent again, later or at the same time",
         "a request that a proxy or client sends again doubles the rows of its batch",
-    ),
-    Check.COMPARE_AND_SWAP: _Question(
+    )
+    COMPARE_AND_SWAP = (
+        "compare-and-swap",
         "keep every acknowledged commit of many writers at once, each on the one before it",
         "commits that were acknowledged are lost, or a batch lands twice",
-    ),
-    Check.MULTI_TABLE: _Question(
+    )
+    MULTI_TABLE = (
+        "multi-table",
         "commit two tables in one request, both or none, and keep what it acknowledged to many writers at once",
         "nobody should use that endpoint; lakesink does not, it commits table by table",
         Need.MULTI_TABLE,
-    ),
-}
+    )
+
+    asked: str
+    follows: str
+    need: Need
+
+    def __new__(cls, name: str, asked: str, follows: str, need: Need = Need.PROMISE) -> Self:
+        """Only the name is the value."""
+        check = object.__new__(cls)
+        check._value_ = name
+        check.asked, check.follows, check.need = asked, follows, need
+        return check
 
 
 class Standing(Enum):

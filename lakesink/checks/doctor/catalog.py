@@ -38,12 +38,7 @@ class CatalogLook:
 
 
 def look_at_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) -> CatalogLook:
-    """Find the catalog as a stream would, and connect to it.
-
-    Args:
-        name: As given by the user; None for the default.
-        longest_seconds: Time limit for an answer.
-    """
+    """Find the catalog as a stream would, and connect to it; `name` is None for the default."""
     chosen = attempt(Part.CATALOG, "choice", lambda: _find(name))
     if isinstance(chosen, Finding):
         return CatalogLook([chosen])

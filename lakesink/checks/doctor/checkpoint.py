@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
 
+from lakesink.audit.checkpoint import numbers
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
-from lakesink.checks.doctor.opened import opened
+from lakesink.checks.doctor.query import opened
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.locations import is_under
@@ -32,12 +33,7 @@ class NextBatch:
 
 
 def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
-    """Check a checkpoint, and its next batch if a table is given.
-
-    Args:
-        root: Path or URI.
-        table: The query's target; None to check the checkpoint alone.
-    """
+    """Check the checkpoint at a path or URI, and its next batch if the query's target is given."""
     fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
     checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
     if isinstance(checkpoint, Finding):
@@ -56,7 +52,7 @@ def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
 def next_batch(checkpoint: Checkpoint) -> NextBatch:
     """The query's next batch: its newest planned batch again, or the one after it if that is completed."""
     query_id = checkpoint.query_id()
-    planned, done = (_newest(checkpoint, folder) for folder in ("offsets", "commits"))
+    planned, done = (max(numbers(checkpoint, log), default=None) for log in ("offsets", "commits"))
     if planned is None:
         return NextBatch(Batch(0, query_id, _NOT_YET, start=None, end=""), planned=False, done=done)
     end = checkpoint.offsets(planned)
@@ -87,11 +83,6 @@ def next_verdict(coming: NextBatch, table: Table) -> Finding:
         return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
     fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
     return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, f"{found} and every sink id would be refused", fix)
-
-
-def _newest(checkpoint: Checkpoint, folder: str) -> int | None:
-    names = checkpoint.files.names(folder)
-    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=None)
 
 
 def _readable(root: str, coming: NextBatch) -> Finding:

@@ -7,6 +7,7 @@ from functools import partial
 
 from pyiceberg.table import Table
 
+from lakesink.audit.lines import last_change_ms
 from lakesink.checks.doctor.catalog import CatalogLook, look_at_catalog
 from lakesink.checks.doctor.checkpoint import check_checkpoint
 from lakesink.checks.doctor.clock import Sighting, check_clock
@@ -15,7 +16,7 @@ from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys
 from lakesink.checks.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink.checks.doctor.spark import check_spark
 from lakesink.checks.doctor.storage import check_storage
-from lakesink.checks.doctor.table import check_table, last_change
+from lakesink.checks.doctor.table import check_table
 from lakesink_catalog.tables.tables import load_table
 
 Say = Callable[[str], None]
@@ -34,13 +35,7 @@ class Wanted:
 
 
 def examine(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
-    """Run every check after the machine's own, and mask secrets of the catalog in the findings.
-
-    Args:
-        wanted: What to check.
-        say: Receives progress messages.
-        java: False if there is no Java that could start Spark.
-    """
+    """Run every check after the machine's own; without `java`, Spark cannot start. Masks the catalog's secrets."""
     say("looking at the catalog")
     look = look_at_catalog(wanted.catalog)
     known = look.found.properties if look.found else {}
@@ -59,7 +54,8 @@ def _spark(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
 
 
 def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
-    may_write = _may_write(wanted, look)
+    embedded = look.found is not None and look.found.home is not None
+    may_write = embedded if wanted.write_probe is None else wanted.write_probe
     yield from look.findings
     if look.opened is not None:
         yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, look.opened))
@@ -74,11 +70,6 @@ def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
         say("looking at the checkpoint")
         root, beside = wanted.checkpoint, table if isinstance(table, Table) else None
         yield from attempt_all(Part.CHECKPOINT, "readable", lambda: check_checkpoint(root, beside))
-
-
-def _may_write(wanted: Wanted, look: CatalogLook) -> bool:
-    embedded = look.found is not None and look.found.home is not None
-    return embedded if wanted.write_probe is None else wanted.write_probe
 
 
 def _proofs(look: CatalogLook, *, may_write: bool) -> list[Finding]:
@@ -110,5 +101,5 @@ def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Itera
     yield from check_lifetimes(table, now_ms)
     sightings: list[Sighting] = []
     yield from check_storage(Part.TABLE, table, sightings, may_write=may_write)
-    sightings.append(last_change(table, now_ms))
+    sightings.append(Sighting("the table's newest change", None, last_change_ms(table), now_ms))
     yield check_clock(Part.TABLE, sightings)

@@ -57,11 +57,7 @@ def attempt_all(part: Part, check: str, call: Callable[[], Iterable[Finding]]) -
 def attempt(part: Part, check: str, call: Callable[[], T], known: Mapping[str, Any] | None = None) -> T | Finding:
     """The call's result; or a failed finding if it raises, because a check must never end the others.
 
-    Args:
-        part: What the check belongs to.
-        check: Its name.
-        call: What to do.
-        known: Properties whose secrets must not show.
+    Secrets of the `known` properties do not show.
     """
     try:
         return call()

@@ -15,8 +15,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
 
-from lakesink.audit.look import key_of
-from lakesink.audit.waiting import Listing, WaitingRecord, opened_listing, waiting_records
+from lakesink.audit.finding import key_of
+from lakesink.audit.leftovers import Listing, WaitingRecord, opened_listing, waiting_records
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt_all
 from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink_catalog.connect.rest import BoundedRestCatalog
@@ -72,9 +72,12 @@ def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Findi
         if _NO_RULES in str(error) or _NO_RULES in str(error.__cause__):
             yield _judged(())
         else:
-            yield _unread(describe(error, properties))
+            fix = "See by other means that no life-cycle rule of the bucket expires objects of the warehouse."
+            found = f"the bucket's rules cannot be read: {describe(error, properties)}"
+            yield Finding(Part.TABLE, _RULES, Standing.SKIPPED, found, fix)
         return
-    yield _judged(_expiring(rules, place.path.lstrip("/")))
+    prefix = place.path.lstrip("/")
+    yield _judged([str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)])
 
 
 def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
@@ -112,15 +115,6 @@ def _gone(opened: Listing, record: WaitingRecord) -> int:
     system, path_of = opened
     there = system.get_file_info([path_of(location) for location, _ in record.files])
     return sum(file.type is not FileType.File for file in there)
-
-
-def _expiring(rules: Sequence[Mapping[str, Any]], prefix: str) -> list[str]:
-    return [str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)]
-
-
-def _unread(why: str) -> Finding:
-    fix = "See by other means that no life-cycle rule of the bucket expires objects of the warehouse."
-    return Finding(Part.TABLE, _RULES, Standing.SKIPPED, f"the bucket's rules cannot be read: {why}", fix)
 
 
 def _judged(removing: Sequence[str]) -> Finding:

@@ -1,6 +1,7 @@
 """Compares this Python and its packages with the ranges that lakesink declares. Imports none of them itself."""
 
 import importlib
+import operator
 import platform
 import re
 import shlex
@@ -8,13 +9,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import zip_longest
 
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink_protocol.redact import describe
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?(?P<range>[^;()]*)\)?\s*(?P<marker>;.*)?")
 _BOUND = re.compile(r"\s*(?P<sign>>=|<|==)\s*(?P<version>\d+(?:\.\d+)*)\s*")
+_SIGNS = {">=": operator.ge, "<": operator.lt, "==": operator.eq}
 _IMPORTED_BY_ITS_OWN_CHECK = "pyspark"
 
 
@@ -28,7 +29,7 @@ class Requirement:
     def allows(self, version: str) -> bool:
         """True if a version is in the range; a bound in an unknown form excludes nothing."""
         bounds = [bound for text in self.range.split(",") if (bound := _BOUND.fullmatch(text))]
-        return all(_holds(bound["sign"], _compared(version, bound["version"])) for bound in bounds)
+        return all(_SIGNS[bound["sign"]](_numbers(version), _numbers(bound["version"])) for bound in bounds)
 
 
 def requirements_in(lines: Sequence[str]) -> list[Requirement]:
@@ -96,13 +97,10 @@ def _pip() -> str:
     return f"{shlex.quote(sys.executable)} -m pip install"
 
 
-def _compared(version: str, bound: str) -> int:
-    """-1, 0 or 1, by the leading numbers of a version."""
+def _numbers(version: str) -> list[int]:
+    """The leading numbers of a version, without zeros at their end: 4.1 and 4.1.0 are the same."""
     leading = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [[int(part) for part in text.split(".")] for text in (leading[0] if leading else "0", bound)]
-    pairs = list(zip_longest(*numbers, fillvalue=0))
-    return next(((1 if left > right else -1) for left, right in pairs if left != right), 0)
-
-
-def _holds(sign: str, compared: int) -> bool:
-    return {">=": compared >= 0, "<": compared < 0, "==": compared == 0}[sign]
+    numbers = [int(part) for part in leading[0].split(".")] if leading else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers

@@ -1,14 +1,17 @@
 """Reports the guarantee of a query, from the facts that its start stored beside its checkpoint, with remedies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
-from lakesink.checkpoint.folder import Checkpoint
-from lakesink.checkpoint.notes import MOST_BYTES, NOTES, QueryNotes, parse_notes
+from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.checkpoint.notes import MOST_BYTES, NOTES, QueryNotes, is_atomic, parse_notes
+from lakesink.checkpoint.offsets import log_offset
 from lakesink.checkpoint.sources import Replay, guarantee
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
-from lakesink.checks.doctor.opened import opened
-from lakesink.checks.doctor.unnoted import check_unnoted
-from lakesink_protocol.redact import redact
+from lakesink_protocol.redact import describe, redact
+
+UNTOLD = "failOnDataLoss, the isolation level, expressions and speculation: only a running query knows them"
 
 _STANDINGS = {
     Replay.YES: Standing.OK,
@@ -22,6 +25,14 @@ _REMEDIES = {
     Replay.UNKNOWN: "Make sure that the source gives the same rows for the same offsets again, also after a restart.",
     Replay.NO: "Put something that keeps its rows between the source and the query: Kafka, or files.",
 }
+
+
+def opened(root: str, part: Part, check: str, standing: Standing, fix: str) -> Checkpoint | Finding:
+    """The checkpoint; or the given finding if it cannot be read from here."""
+    try:
+        return Checkpoint(FsspecFiles(root))
+    except (ImportError, ValueError) as error:
+        return Finding(part, check, standing, f"{redact(root)} cannot be read from here: {describe(error)}", fix)
 
 
 def check_query(root: str) -> Iterator[Finding]:
@@ -39,19 +50,15 @@ def check_query(root: str) -> Iterator[Finding]:
     if isinstance(notes, Finding):
         yield notes
     elif notes is None:
-        yield from attempt_all(Part.QUERY, "guarantee", lambda: check_unnoted(root, query_id, checkpoint))
+        yield from attempt_all(Part.QUERY, "guarantee", lambda: _unnoted(root, query_id, checkpoint))
     else:
-        yield from _of_notes(root, notes)
-
-
-def _of_notes(root: str, notes: QueryNotes) -> Iterator[Finding]:
-    yield _of_query(root, notes)
-    yield _guarantee(notes)
-    yield from _isolation(notes)
-    yield from _functions(notes)
-    yield _output_mode(notes)
-    yield _speculation(notes)
-    yield _checkpoint(notes)
+        yield _of_query(root, notes)
+        yield _guarantee(notes)
+        yield from _isolation(notes)
+        yield from _functions(notes)
+        yield Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no row is given by two batches")
+        yield _speculation(notes)
+        yield _checkpoint(notes)
 
 
 def _read(query_id: str, checkpoint: Checkpoint) -> QueryNotes | Finding | None:
@@ -111,10 +118,6 @@ def _functions(notes: QueryNotes) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
 
 
-def _output_mode(notes: QueryNotes) -> Finding:
-    return Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no row is given by two batches")
-
-
 def _speculation(notes: QueryNotes) -> Finding:
     if not notes.speculation:
         return Finding(Part.QUERY, "speculation", Standing.OK, "off")
@@ -135,3 +138,35 @@ def _checkpoint(notes: QueryNotes) -> Finding:
         " spark.sql.streaming.checkpointFileManagerClass to its AbortableStreamBasedCheckpointFileManager."
     )
     return Finding(Part.QUERY, "atomic create", Standing.WARNING, found, fix)
+
+
+def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """What the checkpoint of a query without stored facts shows of its guarantee, and what it does not."""
+    found = f"Query {query_id} has left no notes in {NOTES}; this is what its checkpoint tells."
+    fix = 'lakesink.stream, stream_files and stream_to leave them; format("lakesink") and other sinks do not.'
+    yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
+    kinds = [_kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]
+    yield _sources(kinds)
+    yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Look at how the query is written.")
+    scheme = urlsplit(root).scheme or "file"
+    if not is_atomic(scheme):
+        told = f"{scheme} is not known to create a file in one step, unless Spark was given a file manager for that."
+        advice = "Keep it on HDFS, ABFS or a file system, or set Spark's AbortableStreamBasedCheckpointFileManager."
+        yield Finding(Part.QUERY, "atomic create", Standing.WARNING, told, advice)
+
+
+def _kind_of(offset: Any) -> str:
+    """The kind of source that logs such an offset, parsed from the offset log; empty if unknown."""
+    if log_offset(offset) is not None:
+        return "files"
+    topics = list(offset.values()) if isinstance(offset, Mapping) else []
+    partitions = [end for topic in topics if isinstance(topic, Mapping) for end in topic.values()]
+    return "kafka" if partitions and all(isinstance(end, int) for end in partitions) else ""
+
+
+def _sources(kinds: list[str]) -> Finding:
+    shown = ", ".join(kind or "of an unknown kind" for kind in kinds) or "none"
+    if kinds and all(kinds):
+        return Finding(Part.QUERY, "guarantee", Standing.OK, f"sources by their offsets: {shown}; these can replay")
+    found = f"sources by their offsets: {shown}"
+    return Finding(Part.QUERY, "guarantee", Standing.WARNING, found, _REMEDIES[Replay.UNKNOWN])

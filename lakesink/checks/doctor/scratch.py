@@ -1,24 +1,22 @@
 """Tests a catalog with a scratch table: rival commits to it, files in its folder, then removal of everything."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pyiceberg.catalog import Catalog
 
+from lakesink.checks.bench import Bench, bench_in
 from lakesink.checks.doctor.clock import Sighting, check_clock
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
-from lakesink.checks.doctor.storage import check_storage, delete_folder
+from lakesink.checks.doctor.storage import check_storage
+from lakesink.checks.doctor.swap import NOT_ATOMIC, prove_swap
 from lakesink.checks.scratch_table import ScratchTable
-from lakesink.checks.swap_probe import NAMESPACE_PREFIX, NOT_ATOMIC, SwapProof, prove_swap
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.redact import describe
 
 SWAP = "compare-and-swap"
+NAMESPACE_PREFIX = "lakesink_doctor_"
 _MATTERS_OF_RIGHTS = ("LAKESINK_CATALOG_REJECTED", "LAKESINK_STORAGE_REJECTED", "PermissionError", "Forbidden")
 _ASK = "Add --write-probe: it makes a table in a namespace of its own, sends rival commits to it, and drops both."
 
@@ -29,12 +27,7 @@ def skipped_proofs(why: str, fix: str = _ASK) -> list[Finding]:
 
 
 def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
-    """Test compare-and-swap, storage and clock of a catalog on a scratch table.
-
-    Args:
-        found: For the second connection, as another driver would open it.
-        catalog: The first connection.
-    """
+    """Test compare-and-swap, storage and clock of a catalog on a scratch table; `found` opens a second connection."""
     scratch = ScratchTable(catalog, NAMESPACE_PREFIX)
     sightings: list[Sighting] = []
     try:
@@ -48,53 +41,42 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
         storage = check_storage(Part.CATALOG, table, sightings, may_write=True)
         return [*swap, *storage, check_clock(Part.CATALOG, sightings), *_removed(scratch)]
     finally:
-        remove(scratch)  # again, after an interruption; a second removal does nothing
+        scratch.remove()  # again, after an interruption; a second removal does nothing
 
 
 def prove_place(found: FoundCatalog) -> list[Finding]:
     """Test an embedded catalog that does not exist yet, in a temporary folder beside its place."""
     assert found.home is not None
-    with _beside(found.home) as folder:
-        made = CatalogConfig("lakesink-doctor", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder)})
+    parent = next(place for place in found.home.parents if place.exists())
+    with TemporaryDirectory(prefix=".lakesink-doctor-", dir=parent) as folder:
+        made = CatalogConfig("lakesink-doctor", {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": folder})
         return prove_catalog(made.find(), made.open())
 
 
-@contextmanager
-def _beside(home: Path) -> Iterator[Path]:
-    parent = next(place for place in home.parents if place.exists())
-    with TemporaryDirectory(prefix=".lakesink-doctor-", dir=parent) as folder:
-        yield Path(folder)
-
-
 def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
+    catalog = scratch.catalog
     try:
-        return [_proved(prove_swap(scratch, found.open, ledger_tag=True))]
+        proof = prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True))
+        return [Finding(Part.CATALOG, SWAP, Standing.OK, proof)]
     except CatalogError as error:
         failure = error
     if failure.code == NOT_ATOMIC:
         return [_swap_failed(failure)]
-    tagless = ScratchTable(scratch.catalog, NAMESPACE_PREFIX)
     try:
-        tagless.create()
-        proof = prove_swap(tagless, found.open, ledger_tag=False)
+        with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as tagless:
+            proof = prove_swap(tagless)
     except Exception:  # noqa: BLE001 - without the tag it is no better, so the first failure is the finding
         return [_swap_failed(failure)]
-    finally:
-        remove(tagless)
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
     fix = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
-    return [_proved(proof), Finding(Part.CATALOG, "tags", Standing.WARNING, refused, fix)]
+    return [
+        Finding(Part.CATALOG, SWAP, Standing.OK, proof),
+        Finding(Part.CATALOG, "tags", Standing.WARNING, refused, fix),
+    ]
 
 
 def _swap_failed(failure: CatalogError) -> Finding:
     return Finding(Part.CATALOG, SWAP, Standing.FAILED, f"[{failure.code}] {failure.what}", failure.action)
-
-
-def _proved(proof: SwapProof) -> Finding:
-    found = (
-        f"the second of two commits on one head was refused ({proof.refused_as}); {proof.races} races, one winner each"
-    )
-    return Finding(Part.CATALOG, SWAP, Standing.OK, found)
 
 
 def _not_made(failure: Finding) -> Finding:
@@ -106,24 +88,11 @@ def _not_made(failure: Finding) -> Finding:
 
 
 def _removed(scratch: ScratchTable) -> list[Finding]:
-    left = remove(scratch)
+    left = scratch.remove()
     if not left:
         return []
     found = f"A scratch table was not removed whole: {'; '.join(left)}"
     return [Finding(Part.CATALOG, "scratch", Standing.WARNING, found, "Remove it by hand.")]
-
-
-def remove(scratch: ScratchTable) -> list[str]:
-    """Remove a scratch table, its namespace and its folder; returns what is left, and why. May be called again."""
-    left = scratch.drop()
-    if scratch.table is not None and scratch.folder is not None:
-        try:
-            delete_folder(scratch.table, scratch.folder)
-        except FileNotFoundError:
-            return left
-        except Exception as error:  # noqa: BLE001 - what stays behind is told, whatever kept it
-            left.append(f"folder {scratch.folder} ({describe(error, scratch.catalog.properties)})")
-    return left
 
 
 def _now_ms() -> int:

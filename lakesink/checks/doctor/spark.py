@@ -3,11 +3,9 @@
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +13,7 @@ from platform import python_version
 from tempfile import TemporaryDirectory
 
 from lakesink import __version__
+from lakesink.checks.child import child, end
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink_protocol.redact import redact
@@ -63,31 +62,14 @@ def findings_of(probed: Probed) -> list[Finding]:
 
 def _run_probe(path: Path, longest_seconds: float) -> Probed:
     environment = {name: value for name, value in os.environ.items() if name != _REMOTE}
-    with subprocess.Popen(  # noqa: S603 - this very Python and our own module
-        [sys.executable, "-m", "lakesink.spark.probe", str(path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-    ) as process:
+    command = [sys.executable, "-m", "lakesink.spark.probe", str(path)]
+    with child(command, environment, subprocess.PIPE) as process:
         try:
             last_words, _ = process.communicate(timeout=longest_seconds)
         except subprocess.TimeoutExpired:
-            _end(process)
+            end(process)
             return Probed(None, process.communicate()[0], longest_seconds)
-        except BaseException:
-            _end(process)
-            raise
     return Probed(SparkAnswer.read(path), last_words)
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    """End the probe and its JVM, which is in the same process group; PySpark's workers end with the JVM."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _connect_findings() -> list[Finding]:

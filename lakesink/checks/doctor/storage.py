@@ -26,13 +26,9 @@ _ASK = "Add --write-probe to write a scratch object and remove it."
 
 
 def check_storage(part: Part, table: Table, sightings: list[Sighting], *, may_write: bool) -> list[Finding]:
-    """Test the locations of a table's data and metadata files.
+    """Test the locations of a table's data and metadata files; `sightings` receives the times of the scratch objects.
 
-    Args:
-        part: What the checks belong to.
-        table: The table.
-        sightings: Receives the times that the storage gives to files.
-        may_write: False to check only that the table's properties name allowed locations.
+    Without `may_write`, check only that the table's properties name allowed locations.
     """
     ways = {"data files": (data_location, _data_round_trip), "metadata files": (metadata_location, _io_round_trip)}
     findings = []
@@ -45,12 +41,6 @@ def check_storage(part: Part, table: Table, sightings: list[Sighting], *, may_wr
         else:
             findings.append(_written(part, check, location, partial(round_trip, table, location, sightings)))
     return findings
-
-
-def delete_folder(table: Table, folder: str) -> None:
-    """Delete a folder with its contents; only for a folder that the doctor created."""
-    filesystem, path_of = _filesystem(table, folder)
-    filesystem.delete_dir(path_of(folder))
 
 
 def _written(part: Part, check: str, location: str, round_trip: Callable[[], bytes]) -> Finding:
@@ -68,7 +58,7 @@ def _written(part: Part, check: str, location: str, round_trip: Callable[[], byt
 
 
 def _data_round_trip(table: Table, location: str, sightings: list[Sighting]) -> bytes:
-    filesystem, path_of = _filesystem(table, location)
+    filesystem, path_of = open_filesystem(location, shareable_properties(table.io.properties), table.catalog.name)
     path = path_of(_scratch_name(location))
     folder = Path(path).parent if isinstance(filesystem, LocalFileSystem) else None
     made = folder is not None and not folder.exists()
@@ -105,10 +95,6 @@ def _io_round_trip(table: Table, location: str, _: list[Sighting]) -> bytes:
             return bytes(source.read())
     finally:
         table.io.delete(path)
-
-
-def _filesystem(table: Table, location: str) -> tuple[FileSystem, Callable[[str], str]]:
-    return open_filesystem(location, shareable_properties(table.io.properties), table.catalog.name)
 
 
 def _scratch_name(location: str) -> str:

@@ -6,14 +6,13 @@ from typing import Any
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
-from lakesink.checks.doctor.clock import Sighting
+from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.partition_by import is_lost_on_java
-from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -29,13 +28,6 @@ def check_table(identifier: str, table: Table) -> Iterator[Finding]:
     yield attempt(Part.TABLE, "settings", lambda: _settings(table))
     yield from attempt_all(Part.TABLE, "properties", lambda: _property_limit(table))
     yield from attempt_all(Part.TABLE, "sinks", lambda: _sinks(identifier, table))
-
-
-def last_change(table: Table, now_ms: int) -> Sighting:
-    """The time of the table's newest change, by the committer's clock."""
-    log = table.metadata.snapshot_log
-    newest = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
-    return Sighting("the table's newest change", None, newest, now_ms)
 
 
 def _loads(identifier: str, table: Table) -> Finding:
@@ -121,7 +113,7 @@ def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
         yield Finding(Part.TABLE, "sinks", Standing.OK, "no lakesink stream has written to it yet")
     for state in states:
         yield _sink(identifier, state)
-        if state.trouble is None and _key(state).ledger_tag not in table.metadata.refs:
+        if state.trouble is None and key_of(state).ledger_tag not in table.metadata.refs:
             found = f"{_named(state)}: its ledger tag is not there, so a rollback after expiry is not noticed."
             fix = "Leave ledger_tag on where the catalog takes tags; the next batch sets it."
             yield Finding(Part.TABLE, "tags", Standing.WARNING, found, fix)
@@ -141,13 +133,8 @@ def _sink(identifier: str, state: SinkState) -> Finding:
     return Finding(Part.TABLE, "sinks", Standing.OK, found)
 
 
-def _key(state: SinkState) -> SinkKey:
-    return SinkKey(state.sink, state.branch, SinkKind(state.kind))
-
-
 def _named(state: SinkState) -> str:
-    kind = "" if state.kind == SinkKind.STREAM.value else " (txn)"
-    return f"{state.sink}{kind} into {_short(state.branch)}"
+    return f"{sink_label(key_of(state))} into {_short(state.branch)}"
 
 
 def _short(value: Any) -> str:

@@ -17,9 +17,8 @@ P = ParamSpec("P")
 BATCHES = 3
 FIRST_MIDDLE_LAST = tuple(range(BATCHES))
 
-
-def pass_on(step: Step) -> None:
-    """Do nothing at a step."""
+OTHER = "by another process"
+BY_WHOM = pytest.mark.parametrize("by", ["by the same process", OTHER])
 
 
 class SinkUnderTest:
@@ -58,7 +57,9 @@ class SinkUnderTest:
         """The packages that are stepped through."""
         return self.stepped_packages or (type(sink).__module__.partition(".")[0],)
 
-    def steps_of_commit(self, stream: Stream, batch_id: int, at_step: Callable[[Step], None] = pass_on) -> list[Step]:
+    def steps_of_commit(
+        self, stream: Stream, batch_id: int, at_step: Callable[[Step], None] = lambda _: None
+    ) -> list[Step]:
         """Prepare a batch and step through its commit; returns the steps."""
         sink = stream.open_sink()
         transaction, prepared = stream.prepare(sink, batch_id)

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, FIRST_MIDDLE_LAST, SinkUnderTest, keeps
+from lakesink.testing.checks.base import BATCHES, BY_WHOM, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
 from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, Died, Meet, Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.steps import Step
@@ -51,16 +51,11 @@ def ended_at(stream: Stream, where: Point, batch_id: int, error: BaseException, 
         raise AssertionError(f"the batch never came to {where}")
 
 
-def by(point: Point) -> str:
-    """The point's name as a test id."""
-    return str(point)
-
-
 class CrashChecks(SinkUnderTest):
     """Crashes and failures at each point, for the first, a middle and the last batch."""
 
     @keeps(Promise.CRASH)
-    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=str)
     def test_a_driver_dies_and_another_completes_its_batch(self, stream: Stream, point: Point) -> None:
         """The process dies: no abort, no memory. First, middle and last batch."""
         for batch_id in FIRST_MIDDLE_LAST:
@@ -72,7 +67,7 @@ class CrashChecks(SinkUnderTest):
         stream.check(*range(BATCHES + 1))
 
     @keeps(Promise.CRASH)
-    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=str)
     def test_a_driver_fails_and_the_same_sink_completes_its_batch(self, stream: Stream, point: Point) -> None:
         """The query restarts in the same process: the sink is asked to abort, and keeps its memory."""
         sink = stream.open_sink()
@@ -83,7 +78,7 @@ class CrashChecks(SinkUnderTest):
         stream.check(*range(BATCHES + 1))
 
     @keeps(Promise.CRASH)
-    @pytest.mark.parametrize("point", CRASH_POINTS, ids=by)
+    @pytest.mark.parametrize("point", CRASH_POINTS, ids=str)
     def test_an_empty_batch_dies_and_is_completed(self, stream: Stream, point: Point) -> None:
         """A batch without rows has a place in the history too."""
         stream.run(0)
@@ -105,10 +100,7 @@ class CrashChecks(SinkUnderTest):
             with suppress(Died):
                 self.steps_of_commit(stream, batch_id, die)
             stream.run(batch_id)
-            try:
-                stream.check(*range(batch_id + 1))
-            except AssertionError as found:
-                raise AssertionError(f"after a crash before {step} of commit: {found}") from None
+            stream.check(*range(batch_id + 1), when=f"after a crash before {step} of commit")
 
     @keeps(Promise.DURABILITY)
     @pytest.mark.parametrize("batch_id", FIRST_MIDDLE_LAST)
@@ -145,7 +137,7 @@ class CrashChecks(SinkUnderTest):
             assert frozenset(stream.seen()[1]) != of_other_data, "rows were committed under another fingerprint"
 
     @keeps(Promise.CRASH)
-    @pytest.mark.parametrize("point", RECOVERY_POINTS, ids=by)
+    @pytest.mark.parametrize("point", RECOVERY_POINTS, ids=str)
     def test_the_driver_that_recovers_dies_too(self, stream: Stream, point: Point) -> None:
         """Three drivers for one batch."""
         stream.run(0)
@@ -157,14 +149,14 @@ class CrashChecks(SinkUnderTest):
         stream.check(0, 1, 2)
 
     @keeps(Promise.AGAIN)
-    @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
-    def test_commit_may_be_called_twice(self, stream: Stream, restarted: bool) -> None:  # noqa: FBT001 - a table of cases
+    @BY_WHOM
+    def test_commit_may_be_called_twice(self, stream: Stream, by: str) -> None:
         """As after a lost answer to the first commit."""
         stream.run(0)
         sink, second = stream.open_sink(), stream.open_sink()
         other = stream.begin(second, 1)
         transaction, prepared = stream.prepare(sink, 1)
-        found = other.prepared_log.find(stream.batch(1)) if restarted else None
+        found = other.prepared_log.find(stream.batch(1)) if by == OTHER else None
         recovered = second.recover(other, found[second.name]) if found else None
         sink.commit(transaction, prepared)
         again = sink.commit(transaction, prepared) if recovered is None else second.commit(other, recovered)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, SinkUnderTest, keeps
+from lakesink.testing.checks.base import BATCHES, BY_WHOM, OTHER, SinkUnderTest, keeps
 from lakesink.testing.promises import Promise
 from lakesink.testing.stream import Stream
 from lakesink_protocol.errors import BatchRefused, LakesinkError
@@ -57,20 +57,17 @@ class HistoryChecks(SinkUnderTest):
     """Refusals, and records from storage."""
 
     @keeps(Promise.HISTORY)
-    @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
+    @BY_WHOM
     @pytest.mark.parametrize("strange", STRANGE)
     def test_a_batch_that_does_not_follow_is_refused_before_it_is_written(
-        self,
-        stream: Stream,
-        strange: str,
-        restarted: bool,  # noqa: FBT001 - a table of cases
+        self, stream: Stream, strange: str, by: str
     ) -> None:
         """Other data, a new checkpoint, a gap. The stream itself continues."""
         sink = stream.open_sink()
         for batch_id in range(BATCHES):
             stream.run(batch_id, sink=sink)
         seen, jobs = stream.seen(), list(stream.jobs)
-        sink = stream.open_sink() if restarted else sink
+        sink = stream.open_sink() if by == OTHER else sink
         self._is_refused(stream, sink, STRANGE[strange](stream))
         assert stream.jobs == jobs, "a job ran for a batch that is refused"
         assert stream.seen() == seen, "a refused batch changed what readers see"
@@ -138,10 +135,7 @@ class HistoryChecks(SinkUnderTest):
         except Exception as error:
             raise AssertionError(f"{what}: it ended with {error!r}") from error
         else:
-            try:
-                stream.check(*range(batch_id + 1))
-            except AssertionError as found:
-                raise AssertionError(f"{what}: {found}") from None
+            stream.check(*range(batch_id + 1), when=what)
 
     def _is_refused(self, stream: Stream, sink: Any, batch: Batch) -> None:
         try:

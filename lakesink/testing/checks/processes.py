@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 from lakesink.testing.checks.base import SinkUnderTest, keeps
-from lakesink.testing.child import PREFIX, Drive, Work, all_answered, ended, start, start_together
+from lakesink.testing.child import PREFIX, Drive, Work, answered, ended, start, start_together
 from lakesink.testing.points import KILL_POINTS, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import Attempt
@@ -31,7 +31,7 @@ class ProcessChecks(SinkUnderTest):
 
         def elsewhere(writer: TaskWriter, batch_id: int, run: int) -> tuple[list[bytes], list[int]]:
             attempts = [Attempt(batch_id, run, task) for task in range(2)]
-            votes = all_answered([start(Work(writer, attempt)) for attempt in attempts])
+            votes = list(map(answered, [start(Work(writer, attempt)) for attempt in attempts]))
             return votes, [at for attempt in attempts for at in attempt.positions]
 
         stream.run(0)
@@ -51,16 +51,10 @@ class ProcessChecks(SinkUnderTest):
             drive = Drive(type(self), target, batches, run)
             code, _, said = ended(start(drive, f"{name}@{batch_id}=kill"))
             assert code == -signal.SIGKILL, f"the driver was to die at {name}, and ended with {code}: {said}"
-            self._check_left(stream, batch_id, point)
+            landed = point.committed if isinstance(point, Point) else batch_id in stream.seen()
+            stream.check(*range(batch_id + 1 if landed else batch_id), when=f"after SIGKILL at {point}")
         stream.run_all(len(points) - 1, len(points))
         stream.check(*range(len(points) + 1))
-
-    def _check_left(self, stream: Stream, batch_id: int, point: Point | str) -> None:
-        landed = point.committed if isinstance(point, Point) else batch_id in stream.seen()
-        try:
-            stream.check(*range(batch_id + 1 if landed else batch_id))
-        except AssertionError as found:
-            raise AssertionError(f"after SIGKILL at {point}: {found}") from None
 
     @keeps(Promise.RIVAL)
     def test_two_drivers_run_the_same_batches_at_once(self, stream: Stream, target: Any) -> None:
@@ -70,7 +64,7 @@ class ProcessChecks(SinkUnderTest):
         for batch_id, run in itertools.product(batches, runs):
             stream.candidates[batch_id].append(rows_of(batch_id, run))
         drives = [Drive(type(self), target, batches, run, TRIES) for run in runs]
-        all_answered(start_together(drives))
+        list(map(answered, start_together(drives)))
         stream.check(*batches)
         stream.run(RACED_BATCHES)
         stream.check(*batches, RACED_BATCHES)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, FIRST_MIDDLE_LAST, SinkUnderTest, keeps
+from lakesink.testing.checks.base import BATCHES, BY_WHOM, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
 from lakesink.testing.points import Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import trouble
@@ -98,21 +98,16 @@ class RowChecks(SinkUnderTest):
         stream.check(0, 1)
 
     @keeps(Promise.REPLAY)
-    @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by another process"])
+    @BY_WHOM
     @pytest.mark.parametrize("batches", [1, BATCHES])
-    def test_a_replayed_batch_is_neither_written_nor_committed(
-        self,
-        stream: Stream,
-        batches: int,
-        restarted: bool,  # noqa: FBT001 - a table of cases
-    ) -> None:
+    def test_a_replayed_batch_is_neither_written_nor_committed(self, stream: Stream, batches: int, by: str) -> None:
         """Spark repeats its last batch after most crashes."""
         sink = stream.open_sink()
         for batch_id in range(batches):
             stream.run(batch_id, sink=sink)
         jobs = list(stream.jobs)
         points: list[Point] = []
-        replaying = stream.open_sink() if restarted else sink
+        replaying = stream.open_sink() if by == OTHER else sink
         outcome = stream.run(batches - 1, sink=replaying, meet=lambda point, _: points.append(point))
         assert isinstance(outcome, AlreadyCommitted), f"the outcome is {outcome!r}, not AlreadyCommitted"
         assert stream.jobs == jobs, "a job ran for a batch that was committed"

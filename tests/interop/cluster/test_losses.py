@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.cli.packing import FOLDER
+from lakesink.cli.pack import FOLDER
 from lakesink_catalog.failpoints import VARIABLE
 from testkit.harness import PATIENCE_SECONDS, added_files, expected, own_snapshots, wait_for
 from tests.interop.cluster.ground import (

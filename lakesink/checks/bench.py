@@ -1,0 +1,213 @@
+"""A scratch table, and two drivers that send it lakesink's own commits: how does the catalog answer?
+
+A commit is the product's own request: snapshot, branch, ledger entry and tag in one, asserting table, head, schema and
+tag. It contains no file.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError
+from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from requests.exceptions import RequestException
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
+from lakesink.checks.scratch_table import ScratchTable
+from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
+from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.connect.errors import catalog_error
+from lakesink_catalog.connect.rest import BoundedRestCatalog
+from lakesink_catalog.manifests.merging import ManifestMerger
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.identity import SinkKey, stream_batch
+from lakesink_protocol.redact import describe, safe_cause
+from lakesink_protocol.verdict import Commit
+
+KEY = SinkKey("certify")
+_QUERY = str(uuid.UUID(int=0))
+NO_ANSWER = (
+    CommitStateUnknownException,
+    OSError,
+    RequestException,
+    SQLAlchemyError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+)
+"""Errors for a missing answer or a failure of the catalog. They are no refusals: the commit may have landed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A request, and the table that it was built on."""
+
+    table: Table
+    request: Request
+    snapshot_id: int
+
+    def altered(
+        self, requirements: Sequence[TableRequirement] | None = None, updates: Sequence[TableUpdate] | None = None
+    ) -> "Offer":
+        """The same offer with other requirements or updates."""
+        request = self.request
+        changed = replace(
+            request,
+            requirements=request.requirements if requirements is None else tuple(requirements),
+            updates=request.updates if updates is None else tuple(updates),
+        )
+        return replace(self, request=changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A scratch table, and two drivers with a connection each."""
+
+    scratch: ScratchTable
+    mine: Catalog
+    other: Catalog
+    ledger_tag: bool
+    heard: list[str] = field(default_factory=list)  # names of the errors that refused a commit
+
+    def state(self, catalog: Catalog | None = None) -> State:
+        """What the table shows, through the first connection by default."""
+        table = load_table(catalog or self.mine, self.scratch.name)
+        view = view_table(table, KEY)
+        return State(
+            uuid=view.table_uuid,
+            head=view.head,
+            tag=view.tag_snapshot_id,
+            entry=view.entry.snapshot_id if view.entry else None,
+            snapshots=tuple((found.snapshot_id, found.parent_snapshot_id) for found in table.metadata.snapshots),
+        )
+
+    def offers(self, count: int = 2, snapshot_id: int | None = None) -> list[Offer]:
+        """Build rival commits of the next batch on the current table; with fresh snapshot ids, unless one is given."""
+        fence = fence_on(self.mine, self.scratch.name, ledger_tag=self.ledger_tag)
+        if snapshot_id is not None:
+            fence = replace(fence, surroundings=Surroundings(new_snapshot_id=lambda: snapshot_id))
+        return next_offers(fence, count)
+
+    def accepts(self, offered: Offer) -> str:
+        """Send a commit that must land; returns what went wrong, or an empty string."""
+        before = self.state()
+        sent = self.ask(offered)
+        if sent.refused_as:
+            return f"It refused a commit that nothing speaks against: {sent.detail}."
+        return not_landed(before, self.state(), offered.snapshot_id, ledger_tag=self.ledger_tag)
+
+    def refuses(self, offered: Offer, what: str) -> str:
+        """Send a commit that must not land, through the other connection; returns what went wrong, or an empty string.
+
+        `what` is the commit in words.
+        """
+        before = self.state()
+        sent = self.ask(offered, self.other)
+        self.heard.append(sent.refused_as)
+        return not_refused(before, self.state(), sent.refused_as, what)
+
+    def ask(self, offered: Offer, catalog: Catalog | None = None) -> Sent:
+        """Send a commit and return the answer; raises a `CatalogError` if there was none."""
+        catalog = catalog or self.mine
+        try:
+            send(catalog, [offered])
+        except NO_ANSWER as error:
+            failure: Exception = error
+        except Exception as error:  # noqa: BLE001 - whatever else it is, it is a no
+            return _refused([offered], error, catalog)
+        else:
+            return _acknowledged([offered])
+        known = catalog.properties
+        raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
+
+
+@contextmanager
+def bench_in(
+    found: FoundCatalog, catalog: Catalog, left: list[str], *, prefix: str, ledger_tag: bool
+) -> Iterator[Bench]:
+    """Create a scratch table with two connections, and remove it afterwards.
+
+    `catalog` is the first connection, `found` opens the second one. `left` receives what could not be removed, and why.
+    """
+    scratch = ScratchTable(catalog, prefix)
+    try:
+        scratch.create()
+        yield Bench(scratch, catalog, found.open(create=False), ledger_tag)
+    finally:
+        left.extend(scratch.remove())
+
+
+def fence_on(catalog: Catalog, name: str, *, ledger_tag: bool) -> FencedCommit:
+    """The product's fenced commit to a table, with the connection of one driver."""
+    return FencedCommit(
+        load=lambda: load_table(catalog, name),
+        key=KEY,
+        start_uuid=str(load_table(catalog, name).metadata.table_uuid),
+        options=CommitOptions(ledger_tag=ledger_tag),
+        surroundings=Surroundings(),
+    )
+
+
+def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
+    """Build commits of the batch after the ledger's, without files, as the product does; batch n reads offset n."""
+    table = fence.load()
+    entry = view_table(table, KEY).entry
+    number = entry.batch_id + 1 if entry else 0
+    batch = stream_batch(number, _QUERY, start=[number], end=[number + 1])
+    look = fence.decide_on(table, batch)
+    assert isinstance(look.verdict, Commit)
+    offers = []
+    for _ in range(count):
+        prepared = fence.prepare(look, (), schema=table.schema())
+        change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
+        merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
+        request = build_request(table, change, merger, fence.surroundings.now_ms())
+        offers.append(Offer(table, request, prepared.snapshot_id))
+    return offers
+
+
+def send(catalog: Catalog, offers: Sequence[Offer]) -> None:
+    """Send the commits of one table, or of several, in one request, and let errors pass."""
+    if len(offers) == 1:
+        [offered] = offers
+        catalog.commit_table(offered.table, offered.request.requirements, offered.request.updates)
+    else:
+        assert isinstance(catalog, BoundedRestCatalog)
+        catalog.commit_tables([_one_of_several(offered) for offered in offers])
+
+
+def answer(catalog: Catalog, *offers: Offer) -> Sent:
+    """Send commits in one request. Each error counts as an answer: only the tables show whether the commits landed."""
+    try:
+        send(catalog, offers)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is not a yes
+        return _refused(offers, error, catalog)
+    return _acknowledged(offers)
+
+
+def _one_of_several(offered: Offer) -> CommitTableRequest:
+    *namespace, name = offered.table.name()
+    return CommitTableRequest(
+        identifier=TableIdentifier(namespace=namespace, name=name),
+        requirements=offered.request.requirements,
+        updates=offered.request.updates,
+    )
+
+
+def _acknowledged(offers: Sequence[Offer]) -> Sent:
+    return Sent(tuple(offered.snapshot_id for offered in offers))
+
+
+def _refused(offers: Sequence[Offer], error: Exception, catalog: Catalog) -> Sent:
+    return replace(
+        _acknowledged(offers),
+        refused_as=type(error).__name__,
+        unknown=isinstance(error, NO_ANSWER),
+        detail=describe(error, catalog.properties),
+    )
