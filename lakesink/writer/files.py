@@ -17,7 +17,8 @@ from lakesink.writer.locations import new_location
 from lakesink.writer.parquet import FileFormat, OpenFile
 from lakesink.writer.partitions import Partition, Source
 from lakesink.writer.plan import WritePlan
-from lakesink_catalog.failpoints import reached
+from lakesink_catalog.listeners import LISTENERS
+from lakesink_protocol.events import FileClosing
 from lakesink_protocol.receipt import DataFileReceipt
 
 FULL = 0.9
@@ -67,7 +68,7 @@ class DataFiles:
     def finish(self, partition: Partition) -> None:
         """Close the partition's open file, if it has one."""
         if partition in self._open:
-            reached("while-writing", self._plan.batch_id)
+            LISTENERS(FileClosing(self._plan.batch_id))  # an executor has only its own listeners
             self._closed.append(self._open[partition].close())
             del self._open[partition]
 
