@@ -32,8 +32,10 @@ from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused
+from lakesink_protocol.events import Listeners
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.ledger import FORGOTTEN, RESTORED, Mark, mark_of
 from lakesink_protocol.outcome import Outcome
@@ -112,7 +114,7 @@ class Chance:
     waited_ms: list[float] = field(default_factory=list)
     ticking: int = 0
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self, emit: Listeners = LISTENERS) -> Surroundings:
         ids = random.Random(next(_SEEDS))
         return Surroundings(
             now_ms=lambda: next(self.now),
@@ -121,6 +123,7 @@ class Chance:
             jitter=lambda: 0.5,
             new_snapshot_id=lambda: ids.choice(SNAPSHOT_IDS),
             told_by_storage_ms=lambda _io, _path: None,  # the files have real times
+            emit=emit,
         )
 
     def move_ms(self, by_ms: int) -> None:
@@ -195,6 +198,7 @@ class Stream:
     catalog: FaultyCatalog | None = None
     chance: Chance = field(default_factory=Chance)
     writes: int = 0
+    listeners: Listeners = LISTENERS
 
     def __post_init__(self) -> None:
         """Streams of other sinks or branches have other queries."""
@@ -215,7 +219,7 @@ class Stream:
             settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
             schema=ROWS,
             session=SessionFacts(),
-            surroundings=self.chance.surroundings(),
+            surroundings=self.chance.surroundings(self.listeners),
         )
 
     def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:

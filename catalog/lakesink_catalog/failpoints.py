@@ -5,18 +5,17 @@ place reads the variable. Without it, a place costs one dictionary look-up. The 
 whole variable, before any action runs.
 """
 
-import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakesink_catalog.log import log
+from lakesink_protocol import events
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
-
-logger = logging.getLogger("lakesink")
 
 VARIABLE = "LAKESINK_FAILPOINTS"
 
@@ -48,6 +47,17 @@ FAILPOINTS = {
 A name with a dot belongs to a custom sink: it is not in this table, and is not checked.
 """
 
+NAMES: Mapping[type[events.BatchEvent], str] = {
+    events.BatchStarted: "batch-start",
+    events.FileClosing: "while-writing",
+    events.RecordDue: "before-prepared",
+    events.RecordStored: "after-prepared",
+    events.CommitDue: "before-call",
+    events.CommitAnswered: "after-call",
+    events.BatchLanded: "after-commit",
+}
+"""The event that reaches each place."""
+
 ACTIONS = {
     "kill": "SIGKILL to this very process",
     "stop": "SIGSTOP to this very process; `kill -CONT` lets it go on",
@@ -64,6 +74,12 @@ class _Armed:
     argument: str
 
 
+def failpoints(event: events.Event) -> None:
+    """Listen for the events that reach a place."""
+    if isinstance(event, events.BatchEvent) and type(event) in NAMES:
+        reached(NAMES[type(event)], event.batch_id)
+
+
 def reached(name: str, batch_id: int) -> None:
     """Carry out the action that the variable sets for this place and batch, if there is one."""
     text = os.environ.get(VARIABLE)
@@ -71,7 +87,7 @@ def reached(name: str, batch_id: int) -> None:
         return
     for armed in list(_parsed(text)):
         if armed.name == name and armed.batch in ("", str(batch_id)):
-            logger.warning("lakesink.failpoint.reached name=%s batch=%d action=%s", name, batch_id, armed.verb)
+            log(events.FailpointActs(batch_id, name, armed.verb))  # custom sinks reach their places without listeners
             _DEEDS[armed.verb](armed)
 
 

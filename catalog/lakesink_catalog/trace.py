@@ -1,36 +1,36 @@
-"""Records the steps of a driver, for checks against the model.
+"""The trace: a listener that records the steps of a driver, for checks against the model.
 
 ``LAKESINK_TRACE`` names a file. Each step of an Iceberg sink appends one line of JSON in one write, so processes can
 share the file. Each step reads the variable; without it, a step costs one dictionary look-up. A line contains ids and
 digests that the table shows anyway: no row, path, option or error text.
 
-A line is written after its step, except `Event.ATTEMPT`, which is written before the request is sent. A commit that
-is visible in a table therefore has its attempt further up in the file. The lines of one driver are numbered: a missing
-line is noticed.
+A line is written after its step, except `TraceEvent.ATTEMPT`, which is written before the request is sent. A commit
+that is visible in a table therefore has its attempt further up in the file. The lines of one driver are numbered: a
+missing line is noticed.
 """
 
 import json
-import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from lakesink_catalog.log import log
+from lakesink_protocol import events
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved
-from lakesink_protocol.identity import BATCH_FACTS, Batch
+from lakesink_protocol.identity import BATCH_FACTS
 from lakesink_protocol.ledger import LedgerEntry, Mark
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
-
-logger = logging.getLogger("lakesink")
 
 VARIABLE = "LAKESINK_TRACE"
 FIRST_RULE_OF_HISTORY = 7
 """Earlier rules decide on the table and on whether an entry exists; from here on rollback of the entry is known."""
 
 
-class Event(Enum):
+class TraceEvent(Enum):
     """The steps of a driver."""
 
     BEGIN = "begin"  # decision before anything is written: the facts, the rule and its verdict
@@ -49,46 +49,35 @@ class Event(Enum):
     FAILED = "failed"  # the commit ended in a final error, or the driver was asked to stop
 
 
-_ENDS = {BatchRefused: Event.REFUSED, CommitUnresolved: Event.UNRESOLVED}
+Step = tuple[TraceEvent, dict[str, Any]]
+_PLAIN: Mapping[type[events.Event], Step] = {
+    events.BatchRecorded: (TraceEvent.RECORDED, {}),
+    events.BatchAborted: (TraceEvent.ABORTED, {}),
+    events.CommitShown: (TraceEvent.ANSWER, {"shows": "landed"}),
+    events.CommitNotShown: (TraceEvent.ANSWER, {"shows": "not-shown"}),
+    events.CommitUnknown: (TraceEvent.ANSWER, {"shows": "unknown"}),
+}
+_ENDS = {BatchRefused: TraceEvent.REFUSED, CommitUnresolved: TraceEvent.UNRESOLVED}
 
 
 @dataclass(slots=True)
 class Trace:
-    """The steps of one driver. `driver` is a unique name; an empty name switches the trace off."""
+    """The steps of one driver; `driver` is a unique name."""
 
-    driver: str = ""
+    driver: str
     _steps: int = 0
 
-    def looked(self, event: Event, situation: Situation, verdict: Verdict, *, tagged: bool) -> None:
-        """Record a decision: `Event.BEGIN` or `Event.LOOK`. `tagged` is true if the sink sets its ledger tag."""
-        path = self._path()
-        if path:
-            self._write(path, event, situation.batch.batch_id, _facts(situation, verdict) | {"tagged": tagged})
+    def __call__(self, event: events.Event) -> None:
+        """Listen for the steps of the driver."""
+        path = os.environ.get(VARIABLE)
+        step = _step(event) if path else None
+        if path and step and isinstance(event, events.BatchEvent):
+            self._write(path, event.batch_id, step)
 
-    def step(self, event: Event, batch: Batch, **facts: Any) -> None:
-        """Record any other step, with facts that JSON can hold."""
-        path = self._path()
-        if path:
-            self._write(path, event, batch.batch_id, facts)
-
-    def ended(self, batch: Batch, ended: Outcome | BaseException | None) -> None:
-        """Record the end of a commit, by its result or its exception."""
-        match ended:
-            case Committed(snapshot_id=snapshot_id):
-                self.step(Event.COMMITTED, batch, snapshot=snapshot_id)
-            case AlreadyCommitted(snapshot_id=found):
-                self.step(Event.KNOWN, batch, snapshot=found)
-            case None:
-                self.step(Event.AGAIN, batch)
-            case _:
-                self.step(_ENDS.get(type(ended), Event.FAILED), batch)
-
-    def _path(self) -> str | None:
-        return os.environ.get(VARIABLE) if self.driver else None
-
-    def _write(self, path: str, event: Event, batch_id: int, facts: dict[str, Any]) -> None:
+    def _write(self, path: str, batch_id: int, step: Step) -> None:
         self._steps += 1
-        line = {"driver": self.driver, "step": self._steps, "event": event.value, "batch_id": batch_id, **facts}
+        name, facts = step
+        line = {"driver": self.driver, "step": self._steps, "event": name.value, "batch_id": batch_id, **facts}
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
@@ -96,7 +85,35 @@ class Trace:
             finally:
                 os.close(file)
         except OSError as error:  # a trace must not make the batch fail
-            logger.warning("lakesink.trace.lost driver=%s step=%d errno=%s", self.driver, self._steps, error.errno)
+            log(events.TraceLost(self.driver, self._steps, error.errno))
+
+
+def _step(event: events.Event) -> Step | None:
+    match event:
+        case events.Decided(situation=situation, verdict=verdict):
+            name = TraceEvent.BEGIN if event.at_begin else TraceEvent.LOOK
+            return name, _facts(situation, verdict) | {"tagged": event.tagged}
+        case events.BatchRecovered(snapshot_id=snapshot_id):
+            return TraceEvent.RECOVERED, {"snapshot": snapshot_id}
+        case events.BatchPrepared(snapshot_id=snapshot_id):
+            return TraceEvent.PREPARED, {"snapshot": snapshot_id}
+        case events.CommitDue(snapshot_id=snapshot_id, head=head, tag=tag):
+            return TraceEvent.ATTEMPT, {"snapshot": snapshot_id, "head": head, "tag": tag}
+        case events.CommitEnded(ended=ended):
+            return _end(ended)
+    return _PLAIN.get(type(event))
+
+
+def _end(ended: Outcome | BaseException | None) -> Step:
+    match ended:
+        case Committed(snapshot_id=snapshot_id):
+            return TraceEvent.COMMITTED, {"snapshot": snapshot_id}
+        case AlreadyCommitted(snapshot_id=found):
+            return TraceEvent.KNOWN, {"snapshot": found}
+        case None:
+            return TraceEvent.AGAIN, {}
+        case _:
+            return _ENDS.get(type(ended), TraceEvent.FAILED), {}
 
 
 def _facts(s: Situation, verdict: Verdict) -> dict[str, Any]:

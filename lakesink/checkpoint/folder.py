@@ -4,7 +4,6 @@
 all schemes and credentials of Spark; `FsspecFiles` works elsewhere. Nothing here writes or needs Spark.
 """
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +25,11 @@ from lakesink.checkpoint.offsets import (
     source_log_tail,
     unreadable,
 )
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import QueryError
+from lakesink_protocol.events import InputUnchecked, Listener
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.redact import describe
-
-logger = logging.getLogger("lakesink")
 
 CHECKS_AT_ONCE = 16
 
@@ -57,8 +56,9 @@ class CheckpointFiles(Protocol):
 class FsspecFiles:
     """Files of a checkpoint through fsspec, for processes without a JVM: the command line and Spark's planners."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, emit: Listener = LISTENERS) -> None:
         self._system, self._root = fsspec.core.url_to_fs(root, use_listings_cache=False)
+        self._emit = emit
 
     def read(self, path: str) -> bytes | None:
         """See `CheckpointFiles`."""
@@ -91,7 +91,7 @@ class FsspecFiles:
         try:
             system, path = fsspec.core.url_to_fs(f"{folder}/", use_listings_cache=False)
         except (ImportError, ValueError) as error:
-            logger.warning("lakesink.input.unchecked %s: its files are taken to be there", describe(error))
+            self._emit(InputUnchecked(describe(error)))
             return True
         return bool(system.exists(f"{path.rstrip('/')}/{name}"))
 

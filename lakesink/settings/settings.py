@@ -3,7 +3,6 @@
 Values of ``catalog_properties`` may be secrets: they stay in the driver and never appear in a `repr`.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -12,8 +11,10 @@ from typing import Any
 from lakesink.settings.options import OPTIONS, Option
 from lakesink.settings.table_settings import Effective, level_of
 from lakesink.writer.plan import AVRO, OnMalformed
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.events import Listener, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.redact import MASK, bears_secret, redact
 from lakesink_protocol.suggest import did_you_mean, sentence
@@ -21,7 +22,6 @@ from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
 
 PREPARED_MAX_AGE = timedelta(hours=20)
 """Shorter than the 24 hours for which other tools' orphan cleanups keep unreferenced files."""
-_log = logging.getLogger("lakesink")
 _BY_NAME = {option.name: option for option in OPTIONS}
 _REQUIRED = ("sink_id", "checkpoint")
 
@@ -79,7 +79,7 @@ class Settings:
         _check_decode(settings, given)
         return settings
 
-    def effective(self, table_properties: Mapping[str, str]) -> Effective:
+    def effective(self, table_properties: Mapping[str, str], emit: Listener = LISTENERS) -> Effective:
         """Settings in force for a table; warns once about each table property that lakesink ignores.
 
         Raises:
@@ -90,7 +90,7 @@ class Settings:
         ignored = [name for name in effective.unhonoured() if name not in self._said]
         if ignored:
             self._said.update(ignored)
-            _log.warning("lakesink.settings.ignored properties=%s", ",".join(ignored))
+            emit(PropertiesIgnored(tuple(ignored)))
         return effective
 
     def __repr__(self) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from lakesink.sinks.storage import Storage, open_storage
 from lakesink_catalog.commit.record import PreparedRecords, batch_identity
+from lakesink_catalog.listeners import LISTENERS
+from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch
 
 __all__ = ["PreparedDirectory"]
@@ -33,6 +35,7 @@ class PreparedDirectory(PreparedRecords):
     max_age: timedelta = MAX_AGE
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     storage: Storage | None = None
+    emit: Listener = LISTENERS  # not public: lakesink's own sinks pass theirs
     _last_landed: str | None = None
 
     @property

@@ -32,9 +32,10 @@ from lakesink.spark.source_options import Destination, stream_destination, trans
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, shipped
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
-from lakesink_catalog.failpoints import reached
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.coordinator import run_batch, writers_for
 from lakesink_protocol.errors import QueryError
+from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
@@ -125,7 +126,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _plan(self) -> PlannedTask:
         checkpoint = self._checkpoint()
         batch_id = _planned_batch(checkpoint)
-        reached("batch-start", batch_id)
+        LISTENERS(BatchStarted(batch_id))  # Spark builds this object from options
         writer = _writer_for(_sink(self._destination, self._schema), self._batch(batch_id))
         return shipped(writer, batch_id, keeps_state=writer is None and checkpoint.has_state())
 

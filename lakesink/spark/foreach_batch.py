@@ -37,9 +37,9 @@ from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.schema import arrow_schema, schema_json, session_facts
 from lakesink.spark.rows.shape import Shape
 from lakesink.spark.rows.small import most_rows
-from lakesink_catalog.failpoints import reached
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
+from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
@@ -132,7 +132,7 @@ class BatchFunction:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Run one batch and log one line. On QueryStopped, Spark ends the query without an error."""
-        reached("batch-start", batch_id)
+        self._target.reporter.emit(BatchStarted(batch_id))
         started = time.monotonic()
         try:
             outcome = self._current_run(rows, batch_id).process(rows, batch_id)

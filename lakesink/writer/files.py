@@ -17,8 +17,9 @@ from lakesink.writer.locations import new_location
 from lakesink.writer.parquet import FileFormat, OpenFile
 from lakesink.writer.partitions import Partition, Source
 from lakesink.writer.plan import WritePlan
-from lakesink_catalog.failpoints import reached
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.change import ContentFile
+from lakesink_protocol.events import FileClosing
 
 FULL = 0.9
 """Part of the target size at which a file counts as full, which avoids one more small row group."""
@@ -67,7 +68,7 @@ class DataFiles:
     def finish(self, partition: Partition) -> None:
         """Close the partition's open file, if it has one."""
         if partition in self._open:
-            reached("while-writing", self._plan.batch_id)
+            LISTENERS(FileClosing(self._plan.batch_id))  # an executor has only its own listeners
             self._closed.append(self._open[partition].close())
             del self._open[partition]
 

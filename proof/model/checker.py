@@ -15,7 +15,7 @@ began. Merges, audit tags, foreign commits, expiry and rollbacks leave no lines;
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lakesink_catalog.trace import Event
+from lakesink_catalog.trace import TraceEvent
 from proof.model.history import History
 from proof.model.lines import Facts, Line, NoStep, Written, parse_line
 from proof.model.steps import AFTER, State
@@ -83,7 +83,7 @@ class _Checker:
             name = line.driver
             driver = self._driver(line)
             _step(driver, line)
-            _CHECKS.get(Event(line.event.partition(":")[0]), _pass)(driver, line)
+            _CHECKS.get(TraceEvent(line.event.partition(":")[0]), _pass)(driver, line)
             driver.last_line = number
         except (NoStep, _Wrong) as wrong:
             self.broken.append(Broken(number, name, str(wrong)))
@@ -195,12 +195,12 @@ def _pass(_: _Driver, __: Line) -> None:
 
 
 _CHECKS = {
-    Event.BEGIN: _begin,
-    Event.LOOK: _look,
-    Event.PREPARED: _prepared,
-    Event.RECOVERED: _recovered,
-    Event.ATTEMPT: _attempt,
-    Event.ANSWER: _answer,
-    Event.COMMITTED: _committed,
-    Event.KNOWN: _known,
+    TraceEvent.BEGIN: _begin,
+    TraceEvent.LOOK: _look,
+    TraceEvent.PREPARED: _prepared,
+    TraceEvent.RECOVERED: _recovered,
+    TraceEvent.ATTEMPT: _attempt,
+    TraceEvent.ANSWER: _answer,
+    TraceEvent.COMMITTED: _committed,
+    TraceEvent.KNOWN: _known,
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakesink_catalog.trace import Event
+from lakesink_catalog.trace import TraceEvent
 
 
 class NoStep(ValueError):
@@ -109,43 +109,43 @@ def parse_line(number: int, text: str) -> Line:
     """
     try:
         said = json.loads(text)
-        event = Event(_typed(said, "event", str))
+        event = TraceEvent(_typed(said, "event", str))
         return _BY_EVENT.get(event, _plain)(number, said, event)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NoStep("this is not the line of a step") from error
 
 
-def _plain(number: int, said: Mapping[str, Any], event: Event) -> Line:
+def _plain(number: int, said: Mapping[str, Any], event: TraceEvent) -> Line:
     driver, step, batch_id = _typed(said, "driver", str), _typed(said, "step", int), _typed(said, "batch_id", int)
     snapshot = said.get("snapshot")
     return Line(number, driver, step, event.value, batch_id, snapshot=None if snapshot is None else int(snapshot))
 
 
-def _look(number: int, said: Mapping[str, Any], event: Event) -> Line:
+def _look(number: int, said: Mapping[str, Any], event: TraceEvent) -> Line:
     facts = _facts(said)
     kind = facts.verdict if facts.verdict in ("commit", "skip") else "refuse"
     return replace(_plain(number, said, event), event=f"{event.value}:{kind}", facts=facts)
 
 
-def _made(number: int, said: Mapping[str, Any], event: Event) -> Line:
+def _made(number: int, said: Mapping[str, Any], event: TraceEvent) -> Line:
     return replace(_plain(number, said, event), snapshot=_typed(said, "snapshot", int))
 
 
-def _attempt(number: int, said: Mapping[str, Any], event: Event) -> Line:
+def _attempt(number: int, said: Mapping[str, Any], event: TraceEvent) -> Line:
     return replace(_made(number, said, event), head=_optional(said, "head", int), tag=_optional(said, "tag", int))
 
 
-def _answer(number: int, said: Mapping[str, Any], event: Event) -> Line:
+def _answer(number: int, said: Mapping[str, Any], event: TraceEvent) -> Line:
     return replace(_plain(number, said, event), event=f"{event.value}:{_typed(said, 'shows', str)}")
 
 
-_BY_EVENT: dict[Event, Callable[[int, Mapping[str, Any], Event], Line]] = {
-    Event.BEGIN: _look,
-    Event.LOOK: _look,
-    Event.PREPARED: _made,
-    Event.RECOVERED: _made,
-    Event.ATTEMPT: _attempt,
-    Event.ANSWER: _answer,
+_BY_EVENT: dict[TraceEvent, Callable[[int, Mapping[str, Any], TraceEvent], Line]] = {
+    TraceEvent.BEGIN: _look,
+    TraceEvent.LOOK: _look,
+    TraceEvent.PREPARED: _made,
+    TraceEvent.RECOVERED: _made,
+    TraceEvent.ATTEMPT: _attempt,
+    TraceEvent.ANSWER: _answer,
 }
 
 

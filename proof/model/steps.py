@@ -8,7 +8,7 @@ table, line by line. The checker takes real drivers' logs through the same table
 from dataclasses import dataclass
 from enum import Enum
 
-from lakesink_catalog.trace import Event
+from lakesink_catalog.trace import TraceEvent
 
 
 class State(Enum):
@@ -49,39 +49,39 @@ class Step:
 
 def _looks(before: State) -> tuple[Step, ...]:
     ways = (("commit", State.LOOKED), ("skip", State.FOUND), ("refuse", State.BARRED))
-    return tuple(Step(before, f"{Event.LOOK.value}:{word}", after) for word, after in ways)
+    return tuple(Step(before, f"{TraceEvent.LOOK.value}:{word}", after) for word, after in ways)
 
 
 STEPS = (
-    Step(State.IDLE, f"{Event.BEGIN.value}:commit", State.BEGUN),
-    Step(State.IDLE, f"{Event.BEGIN.value}:skip", State.IDLE),
-    Step(State.IDLE, f"{Event.BEGIN.value}:refuse", State.ENDED),
-    Step(State.BEGUN, Event.RECOVERED.value, State.READY),
-    Step(State.BEGUN, Event.PREPARED.value, State.VOTED),
-    Step(State.BEGUN, Event.ABORTED.value, State.ENDED),
-    Step(State.VOTED, Event.RECORDED.value, State.READY),
-    Step(State.VOTED, Event.ABORTED.value, State.ENDED),
+    Step(State.IDLE, f"{TraceEvent.BEGIN.value}:commit", State.BEGUN),
+    Step(State.IDLE, f"{TraceEvent.BEGIN.value}:skip", State.IDLE),
+    Step(State.IDLE, f"{TraceEvent.BEGIN.value}:refuse", State.ENDED),
+    Step(State.BEGUN, TraceEvent.RECOVERED.value, State.READY),
+    Step(State.BEGUN, TraceEvent.PREPARED.value, State.VOTED),
+    Step(State.BEGUN, TraceEvent.ABORTED.value, State.ENDED),
+    Step(State.VOTED, TraceEvent.RECORDED.value, State.READY),
+    Step(State.VOTED, TraceEvent.ABORTED.value, State.ENDED),
     *_looks(State.READY),
     *_looks(State.UNSURE),
-    Step(State.READY, f"{Event.ANSWER.value}:unknown", State.UNSURE),
-    Step(State.READY, Event.FAILED.value, State.ENDED),
+    Step(State.READY, f"{TraceEvent.ANSWER.value}:unknown", State.UNSURE),
+    Step(State.READY, TraceEvent.FAILED.value, State.ENDED),
     *_looks(State.LOOKED),
-    Step(State.LOOKED, Event.ATTEMPT.value, State.SENT),
-    Step(State.LOOKED, Event.AGAIN.value, State.IDLE),
-    Step(State.LOOKED, f"{Event.ANSWER.value}:unknown", State.UNSURE),
-    Step(State.LOOKED, Event.UNRESOLVED.value, State.ENDED),
-    Step(State.LOOKED, Event.FAILED.value, State.ENDED),
-    Step(State.SENT, f"{Event.ANSWER.value}:landed", State.LANDED),
-    Step(State.SENT, f"{Event.ANSWER.value}:not-shown", State.UNSURE),
-    Step(State.SENT, f"{Event.ANSWER.value}:unknown", State.UNSURE),
-    Step(State.SENT, Event.FAILED.value, State.ENDED),
-    Step(State.UNSURE, f"{Event.ANSWER.value}:unknown", State.UNSURE),
-    Step(State.UNSURE, Event.UNRESOLVED.value, State.ENDED),
-    Step(State.UNSURE, Event.FAILED.value, State.ENDED),
-    Step(State.LANDED, Event.COMMITTED.value, State.IDLE),
-    Step(State.FOUND, Event.COMMITTED.value, State.IDLE),
-    Step(State.FOUND, Event.KNOWN.value, State.IDLE),
-    Step(State.BARRED, Event.REFUSED.value, State.ENDED),
+    Step(State.LOOKED, TraceEvent.ATTEMPT.value, State.SENT),
+    Step(State.LOOKED, TraceEvent.AGAIN.value, State.IDLE),
+    Step(State.LOOKED, f"{TraceEvent.ANSWER.value}:unknown", State.UNSURE),
+    Step(State.LOOKED, TraceEvent.UNRESOLVED.value, State.ENDED),
+    Step(State.LOOKED, TraceEvent.FAILED.value, State.ENDED),
+    Step(State.SENT, f"{TraceEvent.ANSWER.value}:landed", State.LANDED),
+    Step(State.SENT, f"{TraceEvent.ANSWER.value}:not-shown", State.UNSURE),
+    Step(State.SENT, f"{TraceEvent.ANSWER.value}:unknown", State.UNSURE),
+    Step(State.SENT, TraceEvent.FAILED.value, State.ENDED),
+    Step(State.UNSURE, f"{TraceEvent.ANSWER.value}:unknown", State.UNSURE),
+    Step(State.UNSURE, TraceEvent.UNRESOLVED.value, State.ENDED),
+    Step(State.UNSURE, TraceEvent.FAILED.value, State.ENDED),
+    Step(State.LANDED, TraceEvent.COMMITTED.value, State.IDLE),
+    Step(State.FOUND, TraceEvent.COMMITTED.value, State.IDLE),
+    Step(State.FOUND, TraceEvent.KNOWN.value, State.IDLE),
+    Step(State.BARRED, TraceEvent.REFUSED.value, State.ENDED),
 )
 """Every step that there is. A driver may also die anywhere, which leaves no line: its log just ends."""
 

@@ -185,10 +185,10 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
 def empty_batch_as_properties_only(patches: Patches) -> None:
     """No snapshot for no rows."""
 
-    def build(table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int) -> Request:
+    def build(table: Table, change: PlannedCommit, merger: ManifestMerger, *rest: Any) -> Request:
         previous, key = change.situation.entry, change.situation.key
         if change.prepared.files or previous is None:
-            return build_request(table, change, merger, now_ms)
+            return build_request(table, change, merger, *rest)
         entry = next_entry(
             change.batch,
             snapshot_id=previous.snapshot_id,

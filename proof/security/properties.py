@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.settings.table_settings import PROPERTIES
-from lakesink.sinks.iceberg.sink import IcebergTransaction, TracedLog
+from lakesink.sinks.iceberg.sink import IcebergTransaction, ReportedLog
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter
@@ -90,7 +90,7 @@ class Properties:
         if not isinstance(begun, IcebergTransaction):
             raise Unsafe("a batch that is not there was skipped")
         plan, log = begun.plan, begun.prepared_log
-        assert isinstance(log, TracedLog)
+        assert isinstance(log, ReportedLog)
         warehouse = f"file://{self.folder}/warehouse"
         for place in (plan.data_location, log.records.folder):
             require(lies_in(f"{place}/x", warehouse), "files would leave the warehouse")

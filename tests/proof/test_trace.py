@@ -10,7 +10,7 @@ import pytest
 
 from lakesink_catalog import failpoints
 from lakesink_catalog.failpoints import FAILPOINTS, FailpointReached
-from lakesink_catalog.trace import VARIABLE, Trace
+from lakesink_catalog.trace import VARIABLE
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.two_phase import TaskWriter
@@ -179,12 +179,6 @@ def test_a_trace_that_cannot_be_written_stops_nobody(
     monkeypatch.setenv(VARIABLE, str(log.path / "no folder"))
     stream.run(1)
     assert "lakesink.trace.lost" in caplog.text
-
-
-def test_a_driver_without_a_name_leaves_no_line(stream: Stream, log: Log) -> None:
-    before = log.lines()
-    Trace().ended(stream.batch(1), None)
-    assert log.lines() == before
 
 
 def applied_unanswered(apply: Callable[[], Any]) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from lakesink_catalog import failpoints
 from lakesink_catalog.failpoints import FailpointReached
-from lakesink_catalog.trace import VARIABLE, Event
+from lakesink_catalog.trace import VARIABLE, TraceEvent
 from lakesink_protocol.errors import BatchRefused
 from proof.model.checker import check
 from proof.model.steps import AFTER, STEPS, State
@@ -93,15 +93,18 @@ def test_a_driver_that_sees_a_commit_before_it_was_sent_is_noticed(log: list[Sai
     assert check(dumped([said for driver in swapped for said in log if said["driver"] == driver]))
 
 
-@pytest.mark.parametrize("event", [event for event in Event if event not in (Event.KNOWN, Event.AGAIN, Event.FAILED)])
-def test_a_step_left_out_of_a_log_that_is_numbered_anew_is_noticed(log: list[Said], event: Event) -> None:
+UNSEEN = (TraceEvent.KNOWN, TraceEvent.AGAIN, TraceEvent.FAILED)
+
+
+@pytest.mark.parametrize("event", [event for event in TraceEvent if event not in UNSEEN])
+def test_a_step_left_out_of_a_log_that_is_numbered_anew_is_noticed(log: list[Said], event: TraceEvent) -> None:
     """But for a request that never arrived: it might as well have failed before it was sent."""
     for place, said in enumerate(log):
         left = copied(log[:place] + log[place + 1 :])
         later = [line for line in left[place:] if line["driver"] == said["driver"]]
         for line in later:
             line["step"] -= 1
-        never_arrived = event is Event.ATTEMPT and later[:1] and later[0].get("shows") == "unknown"
+        never_arrived = event is TraceEvent.ATTEMPT and later[:1] and later[0].get("shows") == "unknown"
         if said["event"] == event.value and later and not never_arrived:
             assert check(dumped(left)), said
 

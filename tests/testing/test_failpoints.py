@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lakesink.testing import FAILPOINTS, FailpointReached, reached
-from lakesink_catalog.failpoints import ACTIONS, VARIABLE, actions_table_markdown, failpoints_table_markdown
+from lakesink_catalog.failpoints import ACTIONS, NAMES, VARIABLE, actions_table_markdown, failpoints_table_markdown
 from lakesink_protocol.errors import SettingsError
 
 ROOT = Path(__file__).parents[2]
@@ -123,8 +123,8 @@ def test_every_place_in_the_code_is_in_the_table_and_every_name_in_the_table_is_
         *(ROOT / "protocol").rglob("*.py"),
     ]
     calls = (node for path in sources for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    reaching = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "reached"]
-    assert {name.value for name in reaching if isinstance(name, ast.Constant)} == set(FAILPOINTS)
+    emitted = {ast.unparse(call.func).removeprefix("events.") for call in calls}
+    assert {name for event, name in NAMES.items() if event.__name__ in emitted} == set(FAILPOINTS)
 
 
 @pytest.mark.parametrize("table", [failpoints_table_markdown(), actions_table_markdown()], ids=["places", "actions"])

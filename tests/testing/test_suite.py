@@ -62,7 +62,7 @@ def test_a_broken_promise_is_told_in_the_words_of_the_seam(tmp_path: Path) -> No
 
 
 def test_what_was_not_supplied_is_asked_for(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, NOTHING_SUPPLIED, "-k", "any_order")
+    done = run_pytest(tmp_path, NOTHING_SUPPLIED, "-k", "one_process_may_run")
     assert "supply the fixture `target`" in done.stdout
 
 

@@ -6,7 +6,6 @@ reports a time for each file that it stores. The check uses a manifest list that
 again after the clock has jumped.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,9 +13,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.fsspec import FsspecInputFile
 from pyiceberg.io.pyarrow import PyArrowFile
 
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
-
-logger = logging.getLogger("lakesink")
+from lakesink_protocol.events import ClockAhead, ClockUnknown
 
 CLOCK_TOLERANCE_MS = 60_000
 """Iceberg's Java library accepts a new snapshot with a time at most this much before the last snapshot's."""
@@ -33,8 +32,8 @@ class ClockWatch:
     most_ahead_ms: int = CLOCK_TOLERANCE_MS
     _seen_ms: int | None = None
 
-    def check(self, now_ms: int, monotonic_ms: int, ask_ms: Callable[[], int | None]) -> None:
-        """Compare the clocks, if a comparison is due.
+    def check(self, now_ms: int, monotonic_ms: int, ask_ms: Callable[[], int | None]) -> ClockAhead | None:
+        """Compare the clocks, if a comparison is due; returns an event if the driver's is too far ahead for others.
 
         Args:
             now_ms: The driver's wall clock.
@@ -43,14 +42,13 @@ class ClockWatch:
         """
         offset_ms = now_ms - monotonic_ms
         if self._seen_ms is not None and abs(offset_ms - self._seen_ms) <= CLOCK_TOLERANCE_MS:
-            return
+            return None
         told_ms = ask_ms()
         ahead_ms = 0 if told_ms is None else now_ms - told_ms - GRAIN_MS
         if ahead_ms > self.most_ahead_ms:
             raise _ahead(ahead_ms)
-        if ahead_ms > CLOCK_TOLERANCE_MS:
-            logger.warning("lakesink.clock.ahead seconds=%d: Java writers are locked out meanwhile", ahead_ms // 1000)
         self._seen_ms = offset_ms
+        return ClockAhead(ahead_ms // 1000) if ahead_ms > CLOCK_TOLERANCE_MS else None
 
 
 def modified_ms(io: FileIO, path: str) -> int | None:
@@ -68,7 +66,7 @@ def _told_ms(io: FileIO, path: str) -> int | None:
             case FsspecInputFile(_fs=filesystem, location=location):
                 return int(filesystem.modified(location).timestamp() * 1000)
     except Exception as error:  # noqa: BLE001 - what only asks for the time must not fail a batch
-        logger.debug("lakesink.clock.untold error=%s", type(error).__name__)
+        LISTENERS(ClockUnknown(type(error).__name__))  # this function is injected itself
     return None
 
 

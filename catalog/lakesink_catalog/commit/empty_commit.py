@@ -4,7 +4,6 @@ No assertion could fence a commit that only changes properties. This commit asse
 concurrent commit of the sink makes it fail.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,11 +16,10 @@ from lakesink_catalog.commit.request import snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
 from lakesink_catalog.manifests.write import manifests_under, write_list
 from lakesink_protocol.errors import CommitUnresolved, SettingsError
+from lakesink_protocol.events import ChangeUnknown
 from lakesink_protocol.fence import Unseen, fenced
 from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy
-
-logger = logging.getLogger("lakesink")
 
 Build = Callable[[Table, int], tuple[list[TableRequirement], tuple[TableUpdate, ...]]]
 """Requirements and updates of one attempt, from the loaded table and the id of the new snapshot."""
@@ -55,7 +53,7 @@ class EmptyCommit:
             snapshot_id=snapshot_id,
             parent_snapshot_id=head,
             sequence_number=sequence_number,
-            timestamp_ms=snapshot_time_ms(table, self.surroundings.now_ms()),
+            timestamp_ms=snapshot_time_ms(table, self.surroundings.now_ms(), self.surroundings.emit),
             manifest_list=write_list(
                 table,
                 manifests_under(table.io, parent),
@@ -95,7 +93,7 @@ class _Attempts:
         if isinstance(error, SettingsError):
             raise error
         trouble = describe(error, self.first.catalog.properties)
-        logger.warning("lakesink.%s.unknown attempt=%d %s", self.commit.name, number, trouble)
+        self.commit.surroundings.emit(ChangeUnknown(self.commit.name, number, trouble))
         return trouble
 
     def _shows(self, table: Table) -> bool:

@@ -5,7 +5,6 @@ sends one request. The request asserts the table, the head and the ledger tag. O
 other answer, the next attempt looks at the table. This module never deletes a file.
 """
 
-import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +23,12 @@ from lakesink_catalog.commit.premises import premises_of, still_fits
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.connect.errors import stored
-from lakesink_catalog.failpoints import reached
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import Layouts, ManifestMerger
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_catalog.tables.locations import delete_old_metadata
-from lakesink_catalog.trace import Event, Trace
+from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
@@ -40,8 +39,6 @@ from lakesink_protocol.redact import describe
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
-
-logger = logging.getLogger("lakesink")
 
 TOOK_TOO_LONG = "the process was held up so long that its files may have been taken for orphans"
 CHECKS_AT_ONCE = 16
@@ -66,7 +63,7 @@ def all_pass(check: Callable[[Any], bool], things: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Clock, sleep, randomness and threads, injected so that tests and simulators control them.
+    """Clock, sleep, randomness, threads and listeners, injected so that tests and simulators control them.
 
     Attributes:
         jitter: A number in [0, 1).
@@ -83,6 +80,7 @@ class Surroundings:
     )
     all_pass: AllPass = field(default=all_pass)
     told_by_storage_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
+    emit: events.Listeners = LISTENERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +109,14 @@ class FencedCommit:
     start_uuid: str
     options: CommitOptions
     surroundings: Surroundings
-    trace: Trace = field(default_factory=Trace)
     layouts: Layouts = field(default_factory=dict)
     clock: ClockWatch = field(default_factory=ClockWatch)
 
     def look(self, batch: Batch) -> Look:
         """Load the table and decide on the batch."""
         look = self.decide_on(self.load(), batch)
-        self.trace.looked(Event.LOOK, look.situation, look.verdict, tagged=self.options.ledger_tag)
+        decided = look.situation, look.verdict, self.options.ledger_tag
+        self.surroundings.emit(events.Decided(batch.batch_id, *decided, at_begin=False))
         return look
 
     def decide_on(self, table: Table, batch: Batch) -> Look:
@@ -177,11 +175,7 @@ class FencedCommit:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
                 return _committed(prepared, attempt)
             case Skip(snapshot_id=found):
-                logger.warning(
-                    "lakesink.commit.by-another batch=%d snapshot=%s: its rows are in the table, this run's are not",
-                    look.situation.batch.batch_id,
-                    found,
-                )
+                self.surroundings.emit(events.CommittedByAnother(look.situation.batch.batch_id, found))
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
                 raise refusal(reason, look.situation)
@@ -195,9 +189,11 @@ class FencedCommit:
         assert isinstance(look.verdict, Commit)
         change = PlannedCommit(look.situation, look.verdict, batch, prepared, self.options)
         now_ms, monotonic_ms = self.clocks()
-        request = build_request(look.table, change, merger, now_ms)
+        request = build_request(look.table, change, merger, now_ms, self.surroundings.emit)
         told_ms = partial(self.surroundings.told_by_storage_ms, look.table.io, request.manifest_list)
-        self.clock.check(now_ms, monotonic_ms, told_ms)
+        ahead = self.clock.check(now_ms, monotonic_ms, told_ms)
+        if ahead:
+            self.surroundings.emit(ahead)
         return request
 
     def is_old(self, made_ms: int) -> bool:
@@ -216,10 +212,9 @@ class FencedCommit:
     def send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
         """Send the request; returns the metadata in the catalog's answer."""
         view = look.situation.view
-        self.trace.step(Event.ATTEMPT, batch, snapshot=prepared.snapshot_id, head=view.head, tag=view.tag_snapshot_id)
-        reached("before-call", batch.batch_id)
+        self.surroundings.emit(events.CommitDue(batch.batch_id, prepared.snapshot_id, view.head, view.tag_snapshot_id))
         response = look.table.catalog.commit_table(look.table, request.requirements, request.updates)
-        reached("after-call", batch.batch_id)
+        self.surroundings.emit(events.CommitAnswered(batch.batch_id))
         return response.metadata
 
     def shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
@@ -246,7 +241,8 @@ class _Attempts:
 
     def __post_init__(self) -> None:
         fence = self.fence
-        self._merger = ManifestMerger(fence.options.merge, self.prepared.snapshot_id, fence.layouts)
+        emit, snapshot_id = fence.surroundings.emit, self.prepared.snapshot_id
+        self._merger = ManifestMerger(fence.options.merge, snapshot_id, fence.layouts, emit)
         self._started = fence.clocks()
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
@@ -264,12 +260,12 @@ class _Attempts:
             raise GivenUp(TOOK_TOO_LONG)
         self._sent = True
         metadata = fence.send(look, batch, prepared, request)
-        landed = fence.shows(metadata, look, batch, prepared)
-        fence.trace.step(Event.ANSWER, batch, shows="landed" if landed else "not-shown")
-        if not landed:
-            logger.warning("lakesink.commit.not-shown batch=%d attempt=%d", batch.batch_id, number)
+        emit = fence.surroundings.emit
+        if not fence.shows(metadata, look, batch, prepared):
+            emit(events.CommitNotShown(batch.batch_id, number))
             return None
-        delete_old_metadata(look.table, metadata)
+        emit(events.CommitShown(batch.batch_id))
+        delete_old_metadata(look.table, metadata, emit)
         return _committed(prepared, number)
 
     def look(self, number: int) -> Outcome | None:
@@ -280,8 +276,7 @@ class _Attempts:
         if isinstance(error, BatchRefused) or (not self._sent and _is_final(error)):
             raise error
         trouble = describe(error, self._known)
-        logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", self.batch.batch_id, number, trouble)
-        self.fence.trace.step(Event.ANSWER, self.batch, shows="unknown")
+        self.fence.surroundings.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 
 

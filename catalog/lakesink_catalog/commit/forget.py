@@ -4,7 +4,6 @@ The batch marks of the sink stay in its snapshots. A new stream with the same si
 as one of these marks is in the branch.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -32,8 +31,6 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import audit_tags
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-
-logger = logging.getLogger("lakesink")
 
 _HOW_TO_NAME = (
     "lakesink status shows every sink; --txn names an application id; --tags removes audit tags of a forgotten sink."

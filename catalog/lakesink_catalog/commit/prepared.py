@@ -3,7 +3,6 @@
 The records are files under the table's metadata location, see `lakesink_catalog.commit.record`.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -15,14 +14,14 @@ from pyiceberg.table.metadata import TableMetadata
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.decoded import Decoded, decoded_from
+from lakesink_protocol.events import Listener, PreparedDropped
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
-
-logger = logging.getLogger("lakesink")
 
 AllPass = Callable[[Callable[[Any], bool], Sequence[Any]], bool]
 """Applies a check to many things; True if all pass."""
@@ -108,7 +107,7 @@ class PreparedBatch:
         return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files, *self.deletes]))
 
 
-def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
+def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> PreparedBatch | None:
     """The batch that an earlier run prepared; None if the payload is malformed."""
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
@@ -134,7 +133,7 @@ def parse_prepared(payload: Mapping[str, Any]) -> PreparedBatch | None:
         )
         _check_agreement(prepared)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        logger.warning("lakesink.prepared.dropped reason=malformed error=%s", type(error).__name__)
+        emit(PreparedDropped("malformed", error=type(error).__name__))
         return None
     return prepared
 
@@ -151,6 +150,7 @@ class PreparedFiles(PreparedRecords):
     key: SinkKey
     max_age_ms: int
     now_ms: Callable[[], int]
+    emit: Listener = LISTENERS
     _last_landed: str | None = None
 
     def _identity(self, batch: Batch) -> dict[str, Any]:

@@ -6,16 +6,13 @@ absent, the batch is written again. Subclasses store the bytes.
 
 import hashlib
 import json
-import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
-from lakesink_catalog.failpoints import reached
+from lakesink_protocol import events
 from lakesink_protocol.identity import Batch
-
-logger = logging.getLogger("lakesink")
 
 RECORD_VERSION = 2
 READABLE = (1, RECORD_VERSION)
@@ -35,6 +32,7 @@ class PreparedRecords(ABC):
     folder: str
     max_age_ms: int
     now_ms: Callable[[], int]
+    emit: events.Listener
     _last_landed: str | None
 
     def find(self, batch: Batch) -> dict[str, dict[str, Any]] | None:
@@ -44,11 +42,11 @@ class PreparedRecords(ABC):
             return None
         created_ms, participants = body.get("created_ms"), body.get("participants")
         if type(created_ms) is not int or not _is_payloads(participants):
-            logger.warning("lakesink.prepared.dropped reason=malformed batch=%d", batch.batch_id)
+            self.emit(events.PreparedDropped("malformed", batch.batch_id))
             return None
         age_ms = self.now_ms() - created_ms
         if not 0 <= age_ms <= self.max_age_ms:
-            logger.warning("lakesink.prepared.dropped reason=age batch=%d age_s=%d", batch.batch_id, age_ms // 1000)
+            self.emit(events.PreparedDropped("age", batch.batch_id, age_ms // 1000))
             return None
         return participants
 
@@ -63,9 +61,9 @@ class PreparedRecords(ABC):
             },
             separators=(",", ":"),
         ).encode()
-        reached("before-prepared", batch.batch_id)
+        self.emit(events.RecordDue(batch.batch_id))
         self._write(self._path(batch), _digest(body) + b"\n" + body)
-        reached("after-prepared", batch.batch_id)
+        self.emit(events.RecordStored(batch.batch_id))
 
     def follow(self, batch_id: int, fingerprint: str) -> None:
         """Name the batch that landed before this log was opened: its record is removed when the next batch has landed.
@@ -78,14 +76,14 @@ class PreparedRecords(ABC):
 
     def landed(self, batch: Batch) -> None:
         """Remove the record of the batch before this one, by its exact name; a failure only leaves a small file."""
-        reached("after-commit", batch.batch_id)
+        self.emit(events.BatchLanded(batch.batch_id))
         previous, self._last_landed = self._last_landed, self._path(batch)
         if previous is None or previous == self._last_landed:
             return
         try:
             self._remove(previous)
         except Exception as error:  # noqa: BLE001 # the batch has landed, whatever the store says of its record
-            logger.debug("lakesink.prepared.kept path=%s error=%s", previous, type(error).__name__)
+            self.emit(events.RecordKept(previous, type(error).__name__))
 
     @abstractmethod
     def _identity(self, batch: Batch) -> dict[str, Any]:
@@ -115,7 +113,7 @@ class PreparedRecords(ABC):
             return None
         body = parse_record(data)
         if body is None:
-            logger.warning("lakesink.prepared.dropped reason=torn path=%s", path)
+            self.emit(events.PreparedDropped("torn", path=path))
         return body
 
 

@@ -1,6 +1,5 @@
 """The request of one commit attempt: a snapshot with its batch mark, the ledger entry, the tags, and the fence."""
 
-import logging
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
@@ -21,18 +20,18 @@ from pyiceberg.table.update import (
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.summary import append_summary
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import manifests_under, write_list
 from lakesink_catalog.read.view import view_refs
 from lakesink_protocol.accept import Accept
+from lakesink_protocol.events import ClockBehind, Listener, TagTaken
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, next_mark
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
 from lakesink_protocol.verdict import Commit
-
-logger = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,9 @@ class Request:
     manifest_list: str
 
 
-def build_request(table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int) -> Request:
+def build_request(
+    table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int, emit: Listener = LISTENERS
+) -> Request:
     """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is due.
 
     `merger` belongs to the batch and is kept across its attempts.
@@ -95,7 +96,7 @@ def build_request(table: Table, change: PlannedCommit, merger: ManifestMerger, n
         snapshot_id=snapshot_id,
         parent_snapshot_id=head,
         sequence_number=sequence_number,
-        timestamp_ms=snapshot_time_ms(table, now_ms),
+        timestamp_ms=snapshot_time_ms(table, now_ms, emit),
         manifest_list=write_list(
             table,
             [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried],
@@ -113,7 +114,7 @@ def build_request(table: Table, change: PlannedCommit, merger: ManifestMerger, n
         ),
         schema_id=table.metadata.current_schema_id,
     )
-    tag = _audit_tag(table, change, snapshot.timestamp_ms)
+    tag = _audit_tag(table, change, snapshot.timestamp_ms, emit)
     return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag), snapshot.manifest_list)
 
 
@@ -142,7 +143,7 @@ def _mark(change: PlannedCommit, entry: LedgerEntry) -> Mark:
     )
 
 
-def _audit_tag(table: Table, change: PlannedCommit, time_ms: int) -> TagPlace | None:
+def _audit_tag(table: Table, change: PlannedCommit, time_ms: int, emit: Listener) -> TagPlace | None:
     every = change.options.tag_every
     if every is None:
         return None
@@ -151,8 +152,7 @@ def _audit_tag(table: Table, change: PlannedCommit, time_ms: int) -> TagPlace | 
         return None
     place = place_of_tag(change.situation, refs)
     if place is None:
-        taken = change.situation.key.audit_tag(change.batch.batch_id)
-        logger.warning("lakesink.tag.taken tag=%s: it shows something else, so the batch gets no tag", taken)
+        emit(TagTaken(change.situation.key.audit_tag(change.batch.batch_id)))
     return place
 
 
@@ -215,7 +215,7 @@ def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpda
     )
 
 
-def snapshot_time_ms(table: Table, now_ms: int) -> int:
+def snapshot_time_ms(table: Table, now_ms: int, emit: Listener = LISTENERS) -> int:
     """Time of a new snapshot, always after the table's last change: Java refuses a snapshot log that runs backwards.
 
     An equal time is not enough: PyIceberg treats it as unset and takes its own clock, which can be behind.
@@ -223,5 +223,5 @@ def snapshot_time_ms(table: Table, now_ms: int) -> int:
     log = table.metadata.snapshot_log
     last = max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
     if last - now_ms > CLOCK_TOLERANCE_MS:
-        logger.warning("lakesink.clock.behind seconds=%d", (last - now_ms) // 1000)
+        emit(ClockBehind((last - now_ms) // 1000))
     return max(now_ms, last + 1)

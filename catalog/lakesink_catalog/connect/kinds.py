@@ -1,7 +1,6 @@
 """The kinds of catalog that lakesink opens, with bounded waits and without code that a table names."""
 
 import importlib.util
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.pool import QueuePool
 
 from lakesink_catalog.connect.sql_waits import bound_waits
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.events import CatalogNotCertified
 from lakesink_protocol.suggest import did_you_mean
 
 CODE_PROPERTY = "py-catalog-impl"
@@ -25,7 +26,6 @@ _LOCATION_PROVIDER_PROPERTY = "write.py-location-provider.impl"
 _BUSY_SECONDS = 30
 _MEMORY_URI = f"sqlite:///file:/lakesink-{{}}?vfs=memdb&uri=true&timeout={_BUSY_SECONDS}"
 _LIBPQ_DRIVERS = ("psycopg2", "psycopg")
-_log = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ def is_of_one_process(properties: Mapping[str, Any]) -> bool:
 def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog of a kind in `KINDS`, or of the class that the user's own code names."""
     if CODE_PROPERTY in properties:
-        _log.warning("lakesink.catalog.not-certified name=%s class=%s", name, properties[CODE_PROPERTY])
+        LISTENERS(CatalogNotCertified(name, "class", str(properties[CODE_PROPERTY])))
         return load_catalog(name, **properties)
     word = kind_of(name, properties)
     kind = KINDS[word]
     if not kind.certified:
-        _log.warning("lakesink.catalog.not-certified name=%s type=%s", name, word)
+        LISTENERS(CatalogNotCertified(name, "type", word))
     base = getattr(importlib.import_module(kind.module), kind.class_name)
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
     if word == "sql" and make_url(str(properties.get("uri") or "sqlite://")).get_backend_name() == "postgresql":

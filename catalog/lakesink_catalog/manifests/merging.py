@@ -9,7 +9,6 @@ that cannot be read exactly is kept unchanged.
 """
 
 import json
-import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,13 +19,13 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.avro import Header, container, read_header
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.entries import Carried, Inherited, carry_over, layout_digest
 from lakesink_catalog.manifests.partitions import field_summaries, summaries
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
-
-logger = logging.getLogger("lakesink")
+from lakesink_protocol.events import Listener, ManifestSetAside, ManifestsUnmerged
 
 HEADER_BYTES = 256 * 1024
 """Enough for the header of most manifests; a manifest with a longer header is read completely."""
@@ -54,6 +53,7 @@ class ManifestMerger:
     policy: MergePolicy
     snapshot_id: int
     layouts: Layouts = field(default_factory=dict)
+    emit: Listener = LISTENERS
     _merged: tuple[frozenset[str], ManifestFile] | None = field(default=None)
 
     def merge(self, table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -76,7 +76,7 @@ class ManifestMerger:
             group = choose(mergeable, self.policy, partial(self._layout, table.io))
             merged = self._write_merged(table, group) if group else None
         except Exception as error:  # noqa: BLE001 # merging only saves time: what cannot be read can be carried over
-            logger.warning("lakesink.manifests.unmerged count=%d error=%s", len(group), type(error).__name__)
+            self.emit(ManifestsUnmerged(len(group), type(error).__name__))
             return None
         return None if merged is None else (frozenset(manifest.manifest_path for manifest in group), merged)
 
@@ -90,7 +90,7 @@ class ManifestMerger:
         return self.layouts[path]
 
     def _set_aside(self, path: str, error: Malformed) -> None:
-        logger.info("lakesink.manifests.carried-over path=%s reason=%s", path, error)
+        self.emit(ManifestSetAside(path, str(error)))
         self.layouts[path] = None
 
     def _write_merged(self, table: Table, group: Sequence[ManifestFile]) -> ManifestFile | None:

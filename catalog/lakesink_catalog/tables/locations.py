@@ -1,6 +1,5 @@
 """Locations of a table's files. Table properties are untrusted input: they lead only to allowed locations."""
 
-import logging
 import re
 import unicodedata
 from urllib.parse import urlsplit
@@ -9,12 +8,13 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.events import Listener, MetadataKept
 from lakesink_protocol.redact import describe, redact
 
 ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
 _HOST = re.compile(r"//[^/]")
-logger = logging.getLogger("lakesink")
 
 
 def data_location(table: Table) -> str:
@@ -40,7 +40,7 @@ def is_under(path: str, folder: str) -> bool:
     return _is_plain(path) and _comparable(path).startswith(f"{_comparable(folder)}/")
 
 
-def delete_old_metadata(before: Table, after: TableMetadata) -> None:
+def delete_old_metadata(before: Table, after: TableMetadata, emit: Listener = LISTENERS) -> None:
     """Delete metadata files that dropped out of the log, if the table asks for it; never fails.
 
     Call this after a commit has landed: PyIceberg does it only in its own transactions. REST services do it themselves.
@@ -54,7 +54,7 @@ def delete_old_metadata(before: Table, after: TableMetadata) -> None:
             if path.endswith(".metadata.json") and is_under(path, before.location()):
                 before.io.delete(path)
         except Exception as error:  # noqa: BLE001 - the commit has landed; an old file more or less changes nothing
-            logger.info("lakesink.metadata.kept path=%s error=%s", redact(path), describe(error))
+            emit(MetadataKept(redact(path), describe(error)))
 
 
 def _location(table: Table, property_name: str, folder: str) -> str:

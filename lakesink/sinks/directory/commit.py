@@ -4,7 +4,6 @@ The number is the fence: of two drivers only one creates it, and the other looks
 proven success proves nothing, so the next attempt looks. Nothing is ever deleted here.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,9 +14,9 @@ from lakesink.sinks.directory.ledger import Look, MarkerLedger
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.prepared import PreparedParts, still_usable
 from lakesink.sinks.directory.refusals import refused
-from lakesink_catalog.failpoints import reached
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
+from lakesink_protocol.events import CommitAnswered, CommitDue, CommitUnknown, Listeners
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -25,18 +24,20 @@ from lakesink_protocol.redact import describe
 from lakesink_protocol.retry import RetryPolicy, Waiting
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 
-logger = logging.getLogger("lakesink")
-
 RETRY = RetryPolicy(num_retries=8)
 """About twenty seconds. Then the query fails, and its restart publishes the prepared batch."""
 
 
 class Surroundings(Waiting, Protocol):
-    """Clock, sleep and randomness, as in `lakesink_catalog.commit.fence.Surroundings`."""
+    """Clock, sleep, randomness and listeners, as in `lakesink_catalog.commit.fence.Surroundings`."""
 
     @property
     def now_ms(self) -> Callable[[], int]:
         """Wall clock, milliseconds since the epoch."""
+
+    @property
+    def emit(self) -> Listeners:
+        """Receives every event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Publisher:
         marker = self._marker(look, batch, prepared)
         ledger, data = self.ledger, marker.to_bytes()
         ledger.storage.create(ledger.layout.marker(marker.number), data)
-        reached("after-call", batch.batch_id)
+        self.surroundings.emit(CommitAnswered(batch.batch_id))
         ledger.landed(marker, len(data))
 
     def _marker(self, look: Look, batch: Batch, prepared: PreparedParts) -> Marker:
@@ -129,7 +130,7 @@ class _Attempts:
             return publisher.found(look, prepared, number)
         if not still_usable(look, prepared):
             return MustBeWrittenAgain()
-        reached("before-call", self.batch.batch_id)
+        publisher.surroundings.emit(CommitDue(self.batch.batch_id))
         if publisher.is_old(prepared) and not publisher.has_all(prepared):
             return MustBeWrittenAgain()
         publisher.create(look, self.batch, prepared)
@@ -143,7 +144,7 @@ class _Attempts:
         if isinstance(error, LakesinkError):
             raise error
         trouble = describe(error)
-        logger.warning("lakesink.commit.unknown batch=%d attempt=%d %s", self.batch.batch_id, number, trouble)
+        self.publisher.surroundings.emit(CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 
 

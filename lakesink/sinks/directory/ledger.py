@@ -5,7 +5,6 @@ water. After that, each look reads the newest marker again, to see that it is un
 older than the ledger's entry reads further down, in growing steps.
 """
 
-import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,13 +22,12 @@ from lakesink.sinks.directory.markers import (
 )
 from lakesink.sinks.storage import Storage
 from lakesink_protocol.accept import Accept
+from lakesink_protocol.events import HighWaterKept, Listener
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, TableView
 from lakesink_protocol.redact import describe
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
-
-logger = logging.getLogger("lakesink")
 
 KEPT = 64
 
@@ -54,6 +52,7 @@ class MarkerLedger(Mapping[int, Marker]):
 
     storage: Storage
     layout: Layout
+    emit: Listener
     _head: Marker | None = None
     _size_bytes: int = 0
     _start_id: str = ""
@@ -81,7 +80,7 @@ class MarkerLedger(Mapping[int, Marker]):
         try:
             self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
         except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
-            logger.warning("lakesink.high-water.kept sink=%s error=%s", self.layout.sink_id, describe(error))
+            self.emit(HighWaterKept(self.layout.sink_id, describe(error)))
 
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:

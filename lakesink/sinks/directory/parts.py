@@ -13,7 +13,8 @@ from lakesink.sinks.directory.part_files import OpenPart, open_part
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
 from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
 from lakesink.writer.texts import check_texts
-from lakesink_catalog.failpoints import reached
+from lakesink_catalog.listeners import LISTENERS
+from lakesink_protocol.events import FileClosing
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
 """Arrow memory that a task collects before it writes a row group."""
@@ -93,7 +94,7 @@ class _Parts:
 
     def _finish(self) -> None:
         if self._open is not None:
-            reached("while-writing", self.plan.batch_id)
+            LISTENERS(FileClosing(self.plan.batch_id))  # an executor has only its own listeners
             self._closed.append(self._open.close())
             self._open = None
 

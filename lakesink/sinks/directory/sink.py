@@ -1,6 +1,5 @@
 """The file sink: the two-phase seam with a directory as its target."""
 
-import logging
 import os
 import uuid
 from collections.abc import Sequence
@@ -21,14 +20,13 @@ from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove
 from lakesink_catalog.commit.fence import Surroundings as SystemSurroundings
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason
+from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
-
-logger = logging.getLogger("lakesink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +72,17 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         )
         self._surroundings: Surroundings = surroundings or SystemSurroundings()
         self._records = PreparedDirectory(
-            self.layout.prepared, self.settings.prepared_max_age, self._surroundings.now_ms, storage
+            self.layout.prepared,
+            self.settings.prepared_max_age,
+            self._surroundings.now_ms,
+            storage,
+            self._surroundings.emit,
         )
         if storage is None:
             check_exclusive(self.layout.directory)
         self._publisher: Publisher | None = None
         self._proved = False
-        self._accept = AcceptInUse(self.settings.accept)
+        self._accept = AcceptInUse(self.settings.accept, "directory", self.layout.directory, self.layout.sink_id)
 
     @property
     def layout(self) -> Layout:
@@ -98,8 +100,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         with directory_failures(self.layout.directory):
             look = self._publish.look(batch)
             self._check_format(look)
-            where = f"directory={self.layout.directory} sink={self.layout.sink_id} batch={batch.batch_id}"
-            self._accept.decided(look.verdict, where)
+            self._accept.decided(look.verdict, batch.batch_id, self._surroundings.emit)
             match look.verdict:
                 case Skip(snapshot_id=number):
                     return AlreadyCommitted(number)
@@ -124,7 +125,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         prepared = parse_prepared(payload, self._stem(transaction.batch))
         trouble = "it is malformed" if prepared is None else self._trouble(transaction.look, prepared)
         if trouble:
-            logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
+            self._surroundings.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
             return None
         return prepared
 
@@ -154,14 +155,14 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def abort(self, transaction: FileTransaction) -> None:
         """Only log: closed parts stay, and no marker names them."""
-        logger.info("lakesink.batch.aborted directory=%s batch=%d", self.layout.directory, transaction.batch.batch_id)
+        self._surroundings.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
 
     @property
     def _publish(self) -> Publisher:
         if self._publisher is None:
             if self._records.storage is None:
                 self._records.storage = open_storage(self.layout.directory)
-            ledger = MarkerLedger(self._records.storage, self.layout)
+            ledger = MarkerLedger(self._records.storage, self.layout, self._surroundings.emit)
             self._publisher = Publisher(
                 ledger, self.settings.accept, self.settings.prepared_max_age, self._surroundings
             )

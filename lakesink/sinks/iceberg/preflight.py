@@ -1,6 +1,5 @@
 """Checks a target before a stream starts or a table is created. Reads the table; creates and changes nothing."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,16 +15,17 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, load_table, parse_identifier
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError, WriteError
+from lakesink_protocol.events import Listener, PartitionByUnused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.suggest import did_you_mean
 
 CATALOG_MISSING = "LAKESINK_CATALOG_MISSING"
 NOTHING_MADE = "Nothing was started, written or made."
-logger = logging.getLogger("lakesink")
 _PROBE = Batch(0, "", "", None, "")
 
 
@@ -67,7 +67,7 @@ def check_creation(schema: pa.Schema, settings: Settings) -> None:
     settings.effective({})
 
 
-def check_partitions(table: Table, partition_by: str | None) -> None:
+def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
     """Check that `partition_by` describes the table's partitioning, now or in the past: the table may have evolved.
 
     The text is compared with every spec and schema in the table's metadata. Only a certain contradiction is refused.
@@ -82,13 +82,7 @@ def check_partitions(table: Table, partition_by: str | None) -> None:
     has = _spelled(table.spec(), table.schema())
     wanted = ", ".join(_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
     if not (all(asked) and _was_never_divided_anew(metadata)):
-        logger.warning(
-            "lakesink.partition_by.unused table=%s: it is divided by %s, partition_by asks for %s. Leave partition_by"
-            " out: the table's own partitions are used",
-            ".".join(table.name()),
-            has,
-            wanted,
-        )
+        emit(PartitionByUnused(".".join(table.name()), has, wanted))
         return
     raise SettingsError(
         "PARTITION_BY_DIFFERS",

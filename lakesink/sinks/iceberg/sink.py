@@ -1,9 +1,8 @@
 """One Iceberg table as a two-phase sink. Passes receipts to the table side and never touches a row."""
 
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -28,9 +27,11 @@ from lakesink_catalog.connect.errors import stored
 from lakesink_catalog.manifests.merging import Layouts
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
-from lakesink_catalog.trace import Event, Trace
+from lakesink_catalog.trace import Trace
+from lakesink_protocol import events
 from lakesink_protocol.decoded import LONGEST_NAME, Decoded
 from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
@@ -40,8 +41,6 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
-
-logger = logging.getLogger("lakesink")
 
 
 class OpensCatalog(Protocol):
@@ -97,14 +96,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     clock: ClockWatch | None = None
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
-    _trace: Trace = field(default_factory=lambda: Trace(secrets.token_hex(8)))
     _accept: AcceptInUse = field(init=False)
     _layouts: Layouts = field(default_factory=dict)
 
     durability = Durability.PREPARED_SURVIVES
 
     def __post_init__(self) -> None:
-        self._accept = AcceptInUse(self.settings.accept)
+        self._accept = AcceptInUse(self.settings.accept, "table", self.table, self.key.name)
+        traced = self.surroundings.emit.also(Trace(secrets.token_hex(8)))
+        self.surroundings = replace(self.surroundings, emit=traced)
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
@@ -120,8 +120,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             table = self._load()
         fence = self._fence(table, self._opened.uuid)
         look = fence.decide_on(table, batch)
-        self._trace.looked(Event.BEGIN, look.situation, look.verdict, tagged=self.settings.ledger_tag)
-        self._accept.decided(look.verdict, f"table={self.table} sink={self.key.name} batch={batch.batch_id}")
+        decided = look.situation, look.verdict, self.settings.ledger_tag
+        self.surroundings.emit(events.Decided(batch.batch_id, *decided, at_begin=True))
+        self._accept.decided(look.verdict, batch.batch_id, self.surroundings.emit)
         match look.verdict:
             case Skip(snapshot_id=snapshot_id):
                 self._say_if_unproven(look, unproven=look.verdict.unproven)
@@ -149,7 +150,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
         Raises BatchRefused if it was prepared for another table of this name, and this one has no entry of the stream.
         """
-        prepared = parse_prepared(payload)
+        prepared = parse_prepared(payload, self.surroundings.emit)
         if prepared is None or prepared.branch != self.key.branch:
             return None
         seen = transaction.look.situation
@@ -161,9 +162,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         # With an entry in the present table's ledger, the stream has already continued there: the record is a leftover.
         trouble = "it was made for an earlier table" if replaced else _trouble(transaction, prepared)
         if trouble:
-            logger.warning("lakesink.prepared.dropped batch=%d reason=%s", transaction.batch.batch_id, trouble)
+            self.surroundings.emit(events.PreparedUnusable(transaction.batch.batch_id, trouble))
             return None
-        self._trace.step(Event.RECOVERED, transaction.batch, snapshot=prepared.snapshot_id)
+        self.surroundings.emit(events.BatchRecovered(transaction.batch.batch_id, prepared.snapshot_id))
         return prepared
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
@@ -171,13 +172,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         batch_id = transaction.batch.batch_id
         counted = count_votes(receipts, transaction.look.table, transaction.plan.file_stem, batch_id)
         if counted.decoded.malformed_rows:
-            logger.warning(
-                "lakesink.decode.malformed table=%s batch=%d rows=%d: rows of NULLs are in their place; the first: %s",
-                self.table,
-                batch_id,
-                counted.decoded.malformed_rows,
-                counted.first_malformed,
-            )
+            malformed = counted.decoded.malformed_rows, counted.first_malformed
+            self.surroundings.emit(events.RowsMalformed(batch_id, self.table, *malformed))
         self._warn_of_missing(transaction)
         self._warn_of_unknown(batch_id, counted.decoded)
         try:
@@ -186,7 +182,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
-        self._trace.step(Event.PREPARED, transaction.batch, snapshot=prepared.snapshot_id)
+        self.surroundings.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
@@ -194,35 +190,30 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         try:
             outcome = transaction.fence.commit(transaction.batch, prepared)
         except BaseException as error:
-            self._trace.ended(transaction.batch, error)
+            self.surroundings.emit(events.CommitEnded(transaction.batch.batch_id, error))
             raise
-        self._trace.ended(transaction.batch, outcome)
+        self.surroundings.emit(events.CommitEnded(transaction.batch.batch_id, outcome))
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
-        logger.info("lakesink.batch.aborted table=%s batch=%d", self.table, transaction.batch.batch_id)
-        self._trace.step(Event.ABORTED, transaction.batch)
+        self.surroundings.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
 
     def _log(self, records: PreparedFiles) -> PreparedLog:
         """An application has none: its version does not identify the rows, so each call writes those that it got."""
-        return TracedLog(records, self._trace) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
+        return ReportedLog(records, self.surroundings.emit) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
 
     def _open(self, table: Table) -> OpenedTable:
-        check_partitions(table, self.settings.partition_by)
+        check_partitions(table, self.settings.partition_by, self.surroundings.emit)
         if not self.settings.ledger_tag:
-            logger.warning(
-                "lakesink.ledger.without-tag table=%s sink=%s: not proven are a rollback that expiry hides, and that a"
-                " late request finds an old head",
-                self.table,
-                self.key.name,
-            )
+            self.surroundings.emit(events.LedgerTagOff(self.table, self.key.name))
         records = PreparedFiles(
             io=table.io,
             folder=f"{metadata_location(table)}/{self.key.record_folder}",
             key=self.key,
             max_age_ms=_milliseconds(self.settings.prepared_max_age),
             now_ms=self.surroundings.now_ms,
+            emit=self.surroundings.emit,
         )
         return OpenedTable(str(table.metadata.table_uuid), records)
 
@@ -238,7 +229,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise _dropped(self.table, batch) from None
         check_creation(self.schema, self.settings)
         table = create_table(self._connected(), self.table, self.schema, self.settings.partition_by, {})
-        logger.info("lakesink.table.created table=%s batch=%d", self.table, batch.batch_id)
+        self.surroundings.emit(events.TableCreated(batch.batch_id, self.table))
         return table
 
     def _load(self) -> Table:
@@ -250,7 +241,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return self._catalog
 
     def _fence(self, table: Table, start_uuid: str) -> FencedCommit:
-        effective = self.settings.effective(table.properties)
+        effective = self.settings.effective(table.properties, self.surroundings.emit)
         options = CommitOptions(
             accept=self.settings.accept,
             ledger_tag=self.settings.ledger_tag,
@@ -263,52 +254,36 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
-        return FencedCommit(
-            self._load, self.key, start_uuid, options, self.surroundings, self._trace, self._layouts, self.clock
-        )
+        return FencedCommit(self._load, self.key, start_uuid, options, self.surroundings, self._layouts, self.clock)
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
         """Warn once for each column, with its first batch: a column that leaves the query is NULL from then on."""
         columns = [name for name in missing_columns(self.schema, transaction.plan) if f"column {name}" not in self.told]
         if columns:
             self.told.update(f"column {name}" for name in columns)
-            logger.warning(
-                "lakesink.columns.missing table=%s sink=%s batch=%d: the rows lack these columns of the table, which"
-                " are NULL: %s",
-                self.table,
-                self.key.name,
-                transaction.batch.batch_id,
-                ", ".join(shown(name, LONGEST_NAME) for name in columns),
-            )
+            names = ", ".join(shown(name, LONGEST_NAME) for name in columns)
+            self.surroundings.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, names))
 
     def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
         """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
         news = [name for name in decoded.unknown_names if name not in self.told]
         if news:
             self.told.update(news)
-            logger.warning(
-                "lakesink.decode.unknown-keys table=%s batch=%d: keys without a column are left out: %s",
-                self.table,
-                batch_id,
-                Decoded(unknown_names=tuple(news)).names_text,
-            )
+            names = Decoded(unknown_names=tuple(news)).names_text
+            self.surroundings.emit(events.KeysUnknown(batch_id, self.table, names))
 
     def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
         if unproven:
-            logger.warning(
-                "lakesink.ledger.unproven table=%s sink=%s batch=%d: expiry removed its snapshot; the entry is trusted",
-                self.table,
-                self.key.name,
-                look.situation.entry.batch_id if look.situation.entry else -1,
-            )
+            entry = look.situation.entry
+            self.surroundings.emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
 
 
 @dataclass(frozen=True, slots=True)
-class TracedLog:
-    """The prepared records of a sink; a trace tells when one is durable."""
+class ReportedLog:
+    """The prepared records of a sink, which reports when one is durable."""
 
     records: PreparedFiles
-    trace: Trace
+    emit: Listener
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         """See `PreparedFiles.find`."""
@@ -317,7 +292,7 @@ class TracedLog:
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
         """See `PreparedFiles.put`."""
         self.records.put(batch, payloads)
-        self.trace.step(Event.RECORDED, batch)
+        self.emit(events.BatchRecorded(batch.batch_id))
 
     def landed(self, batch: Batch) -> None:
         """See `PreparedFiles.landed`."""

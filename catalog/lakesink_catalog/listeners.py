@@ -1,0 +1,7 @@
+"""The listeners of whoever injects no others: the log and the failpoints. A table's sink adds its trace."""
+
+from lakesink_catalog.failpoints import failpoints
+from lakesink_catalog.log import log
+from lakesink_protocol.events import Listeners
+
+LISTENERS = Listeners(log, failpoints)

@@ -1,0 +1,169 @@
+"""The log: the one listener that formats log lines. The first word of a line is the stable name of its event."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from logging import DEBUG, ERROR, INFO, WARNING
+from typing import Any
+
+from lakesink_protocol import events
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+
+logger = logging.getLogger("lakesink")
+
+LINES: Mapping[type[events.Event], str] = {
+    events.ListenerFailed: "lakesink.listener.failed listener=%(listener)s event=%(event)s error=%(error)s",
+    events.CatalogNotCertified: "lakesink.catalog.not-certified name=%(name)s %(by)s=%(value)s",
+    events.PartitionByUnused: (
+        "lakesink.partition_by.unused table=%(table)s: it is divided by %(partitions)s, partition_by asks for"
+        " %(asked)s. Leave partition_by out: the table's own partitions are used"
+    ),
+    events.PropertiesIgnored: "lakesink.settings.ignored properties=%(properties)s",
+    events.LedgerTagOff: (
+        "lakesink.ledger.without-tag table=%(table)s sink=%(sink)s: not proven are a rollback that expiry hides, and"
+        " that a late request finds an old head"
+    ),
+    events.QueryFactsUnwritten: (
+        "lakesink.query.notes-unwritten table=%(table)s sink=%(sink)s query=%(query_id)s error=%(error)s"
+    ),
+    events.InputUnchecked: "lakesink.input.unchecked %(error)s: its files are taken to be there",
+    events.TableCreated: "lakesink.table.created table=%(table)s batch=%(batch_id)d",
+    events.AcceptUnused: (
+        "lakesink.accept.unused %(kind)s=%(target)s sink=%(sink)s batch=%(batch_id)d accept=%(accept)s: it did not"
+        " apply; remove it"
+    ),
+    events.EntryUnverifiable: (
+        "lakesink.ledger.unproven table=%(table)s sink=%(sink)s batch=%(batch_id)d: expiry removed its snapshot; the"
+        " entry is trusted"
+    ),
+    events.PreparedUnusable: "lakesink.prepared.dropped batch=%(batch_id)d reason=%(reason)s",
+    events.RowsMalformed: (
+        "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs are in their place;"
+        " the first: %(first)s"
+    ),
+    events.ColumnsMissing: (
+        "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
+        " table, which are NULL: %(names)s"
+    ),
+    events.KeysUnknown: (
+        "lakesink.decode.unknown-keys table=%(table)s batch=%(batch_id)d: keys without a column are left out: %(names)s"
+    ),
+    events.BatchAborted: "lakesink.batch.aborted %(kind)s=%(target)s batch=%(batch_id)d",
+    events.TagTaken: "lakesink.tag.taken tag=%(tag)s: it shows something else, so the batch gets no tag",
+    events.ManifestsUnmerged: "lakesink.manifests.unmerged count=%(count)d error=%(error)s",
+    events.ManifestSetAside: "lakesink.manifests.carried-over path=%(path)s reason=%(reason)s",
+    events.ClockBehind: "lakesink.clock.behind seconds=%(seconds)d",
+    events.ClockAhead: "lakesink.clock.ahead seconds=%(seconds)d: Java writers are locked out meanwhile",
+    events.ClockUnknown: "lakesink.clock.untold error=%(error)s",
+    events.CommitNotShown: "lakesink.commit.not-shown batch=%(batch_id)d attempt=%(attempt)d",
+    events.CommitUnknown: "lakesink.commit.unknown batch=%(batch_id)d attempt=%(attempt)d %(trouble)s",
+    events.ChangeUnknown: "lakesink.%(command)s.unknown attempt=%(attempt)d %(trouble)s",
+    events.CommittedByAnother: (
+        "lakesink.commit.by-another batch=%(batch_id)d snapshot=%(snapshot_id)s: its rows are in the table, this run's"
+        " are not"
+    ),
+    events.MetadataKept: "lakesink.metadata.kept path=%(path)s error=%(error)s",
+    events.HighWaterKept: "lakesink.high-water.kept sink=%(sink)s error=%(error)s",
+    events.RecordKept: "lakesink.prepared.kept path=%(path)s error=%(error)s",
+    events.FailpointActs: "lakesink.failpoint.reached name=%(name)s batch=%(batch_id)d action=%(action)s",
+    events.TraceLost: "lakesink.trace.lost driver=%(driver)s step=%(step)d errno=%(errno)s",
+}
+"""Lines with fixed fields. The other lines have fields that depend on values."""
+LEVELS: Mapping[type[events.Event], int] = {
+    **dict.fromkeys((events.TableCreated, events.BatchAborted, events.ManifestSetAside, events.MetadataKept), INFO),
+    **dict.fromkeys((events.ClockUnknown, events.RecordKept), DEBUG),
+}
+"""Levels of lines that are no warning."""
+Fields = dict[str, object]
+
+
+def log(event: events.Event) -> None:
+    """Write the line of an event, if it has one."""
+    match event:
+        case events.PreparedDropped():
+            _write(WARNING, "lakesink.prepared.dropped", _known(event))
+        case events.QueryStarted():
+            _start(event)
+        case events.BatchEnded():
+            _end(event)
+        case _ if type(event) in LINES:
+            shown = {part.name: _shown(getattr(event, part.name)) for part in fields(event)}
+            logger.log(LEVELS.get(type(event), WARNING), LINES[type(event)], shown)
+
+
+def _shown(value: Any) -> Any:
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _write(level: int, name: str, said: Fields, details: Sequence[str] = ()) -> None:
+    first = f"{name} {' '.join(f'{key}={value}' for key, value in said.items())}"
+    logger.log(level, "%s", "\n".join([first, *(f"  - {detail}" for detail in details)]))
+
+
+def _known(event: events.PreparedDropped) -> Fields:
+    said = {"reason": event.reason, "batch": event.batch_id, "age_s": event.age_s}
+    said |= {"path": event.path, "error": event.error}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _start(event: events.QueryStarted) -> None:
+    query: Fields = {"table": event.table, "sink": event.sink, "query": event.query_id}
+    facts = {
+        "batch": event.batch_id,
+        "sources": ",".join(event.sources),
+        "guarantee": f"'{event.guarantee}'",
+        "unstable": f"'{','.join(event.unstable)}'",
+        "output_mode": event.output_mode,
+        "speculation": str(event.speculation).lower(),
+        "checkpoint": f"{event.scheme}{'' if event.creates_atomically else ' (not atomic)'}",
+    }
+    _write(WARNING if event.is_weakened else INFO, "lakesink.query.started", query | facts)
+    if event.reads_uncommitted:
+        note = "'records of aborted transactions are rows too; kafka.isolation.level=read_committed leaves them out'"
+        _write(WARNING, "lakesink.source.read-uncommitted", query | {"note": note})
+
+
+def _end(event: events.BatchEnded) -> None:
+    said: Fields = {"table": event.table, "sink": event.sink, "batch": event.batch_id}
+    times: Fields = {"seconds": f"{event.seconds:.3f}", "write_seconds": f"{event.write_seconds:.3f}"}
+    match event:
+        case events.BatchFinished(outcome=outcome):
+            level = WARNING if isinstance(outcome, Committed) and outcome.recovered else INFO
+            _write(level, _name(outcome), said | _counts(outcome) | times)
+        case events.BatchInterrupted():
+            _write(INFO, "lakesink.batch.interrupted", said | times)
+        case events.BatchFailed(code=code, error=error):
+            name = "lakesink.batch.refused" if event.is_refused else "lakesink.batch.failed"
+            _write(ERROR, name, said | {"code": code} | times | {"error": error}, event.details)
+
+
+def _name(outcome: Outcome) -> str:
+    match outcome:
+        case AlreadyCommitted():
+            return "lakesink.batch.already-committed"
+        case Committed(recovered=True):
+            return "lakesink.batch.recovered"
+        case Committed(rows=0):
+            return "lakesink.batch.empty"
+        case Committed():
+            return "lakesink.batch.committed"
+
+
+def _counts(outcome: Outcome) -> Fields:
+    if isinstance(outcome, AlreadyCommitted):
+        return {"snapshot": outcome.snapshot_id}
+    counts: Fields = {
+        "snapshot": outcome.snapshot_id,
+        "rows": outcome.rows,
+        "files": outcome.files,
+        "bytes": outcome.bytes,
+        "attempts": outcome.attempts,
+    }
+    decoded = outcome.decoded
+    if decoded.malformed_rows:
+        counts["malformed_rows"] = decoded.malformed_rows
+    if decoded.unknown_keys:
+        counts |= {"unknown_keys": decoded.unknown_keys, "unknown_names": decoded.names_text}
+    if outcome.recovered:
+        counts["note"] = "'holds what the earlier run wrote'"
+    return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

@@ -1,0 +1,258 @@
+"""Each event has the log line that documents and users know, or none."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from lakesink_catalog.log import LINES, log
+from lakesink_protocol import events
+from lakesink_protocol.decoded import Decoded
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+
+SILENT = {
+    events.Event,
+    events.BatchEvent,
+    events.BatchStarted,
+    events.Decided,
+    events.BatchRecovered,
+    events.FileClosing,
+    events.BatchPrepared,
+    events.RecordDue,
+    events.RecordStored,
+    events.BatchRecorded,
+    events.CommitDue,
+    events.CommitAnswered,
+    events.CommitShown,
+    events.CommitEnded,
+    events.BatchLanded,
+    events.BatchEnded,
+}
+STARTED = events.QueryStarted(
+    batch_id=3,
+    table="demo.events",
+    sink="events",
+    query_id="q1",
+    sources=("files", "kafka"),
+    guarantee="exactly once",
+    is_weakened=True,
+    unstable=("rand", "uuid"),
+    output_mode="append",
+    speculation=False,
+    scheme="s3",
+    creates_atomically=False,
+    reads_uncommitted=False,
+)
+FINISHED = "table=demo.events sink=events batch=3 snapshot=7"
+TIMES = "seconds=1.500 write_seconds=1.000"
+
+
+def finished(outcome: Committed | AlreadyCommitted) -> events.BatchFinished:
+    return events.BatchFinished(3, "demo.events", "events", 1.5, 1.0, outcome)
+
+
+def failed(*, is_refused: bool) -> events.BatchFailed:
+    return events.BatchFailed(
+        3, "demo.events", "events", 1.5, 1, is_refused, "LAKESINK_GAP", "it is", ("row 1", "row 2")
+    )
+
+
+CASES: list[tuple[events.Event, str, str]] = [
+    (
+        events.ListenerFailed("Counter", "BatchLanded", "boom"),
+        "WARNING",
+        "lakesink.listener.failed listener=Counter event=BatchLanded error=boom",
+    ),
+    (
+        events.CatalogNotCertified("old", "type", "hive"),
+        "WARNING",
+        "lakesink.catalog.not-certified name=old type=hive",
+    ),
+    (
+        events.CatalogNotCertified("mine", "class", "my.Catalog"),
+        "WARNING",
+        "lakesink.catalog.not-certified name=mine class=my.Catalog",
+    ),
+    (
+        events.PartitionByUnused("demo.events", "day(ts)", "hour(ts)"),
+        "WARNING",
+        (
+            "lakesink.partition_by.unused table=demo.events: it is divided by day(ts), partition_by asks for hour(ts)."
+            " Leave partition_by out: the table's own partitions are used"
+        ),
+    ),
+    (events.PropertiesIgnored(("a", "b")), "WARNING", "lakesink.settings.ignored properties=a,b"),
+    (
+        events.LedgerTagOff("demo.events", "events"),
+        "WARNING",
+        (
+            "lakesink.ledger.without-tag table=demo.events sink=events: not proven are a rollback that expiry hides,"
+            " and that a late request finds an old head"
+        ),
+    ),
+    (
+        STARTED,
+        "WARNING",
+        (
+            "lakesink.query.started table=demo.events sink=events query=q1 batch=3 sources=files,kafka"
+            " guarantee='exactly once' unstable='rand,uuid' output_mode=append speculation=false"
+            " checkpoint=s3 (not atomic)"
+        ),
+    ),
+    (
+        events.QueryFactsUnwritten("demo.events", "events", "q1", "boom"),
+        "WARNING",
+        "lakesink.query.notes-unwritten table=demo.events sink=events query=q1 error=boom",
+    ),
+    (
+        events.InputUnchecked("no such scheme"),
+        "WARNING",
+        "lakesink.input.unchecked no such scheme: its files are taken to be there",
+    ),
+    (events.TableCreated(0, "demo.events"), "INFO", "lakesink.table.created table=demo.events batch=0"),
+    (
+        events.AcceptUnused(3, "table", "demo.events", "events", "Gap:3:commit"),
+        "WARNING",
+        "lakesink.accept.unused table=demo.events sink=events batch=3 accept=Gap:3:commit: it did not apply; remove it",
+    ),
+    (
+        events.EntryUnverifiable(3, "demo.events", "events"),
+        "WARNING",
+        (
+            "lakesink.ledger.unproven table=demo.events sink=events batch=3: expiry removed its snapshot; the entry is"
+            " trusted"
+        ),
+    ),
+    (events.PreparedDropped("torn", path="/100%s"), "WARNING", "lakesink.prepared.dropped reason=torn path=/100%s"),
+    (events.PreparedDropped("malformed", 3), "WARNING", "lakesink.prepared.dropped reason=malformed batch=3"),
+    (events.PreparedDropped("age", 3, 99), "WARNING", "lakesink.prepared.dropped reason=age batch=3 age_s=99"),
+    (
+        events.PreparedDropped("malformed", error="KeyError"),
+        "WARNING",
+        "lakesink.prepared.dropped reason=malformed error=KeyError",
+    ),
+    (events.PreparedUnusable(3, "it is old"), "WARNING", "lakesink.prepared.dropped batch=3 reason=it is old"),
+    (
+        events.RowsMalformed(3, "demo.events", 2, "partition 0"),
+        "WARNING",
+        (
+            "lakesink.decode.malformed table=demo.events batch=3 rows=2: rows of NULLs are in their place; the first:"
+            " partition 0"
+        ),
+    ),
+    (
+        events.ColumnsMissing(3, "demo.events", "events", "a, b"),
+        "WARNING",
+        (
+            "lakesink.columns.missing table=demo.events sink=events batch=3: the rows lack these columns of the table,"
+            " which are NULL: a, b"
+        ),
+    ),
+    (
+        events.KeysUnknown(3, "demo.events", "a, b"),
+        "WARNING",
+        "lakesink.decode.unknown-keys table=demo.events batch=3: keys without a column are left out: a, b",
+    ),
+    (events.BatchAborted(3, "table", "demo.events"), "INFO", "lakesink.batch.aborted table=demo.events batch=3"),
+    (events.BatchAborted(3, "directory", "/out"), "INFO", "lakesink.batch.aborted directory=/out batch=3"),
+    (
+        events.TagTaken("lakesink-3"),
+        "WARNING",
+        "lakesink.tag.taken tag=lakesink-3: it shows something else, so the batch gets no tag",
+    ),
+    (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
+    (
+        events.ManifestSetAside("m.avro", "a codec"),
+        "INFO",
+        "lakesink.manifests.carried-over path=m.avro reason=a codec",
+    ),
+    (events.ClockBehind(71), "WARNING", "lakesink.clock.behind seconds=71"),
+    (events.ClockAhead(71), "WARNING", "lakesink.clock.ahead seconds=71: Java writers are locked out meanwhile"),
+    (events.ClockUnknown("OSError"), "DEBUG", "lakesink.clock.untold error=OSError"),
+    (events.CommitNotShown(3, 2), "WARNING", "lakesink.commit.not-shown batch=3 attempt=2"),
+    (events.CommitUnknown(3, 2, "no answer"), "WARNING", "lakesink.commit.unknown batch=3 attempt=2 no answer"),
+    (events.ChangeUnknown("forget", 2, "no answer"), "WARNING", "lakesink.forget.unknown attempt=2 no answer"),
+    (
+        events.CommittedByAnother(3, None),
+        "WARNING",
+        "lakesink.commit.by-another batch=3 snapshot=None: its rows are in the table, this run's are not",
+    ),
+    (events.MetadataKept("v1.json", "denied"), "INFO", "lakesink.metadata.kept path=v1.json error=denied"),
+    (events.HighWaterKept("clicks", "denied"), "WARNING", "lakesink.high-water.kept sink=clicks error=denied"),
+    (events.RecordKept("3-a.json", "OSError"), "DEBUG", "lakesink.prepared.kept path=3-a.json error=OSError"),
+    (
+        events.FailpointActs(3, "after-call", "raise"),
+        "WARNING",
+        "lakesink.failpoint.reached name=after-call batch=3 action=raise",
+    ),
+    (events.TraceLost("d1", 4, 28), "WARNING", "lakesink.trace.lost driver=d1 step=4 errno=28"),
+    (
+        finished(Committed(7, rows=5, files=2, bytes=90)),
+        "INFO",
+        f"lakesink.batch.committed {FINISHED} rows=5 files=2 bytes=90 attempts=1 {TIMES}",
+    ),
+    (
+        finished(Committed(7, rows=0)),
+        "INFO",
+        f"lakesink.batch.empty {FINISHED} rows=0 files=0 bytes=0 attempts=1 {TIMES}",
+    ),
+    (
+        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", decoded=Decoded(malformed_rows=2))),
+        "WARNING",
+        (
+            f"lakesink.batch.recovered {FINISHED} rows=5 files=0 bytes=0 attempts=1 malformed_rows=2"
+            f" note='holds what the earlier run wrote' accepted=Gap:3:commit {TIMES}"
+        ),
+    ),
+    (finished(AlreadyCommitted(7)), "INFO", f"lakesink.batch.already-committed {FINISHED} {TIMES}"),
+    (
+        events.BatchInterrupted(3, "demo.events", "events", 1.5, 1),
+        "INFO",
+        f"lakesink.batch.interrupted table=demo.events sink=events batch=3 {TIMES}",
+    ),
+    (
+        failed(is_refused=False),
+        "ERROR",
+        (
+            f"lakesink.batch.failed table=demo.events sink=events batch=3 code=LAKESINK_GAP {TIMES} error=it is\n"
+            "  - row 1\n  - row 2"
+        ),
+    ),
+    (
+        failed(is_refused=True),
+        "ERROR",
+        (
+            f"lakesink.batch.refused table=demo.events sink=events batch=3 code=LAKESINK_GAP {TIMES} error=it is\n"
+            "  - row 1\n  - row 2"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "level", "line"), CASES)
+def test_an_event_has_its_line(event: events.Event, level: str, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "lakesink"):
+        log(event)
+    [record] = caplog.records
+    assert (record.name, record.levelname, record.getMessage()) == ("lakesink", level, line)
+
+
+def test_a_source_that_reads_uncommitted_records_has_a_second_line(caplog: pytest.LogCaptureFixture) -> None:
+    log(replace(STARTED, reads_uncommitted=True))
+    assert caplog.messages[1] == (
+        "lakesink.source.read-uncommitted table=demo.events sink=events query=q1 note='records of aborted transactions"
+        " are rows too; kafka.isolation.level=read_committed leaves them out'"
+    )
+
+
+def test_a_start_that_nothing_weakens_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "lakesink"):
+        log(replace(STARTED, is_weakened=False))
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+def test_every_event_has_a_line_here_or_is_silent() -> None:
+    told = {type(event) for event, _, _ in CASES}
+    defined = {kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)}
+    assert told == defined - SILENT
+    assert not SILENT & LINES.keys()
