@@ -83,7 +83,6 @@ def _spark_missing(name: str) -> Exception:
     return QueryError(
         "SPARK_MISSING",
         f"lakesink.{name} needs PySpark, which this Python does not have.",
-        data="Nothing was started.",
         action='pip install "lakesink[spark]", or run the driver with the Python of your cluster (spark-submit).',
     )
 

@@ -16,9 +16,9 @@ import duckdb
 import pytest
 
 import lakesink
-from lakesink.explanations import errors_table_markdown, explanations
 from lakesink.settings.options import options_table_markdown
 from lakesink.settings.table_settings import PROPERTIES
+from lakesink_protocol.catalogue import errors_table_markdown, explanations
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 

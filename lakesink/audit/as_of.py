@@ -10,10 +10,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.audit.finding import key_of
-from lakesink.audit.which import ONLY_READ, Chosen, Past, by_batch, by_tag, by_time, queries
+from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, queries
 from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import history, sinks, time_of
 from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.suggest import did_you_mean
@@ -53,7 +54,7 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
         raise CatalogError(
             "BRANCH_MISSING",
             f"{identifier} has no branch {branch[:60]!r}.",
-            data=ONLY_READ,
+            data=DataState.UNCHANGED,
             action=did_you_mean(branch, branches),
         )
     records = history(table)
@@ -118,6 +119,5 @@ def deletes_named(snapshot_id: int) -> Iterator[None]:
         raise CatalogError(
             "DELETES_UNSUPPORTED",
             f"Snapshot {snapshot_id} has equality deletes, which PyIceberg cannot apply: its rows cannot be read here.",
-            data=ONLY_READ,
             action="Read it in Spark or Trino: lakesink as-of, without --read, prints the SQL.",
         ) from error

@@ -219,7 +219,6 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
     raise SettingsError(
         "SINK_UNKNOWN",
         f"The table knows no batch of sink {sink[:60]!r}.",
-        data="Nothing was changed: this command only reads.",
         action=f"{did_you_mean(sink, {state.sink for state in states})} lakesink status shows every sink.".strip(),
     )
 

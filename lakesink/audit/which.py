@@ -18,7 +18,6 @@ from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.suggest import did_you_mean
 
-ONLY_READ = "Nothing was changed: this command only reads."
 _SHOWN = 8
 _LARGEST_INTEGER = 2**31 - 1
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -105,7 +104,6 @@ def by_tag(past: Past, tag: str) -> Chosen:
     raise SettingsError(
         "TAG_UNKNOWN",
         f"{past.table} has no tag {tag[:60]!r}.",
-        data=ONLY_READ,
         action=did_you_mean(tag, past.tags) or "The table has no tags: ask for a --batch or a --time.",
     )
 
@@ -143,7 +141,6 @@ def _sink(past: Past, sink: str | None) -> SinkKey:
     raise SettingsError(
         "SINK_AMBIGUOUS",
         f"Several sinks write to branch {past.branch} of {past.table}: {_cut(named)}.",
-        data=ONLY_READ,
         action="Name one by --sink. If a stream and an application share a name, take the snapshot's time from"
         f" lakesink log {past.table} and ask for --time.",
     )
@@ -157,7 +154,6 @@ def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError
     return SettingsError(
         "SINK_UNKNOWN",
         f"Branch {past.branch} of {past.table} knows no batch of {wanted}.",
-        data=ONLY_READ,
         action=f"{other} lakesink status {past.table} shows every sink.".strip(),
     )
 
@@ -206,7 +202,6 @@ def _dangling(past: Past, tag: str) -> CatalogError:
     return CatalogError(
         "TAG_DANGLING",
         f"The tag {tag[:60]!r} of {past.table} points at a snapshot that the table does not have.",
-        data=ONLY_READ,
         action=f"Its metadata is damaged: drop the tag. lakesink log {past.table} shows what is retained.",
     )
 
@@ -215,7 +210,6 @@ def _not_yet(past: Past, key: SinkKey, batch_id: int, last: int) -> CatalogError
     return CatalogError(
         "BATCH_NOT_YET",
         f"Batch {batch_id} of {key.name} is not in branch {key.branch} of {past.table}: the last is {last}.",
-        data=ONLY_READ,
         action=f"Ask for batch {last} or an earlier one, or look whether the stream runs: lakesink status {past.table}",
     )
 
@@ -227,8 +221,7 @@ def _expired(key: SinkKey, batch_id: int, records: Sequence[Record]) -> CatalogE
     return CatalogError(
         "BATCH_EXPIRED",
         f"The snapshot of batch {batch_id} of {key.name} has expired. Retained: {retained}.",
-        data="Expiry removes no current rows: what the batch wrote is in the table unless somebody deleted it. "
-        + ONLY_READ,
+        data="Expiry removes no current rows: what the batch wrote is in the table unless somebody deleted it.",
         action="Ask for a retained batch. To keep others, let the stream tag them: tag_every keeps every so many"
         " batches, or one a day, beyond expiry.",
     )
@@ -245,7 +238,6 @@ def _unseen(past: Past, time_ms: int) -> CatalogError:
     return CatalogError(
         "TIME_NOT_RETAINED",
         f"No retained snapshot was the head of branch {past.branch} at {moment_of(time_ms)}: {shown}.",
-        data=ONLY_READ,
         action=f"{reason} {_kept(past)}",
     )
 

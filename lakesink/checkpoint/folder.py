@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import fsspec
 
 from lakesink.checkpoint.offsets import (
-    NOTHING_WRITTEN,
     Keys,
     Offsets,
     log_offset,
@@ -26,6 +25,7 @@ from lakesink.checkpoint.offsets import (
     unreadable,
 )
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.events import InputUnchecked, Listener
 from lakesink_protocol.identity import Batch, stream_batch
@@ -143,7 +143,7 @@ class Checkpoint:
             raise QueryError(
                 "SOURCE_READ_TWICE",
                 "The query reads a source twice, and its checkpoint does not tell which.",
-                data=NOTHING_WRITTEN,
+                data=DataState.UNCHANGED,
                 action="Use lakesink.stream for this query, which can ask the query itself.",
             )
 
@@ -257,7 +257,7 @@ def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
     return QueryError(
         "SOURCE_CAME_BACK",
         f"Source {name[:60]!r} was in batch {was_in}, was then removed from the query, and came back in {batch_id}.",
-        data=NOTHING_WRITTEN,
+        data=DataState.UNCHANGED,
         action="Spark would read it again from its beginning, and its rows would be in the table twice. Stop the query,"
         f" run `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`, and start it without this source, or with"
         " another name for it and a start where it ended (Kafka: startingOffsets; files: a folder of the new files).",

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import unquote
 
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 
 LOG_VERSION = "v1"
@@ -19,7 +20,6 @@ NO_OFFSET = "-"
 NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """True in an offset log's metadata (since Spark 4.2) if the query names each of its sources."""
 TAIL_BYTES = 256 * 1024
-NOTHING_WRITTEN = "Nothing of this batch was written or committed."
 
 ReadRange = Callable[[int, int], bytes]
 """Reads a byte range of a file: offset and length -> exactly these bytes."""
@@ -134,7 +134,7 @@ def unreadable(why: str) -> QueryError:
     return QueryError(
         "CHECKPOINT_UNREADABLE",
         f"The checkpoint does not tell what this batch reads: {why}.",
-        data=NOTHING_WRITTEN,
+        data=DataState.UNCHANGED,
         action="Restore the checkpoint as a whole, or start the query on a new one with the same sink id: "
         "lakesink then says where the table stands.",
     )
@@ -147,7 +147,7 @@ def _content(text: str, known: Sequence[str]) -> tuple[str, list[str]]:
         raise QueryError(
             "CHECKPOINT_VERSION",
             f"The checkpoint has a log of version {version[:20]!r}; this lakesink reads {' and '.join(known)}.",
-            data=NOTHING_WRITTEN,
+            data=DataState.UNCHANGED,
             action="Use a lakesink that knows this version of Spark, or the Spark that wrote the checkpoint.",
         )
     return version, lines[:-1] if lines and not lines[-1] else lines
@@ -176,7 +176,7 @@ def _named_by_position() -> QueryError:
     return QueryError(
         "SOURCES_BY_POSITION",
         "The query names its sources, and its checkpoint keeps their offsets by position, without the names.",
-        data=NOTHING_WRITTEN,
+        data=DataState.UNCHANGED,
         action="Spark 4.2 would read each source from another one's offset once they change places. Start on a new"
         " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the default.",
     )

@@ -28,7 +28,6 @@ def diff(
         raise SettingsError(
             "DUCKDB_MISSING",
             "lakesink diff counts by DuckDB, which is not installed.",
-            data="Nothing was changed: this command only reads.",
             action="pip install duckdb",
         )
     from lakesink.cli import past_diff  # noqa: PLC0415 - PyIceberg takes a second to import; help must not

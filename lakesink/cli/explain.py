@@ -3,7 +3,7 @@
 import click
 
 from lakesink.cli.output import Report, reported
-from lakesink.explanations import PREFIX, Explanation, explanations, full_code
+from lakesink_protocol.catalogue import PREFIX, Explanation, explanations, full_code
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import nearest
 
@@ -22,7 +22,6 @@ def explain(code: str | None) -> Report:
         raise SettingsError(
             "CODE_UNKNOWN",
             f"There is no error {code[:60]!r}.",
-            data="Nothing was changed: this command only reads.",
             action=f"{'' if close is None else f'Did you mean {PREFIX}{close}? '}lakesink explain lists every code.",
         )
     first, _, rest = found.page().partition("\n")

@@ -90,14 +90,13 @@ def confirmed(question: str, *, yes: bool) -> None:
     raise SettingsError(
         "NOT_CONFIRMED",
         "This changes what is stored, and nobody said yes.",
-        data="Nothing was changed.",
         action=f"Give --yes if so: {question}",
     )
 
 
 def invalid(what: str, action: str) -> SettingsError:
     """Options of a command that only reads contradict each other: click's own usage errors have no JSON."""
-    return SettingsError("OPTION_INVALID", what, data="Nothing was changed: this command only reads.", action=action)
+    return SettingsError("OPTION_INVALID", what, action=action)
 
 
 def plain(text: str) -> str:

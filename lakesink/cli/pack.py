@@ -136,7 +136,6 @@ def _cannot(why: str) -> SettingsError:
     return SettingsError(
         "CANNOT_PACK",
         f"The archive cannot be made: {why}.",
-        data="Nothing was changed.",
         action=f"Give the path of a file that is not there yet and ends in {ENDING}, from a Python that lakesink is"
         " installed in by pip.",
     )

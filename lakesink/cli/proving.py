@@ -53,7 +53,7 @@ def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool)
         return audit(table, done=done, sink=sink, footers=footers, now_ms=time.time_ns() // 1_000_000)
     except OSError as error:
         failure = error
-    raise catalog_error(failure, "The table", known, data="Nothing was changed.") from safe_cause(failure, known)
+    raise catalog_error(failure, "The table", known) from safe_cause(failure, known)
 
 
 def verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:

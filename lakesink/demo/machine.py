@@ -5,8 +5,6 @@ from importlib.util import find_spec
 from lakesink.checks.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
 from lakesink_protocol.errors import SettingsError
 
-_NOTHING_STARTED = "Nothing was started."
-
 
 def check_machine() -> None:
     """Check that Spark can run here, and that the demo's own packages are installed."""
@@ -15,7 +13,6 @@ def check_machine() -> None:
         raise SettingsError(
             "DEMO_PACKAGES",
             f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
-            data=_NOTHING_STARTED,
             action='pip install "lakesink[demo]"',
         )
     java = java_of_spark()
@@ -24,6 +21,5 @@ def check_machine() -> None:
         raise SettingsError(
             "JAVA_MISSING",
             f"Spark needs Java {OLDEST_JAVA} or newer; " + (f"this is Java {found}." if found else "none was found."),
-            data=_NOTHING_STARTED,
             action=INSTALL_JAVA,
         )

@@ -1,7 +1,7 @@
 """PyIceberg without lakesink. Pure."""
 
 from lakesink.engines.recipe import SAME_NAME, File, Query, Recipe
-from lakesink.engines.target import ONLY_READ, Rest, Target
+from lakesink.engines.target import Rest, Target
 from lakesink_protocol.errors import CatalogError
 
 ENGINE = "PyIceberg 0.12"
@@ -13,7 +13,6 @@ def recipe(target: Target) -> Recipe:
         raise CatalogError(
             "DELETES_UNSUPPORTED",
             f"{'.'.join(target.parts)} has equality deletes, which PyIceberg cannot apply: its rows cannot be read.",
-            data=ONLY_READ,
             action="Read it in Spark, Trino or Flink: --for spark.",
         )
     extras = "pyarrow" if isinstance(target.backend, Rest) else f"{target.backend.extra},pyarrow"

@@ -16,7 +16,6 @@ from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kin
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import bears_secret
 
-ONLY_READ = "Nothing was changed: this command only reads."
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")
 _AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another of AWS's ways, in the engine's environment"
 _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path")
@@ -175,7 +174,6 @@ def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
     raise CatalogError(
         "RECIPE_MISSING",
         f"{found.where} is of a kind that lakesink has no recipes for.",
-        data=ONLY_READ,
         action="There are recipes for SQLite, PostgreSQL and REST catalogs, each tried with the engines; what is in"
         " memory no other process sees.",
     )
@@ -220,7 +218,6 @@ def _schemes(table: Table) -> set[str]:
         raise CatalogError(
             "RECIPE_MISSING",
             f"The table, or some of it, is at {unknown[0]}://, for which lakesink has no recipes.",
-            data=ONLY_READ,
             action="There are recipes for local files and S3. Configure the engine for other storage by its own"
             " documentation; the catalog's part can be taken from a table on local files.",
         )

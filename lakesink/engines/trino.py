@@ -5,7 +5,7 @@ import re
 from lakesink.audit.which import id_for_trino
 from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
 from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
-from lakesink.engines.target import ONLY_READ, Rest, Sqlite, Target
+from lakesink.engines.target import Rest, Sqlite, Target
 from lakesink_protocol.errors import CatalogError
 
 ENGINE = "Trino 476"
@@ -42,7 +42,6 @@ def _check_name(target: Target) -> None:
             "NAME_UNREADABLE",
             f"Trino cannot name {'.'.join(target.parts)}: "
             + ("its SQL catalogs know one namespace only." if nested else "it takes every name in lower case."),
-            data=ONLY_READ,
             action="Rename the table in PyIceberg (catalog.rename_table), or read it in another engine.",
         )
 

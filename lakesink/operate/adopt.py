@@ -29,8 +29,6 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip
 
-NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in the table."
-
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
@@ -174,4 +172,4 @@ def _check_not_doubled(look: Look) -> None:
 
 
 def _refused(what: str, action: str) -> CatalogError:
-    return CatalogError("ADOPT_REFUSED", redact(what), data=NOTHING_CHANGED, action=action)
+    return CatalogError("ADOPT_REFUSED", redact(what), action=action)

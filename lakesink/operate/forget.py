@@ -43,6 +43,5 @@ def _sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
     raise SettingsError(
         "SINK_UNKNOWN",
         f"{sink[:60]!r} is no sink id.",
-        data="Nothing was changed.",
         action="lakesink status shows every sink of the table.",
     )

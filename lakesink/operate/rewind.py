@@ -16,7 +16,6 @@ import fsspec
 
 from lakesink_protocol.errors import QueryError
 
-NOTHING_CHANGED = "Nothing was changed, neither in the checkpoint nor in a table."
 _LOGS = ("commits", "offsets")
 _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)(?:\.crc)?")
 
@@ -132,7 +131,6 @@ def _refused(what: str) -> QueryError:
     return QueryError(
         "REWIND_REFUSED",
         what,
-        data=NOTHING_CHANGED,
         action="Name the checkpoint and the batch as the refusal of the stream gave them. If the batch is too old,"
         " start a new checkpoint exactly where the table ends.",
     )

@@ -8,7 +8,6 @@ because readers that listed them can read them. A rewind that was interrupted is
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lakesink.operate.rewind import NOTHING_CHANGED
 from lakesink.settings.settings import read_option
 from lakesink.sinks.directory.high_water import HighWater
 from lakesink.sinks.directory.layout import Layout, batch_of_record
@@ -18,6 +17,7 @@ from lakesink.sinks.directory.reader import sink_ids
 from lakesink.sinks.directory.refusals import directory_failures
 from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import open_storage
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.redact import redact
 
@@ -40,7 +40,7 @@ class RewindableDirectory:
     def __init__(self, directory: str, sink_id: str | None) -> None:
         place = directory_location(directory)
         wanted = None if sink_id is None else read_option("sink_id", sink_id)
-        with directory_failures(place, data=NOTHING_CHANGED):
+        with directory_failures(place, data=DataState.UNCHANGED):
             self._storage = open_storage(place)
             found = sink_ids(self._storage, place, wanted)
         if len(found) > 1:
@@ -52,7 +52,7 @@ class RewindableDirectory:
 
         Changes nothing. Raises a QueryError if the directory lacks that batch, or a commit before it is damaged.
         """
-        with directory_failures(self.layout.directory, data=NOTHING_CHANGED):
+        with directory_failures(self.layout.directory, data=DataState.UNCHANGED):
             sizes = marker_sizes(self._storage, self.layout)
             kept, rows = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
             names = self._storage.names(self.layout.prepared)
@@ -113,4 +113,4 @@ def _lacking(to_batch: int, last: Marker | None, damage: str) -> str:
 
 
 def _refused(what: str, action: str) -> QueryError:
-    return QueryError("REWIND_REFUSED", redact(what), data=NOTHING_CHANGED, action=action)
+    return QueryError("REWIND_REFUSED", redact(what), action=action)

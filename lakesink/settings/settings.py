@@ -119,7 +119,6 @@ def _check_known(name: str, kind: SinkKind) -> None:
     raise SettingsError(
         "OPTION_UNKNOWN",
         f"There is no option {str(name)[:60]!r}. {hint}"[:180],
-        data="Nothing was written.",
         action=f"Options are {', '.join(usable)}.",
     )
 
@@ -183,13 +182,10 @@ def _missing(option: Option) -> SettingsError:
     return SettingsError(
         "OPTION_MISSING",
         f"The option {option.name} is required.",
-        data="Nothing was written.",
         action=f"{option.name}: {option.doc}",
     )
 
 
 def _wrong(name: str, what: str) -> SettingsError:
     option = _BY_NAME[name]
-    return SettingsError(
-        "OPTION_INVALID", what, data="Nothing was written.", action=f"{name} ({option.type}): {option.doc}"
-    )
+    return SettingsError("OPTION_INVALID", what, action=f"{name} ({option.type}): {option.doc}")

@@ -223,7 +223,6 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
         raise SettingsError(
             "OPTION_INVALID",
             f"The option compression_level is {level.value}: {why}.",
-            data="Nothing was written.",
             action=f"Give a level that the codec of {_whose(chosen)} has, or leave compression_level out.",
         )
     raise _malformed("write.parquet.compression-level", str(level.value), why)
@@ -238,6 +237,5 @@ def _malformed(name: str, text: str, why: str) -> SettingsError:
     return SettingsError(
         "SETTING_INVALID",
         f"{name} is {redact(text)[:60]!r}: {sentence(why)}",
-        data="Nothing of this batch was written.",
         action=f"Correct the table property {name}, or give the option that overrides it.",
     )

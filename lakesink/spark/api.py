@@ -36,8 +36,6 @@ from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transact
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
 
-NOTHING_STARTED = "Nothing was started or written."
-
 
 def stream(
     df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Unpack[Options]
@@ -199,7 +197,6 @@ def _check_classic(df: Any) -> None:
         raise QueryError(
             "SPARK_CONNECT",
             "The DataFrame belongs to a Spark Connect session, which runs batch functions on the server.",
-            data=NOTHING_STARTED,
             action="Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote.",
         )
     if not isinstance(df, DataFrame):
@@ -207,7 +204,7 @@ def _check_classic(df: Any) -> None:
 
 
 def _wrong_frame(what: str, action: str) -> QueryError:
-    return QueryError("WRONG_DATAFRAME", what, data=NOTHING_STARTED, action=action)
+    return QueryError("WRONG_DATAFRAME", what, action=action)
 
 
 def _transaction(txn: Any) -> tuple[str, int]:
@@ -219,6 +216,5 @@ def _transaction(txn: Any) -> tuple[str, int]:
     raise SettingsError(
         "OPTION_INVALID",
         "The argument txn is not an application id and a version.",
-        data=NOTHING_STARTED,
         action='Give txn=("nightly-load", 42): an id of 1 to 64 of A-Z a-z 0-9 . _ -, and a whole number that grows.',
     )

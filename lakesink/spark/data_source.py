@@ -227,7 +227,6 @@ def _planned_batch(checkpoint: Checkpoint) -> int:
         raise QueryError(
             "TRIGGER_UNSUPPORTED",
             "Spark has planned no batch in this checkpoint: lakesink commits batches, not continuous epochs.",
-            data="Nothing was written.",
             action="Use another trigger than continuous (availableNow, processingTime), and give checkpointLocation as"
             " an absolute path or a full URI.",
         )

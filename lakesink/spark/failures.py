@@ -23,7 +23,6 @@ MAX_LINE = 120
 MAX_NOTE = 3_000
 MAX_CAUSES = 10
 
-NOT_IN_TABLE = "Nothing of this batch is in the table; files it may have written stay unreferenced."
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling ...: java.lang.InterruptedException"
 
 _RAISED_BY_LAKESINK = re.compile(
@@ -68,7 +67,6 @@ def executor_python(fact: str) -> WriteError:
     return WriteError(
         "EXECUTOR_PYTHON",
         f"The Python of the executors cannot run lakesink's tasks: {_short(fact)}.",
-        data=NOT_IN_TABLE,
         action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
         "lakesink and PyArrow as the driver, or let Spark bring them: lakesink pack.",
     )
@@ -135,7 +133,6 @@ def _job_failed(text: str) -> LakesinkError:
     error = WriteError(
         "JOB_FAILED",
         f"Spark's job over the rows failed: {_short(_harmless(_telling_line(text)))}",
-        data=NOT_IN_TABLE,
         action="Correct what the error below says about the query or its input, then start it again.",
     )
     error.add_note(_harmless(text))

@@ -14,8 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
-from lakesink.checkpoint.offsets import NOTHING_WRITTEN, Keys, Offsets
+from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.sources import Source, gives_uncommitted, replay_of
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.redact import redact
 from lakesink_protocol.suggest import sentence
@@ -61,7 +62,7 @@ class RunningQuery:
             raise QueryError(
                 "SOURCE_REMOVED",
                 f"Batch {batch_id} was planned with the source {removed[0][:60]!r}, which the query no longer has.",
-                data=NOTHING_WRITTEN,
+                data=DataState.UNCHANGED,
                 action="Start the query with this source again until the batch is done, then remove it. To leave its"
                 f" rows of this batch out: `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`.",
             )
@@ -101,7 +102,7 @@ class RunningQuery:
             raise QueryError(
                 "OUTPUT_MODE",
                 f"The query runs in output mode {mode!r}: each batch would append rows that an earlier one wrote.",
-                data=NOTHING_WRITTEN,
+                data=DataState.UNCHANGED,
                 action="Leave the output mode of the returned DataStreamWriter as it is: append.",
             )
 
@@ -115,7 +116,6 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
         raise SettingsError(
             "CHECKPOINT_RELATIVE",
             f"The checkpoint {checkpoint!r} is relative, and Spark's default file system is {system}.",
-            data="Nothing was started.",
             action="Give the checkpoint as an absolute path or a full URI.",
         )
     return posixpath.abspath(checkpoint)
@@ -136,7 +136,6 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     raise SettingsError(
         "CHECKPOINT_INVALID",
         f"Spark cannot reach the checkpoint {redact(checkpoint)[:60]!r}: {sentence(why)}",
-        data="Nothing was started.",
         action="Give a path, or a URI of a file system that this Spark has: s3a://, hdfs://, gs://, abfss://.",
     )
 
@@ -190,7 +189,7 @@ def _unknown(what: str) -> QueryError:
     return QueryError(
         "QUERY_UNKNOWN",
         what,
-        data=NOTHING_WRITTEN,
+        data=DataState.UNCHANGED,
         action="Start the DataStreamWriter that lakesink.stream returned, in the session of its DataFrame; do not set "
         "PYSPARK_PIN_THREAD=false.",
     )
@@ -200,6 +199,6 @@ def _foreign_checkpoint(why: str) -> QueryError:
     return QueryError(
         "FOREIGN_CHECKPOINT",
         "The query's checkpoint is not the one of this stream.",
-        data=NOTHING_WRITTEN,
+        data=DataState.UNCHANGED,
         action=f"{redact(why)} Give the checkpoint to lakesink.stream alone, and use each for one query only.",
     )

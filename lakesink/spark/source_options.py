@@ -11,6 +11,7 @@ from typing import Any
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import Settings
 from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.redact import bears_secret
@@ -25,7 +26,6 @@ _NAMES = {
     if option.name not in {"checkpoint", *_GROUPS.values()}
 }
 _PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(name for name in _NAMES.values() if '_' in name)})\b")
-NOTHING_WRITTEN = "Nothing was written."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,6 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
             "OPTION_MISSING",
             "The option checkpointLocation is required; a checkpoint set by Spark's configuration does not reach the"
             " sink.",
-            data=NOTHING_WRITTEN,
             action='Give it to the query itself: .option("checkpointLocation", "...").',
         )
     settings = _settings(given | {"checkpoint": given[CHECKPOINT]}, SinkKind.STREAM)
@@ -62,7 +61,7 @@ def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Ba
         raise SettingsError(
             "OPTION_INVALID" if APP_ID in given and VERSION in given else "OPTION_MISSING",
             "A batch write needs the options txn-app-id and txn-version, by which a repeated write is recognised.",
-            data=NOTHING_WRITTEN,
+            data=DataState.UNCHANGED,
             action='For example .option("txn-app-id", "nightly-load").option("txn-version", "42"): an id of 1 to 64 of'
             " A-Z a-z 0-9 . _ -, and a whole number that grows with every write.",
         )
@@ -91,7 +90,6 @@ def _table(given: Mapping[str, str]) -> str:
         raise SettingsError(
             "OPTION_MISSING",
             "The option table is required.",
-            data=NOTHING_WRITTEN,
             action='Name it: .option("table", "namespace.table").',
         )
     parse_identifier(given[TABLE])
@@ -120,7 +118,6 @@ def _secret(key: str) -> SettingsError:
     return SettingsError(
         "OPTION_SECRET",
         f"The option {key[:60]!r} bears a secret, and Spark shows the options of a query in plans and errors.",
-        data=NOTHING_WRITTEN,
         action="Put it into PyIceberg's configuration (~/.pyiceberg.yaml, or the environment) of the driver and name"
         ' that catalog: .option("catalog", "..."). Then change the secret: Spark may have written it to its logs.',
     )
@@ -130,6 +127,5 @@ def _unknown(key: str, known: list[str]) -> SettingsError:
     return SettingsError(
         "OPTION_UNKNOWN",
         f"There is no option {key[:60]!r}. {did_you_mean(key.replace('_', '-'), known)}"[:180],
-        data=NOTHING_WRITTEN,
         action=f"Options are {', '.join(known)}, catalog.<property> and snapshot-property.<name>.",
     )

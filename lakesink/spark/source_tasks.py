@@ -10,7 +10,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lakesink import __version__
-from lakesink.spark.failures import NOT_IN_TABLE
 from lakesink.spark.rows.task import check_version, read_archives_once
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
@@ -63,7 +62,6 @@ class PlannedTask:
             raise WriteError(
                 "BATCH_MOVED",
                 f"The task runs in batch {running}, the newest offsets in the checkpoint are those of {self.batch_id}.",
-                data=NOT_IN_TABLE,
                 action="Look for a second query on this checkpoint and stop it; then start the query again.",
             )
 

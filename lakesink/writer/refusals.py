@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lakesink_catalog.spark_types import sql_name
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import StorageTrouble, storage_trouble
-
-NOT_COMMITTED = "Nothing of this batch is in the table; files it left in storage are referenced by nothing."
-
 
 SHOWN = 36
 """Most characters of a name or type in a first line, which must stay short for every table."""
@@ -30,7 +28,7 @@ def shown(text: str) -> str:
 
 def schema_mismatch(what: str, *, action: str) -> WriteError:
     """The columns of rows and table do not match."""
-    return WriteError("SCHEMA_MISMATCH", what, data=NOT_COMMITTED, action=action)
+    return WriteError("SCHEMA_MISMATCH", what, action=action)
 
 
 def null_in_required(column: str, count: int) -> WriteError:
@@ -38,7 +36,6 @@ def null_in_required(column: str, count: int) -> WriteError:
     return WriteError(
         "NULL_IN_REQUIRED",
         f"Required column {shown(column)!r} holds {count} NULL{'s' if count > 1 else ''} in one Arrow batch.",
-        data=NOT_COMMITTED,
         action="Filter or fill the NULLs in the query, or make the column optional in the table.",
     )
 
@@ -48,7 +45,6 @@ def lossy_value(path: Sequence[str], incoming: str, target: str) -> WriteError:
     return WriteError(
         "LOSSY_VALUE",
         f"A value in column {shown('.'.join(path))!r} ({shown(incoming)}) is not exactly a {shown(target)}.",
-        data=NOT_COMMITTED,
         action=f"{how_to_cast(path, incoming, target)} Every value must then be exactly a {target}.",
     )
 
@@ -59,7 +55,6 @@ def keys_become_one(path: Sequence[str], incoming: str, target: str) -> WriteErr
         "LOSSY_VALUE",
         f"A map in column {shown('.'.join(path))!r} has keys that differ as {shown(incoming)} and are one"
         f" {shown(target)}.",
-        data=NOT_COMMITTED,
         action="A map holds a key once. Merge such entries in the query, or filter the rows: for UUIDs, compare"
         " lower(key).",
     )
@@ -81,7 +76,6 @@ def text_invalid(column: str, row: int) -> WriteError:
     return WriteError(
         "TEXT_INVALID",
         f"Column {shown(column)!r} holds text that is not UTF-8, in row {row} of its task.",
-        data=NOT_COMMITTED,
         action="No reader could read it. Keep such bytes in a BINARY column, or repair or filter them in the query"
         " by make_valid_utf8(...) or is_valid_utf8(...).",
     )
@@ -93,7 +87,6 @@ def partition_value_unfit(field: str, transform: str, column: str, kind: str) ->
         "PARTITION_VALUE_UNFIT",
         f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
         f" {shown(field)!r}.",
-        data=NOT_COMMITTED,
         action=f"What {transform} makes of it does not fit: filter such values in the query, widen the column, or"
         " partition the table in another way.",
     )
@@ -104,7 +97,6 @@ def unwritable_value(format_name: str, error: Exception) -> WriteError:
     return WriteError(
         "LOSSY_VALUE",
         f"A value cannot be written to a {format_name} file: {describe(error)[:DESCRIBED]}",
-        data=NOT_COMMITTED,
         action="Filter such values in the query, or cast their column to a type that holds them as they are.",
     )
 
@@ -114,7 +106,6 @@ def decoder_missing(library: str) -> WriteError:
     return WriteError(
         "DECODER_MISSING",
         f"Decoding needs {library}, which this Python does not have.",
-        data=NOT_COMMITTED,
         action=f"pip install {library} in the Python of the driver and of every executor, and start again.",
     )
 
@@ -124,7 +115,6 @@ def registry_unreachable(registry: str, why: str) -> WriteError:
     return WriteError(
         "REGISTRY_UNREACHABLE",
         f"The schema registry cannot be read: {why[:DESCRIBED]}",
-        data=NOT_COMMITTED,
         action=f"See that driver and executors reach {registry!r}, and start again: nothing is passed over meanwhile.",
     )
 
@@ -134,7 +124,6 @@ def registry_refused(registry: str, why: str) -> WriteError:
     return WriteError(
         "REGISTRY_REFUSED",
         f"The schema registry is of no use: {why[:DESCRIBED]}",
-        data=NOT_COMMITTED,
         action=f"Correct the option schema_registry, {registry!r}: lakesink explain LAKESINK_REGISTRY_REFUSED.",
     )
 
@@ -154,7 +143,6 @@ def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
     return WriteError(
         "FOOTER_DISAGREES",
         f"The footer of a data file says {footer} rows, {counted} were written.",
-        data=NOT_COMMITTED,
         action="Run the batch again; if it comes back, report it with the versions of lakesink and pyarrow. "
         f"The file is {redact(location)!r}.",
     )
@@ -165,7 +153,6 @@ def rows_differ(received: int, written: int) -> WriteError:
     return WriteError(
         "ROWS_DIFFER",
         f"A task received {received} rows and its files hold {written}.",
-        data=NOT_COMMITTED,
         action="This is a defect of lakesink: report it with the table's schema and partition spec.",
     )
 
@@ -180,6 +167,6 @@ def storage_failures(location: str) -> Iterator[None]:
         raise WriteError(
             trouble.code,
             f"A data file {trouble.what}: {describe(error)[:DESCRIBED]}",
-            data=NOT_COMMITTED,
+            data=DataState.NOT_IN,
             action=f"{trouble.action} The file is {redact(location)!r}.",
         ) from error

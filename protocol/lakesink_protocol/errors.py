@@ -7,6 +7,7 @@ expected results of a batch are values (see `outcome`).
 from collections.abc import Iterable
 from enum import Enum
 
+from lakesink_protocol.catalogue import DataState, state_of
 from lakesink_protocol.redact import shown
 
 LONGEST_FIRST_LINE = 199
@@ -21,12 +22,14 @@ class LakesinkError(Exception):
     Attributes:
         code: Stable identifier for a search in logs, for example ``LAKESINK_BATCH_CHANGED``.
         what: One sentence: what happened.
-        data: One sentence: which data is in the table now.
+        data: One sentence: which data is in the table now; by default, what the catalogue says of the code.
         action: One or more sentences: what the reader should do.
     """
 
-    def __init__(self, code: str, what: str, *, data: str, action: str) -> None:
+    def __init__(self, code: str, what: str, *, action: str, data: DataState | str | None = None) -> None:
         self.code = f"LAKESINK_{code}"
+        data = state_of(code) if data is None else data
+        data = data.value if isinstance(data, DataState) else data
         # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
@@ -53,8 +56,10 @@ class WriteError(LakesinkError):
         details: Lines after the first one, for example one for each malformed value.
     """
 
-    def __init__(self, code: str, what: str, *, data: str, action: str, details: Iterable[str] = ()) -> None:
-        super().__init__(code, what, data=data, action=action)
+    def __init__(
+        self, code: str, what: str, *, action: str, data: DataState | str | None = None, details: Iterable[str] = ()
+    ) -> None:
+        super().__init__(code, what, action=action, data=data)
         self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
 
     def __str__(self) -> str:
@@ -93,9 +98,9 @@ class BatchRefused(LakesinkError):
         reason: The refusal, see `Reason`.
     """
 
-    def __init__(self, reason: Reason, what: str, *, data: str, action: str) -> None:
+    def __init__(self, reason: Reason, what: str, *, action: str, data: DataState | str | None = None) -> None:
         self.reason = reason
-        super().__init__(reason.name, what, data=data, action=action)
+        super().__init__(reason.name, what, action=action, data=data)
 
 
 class CommitUnresolved(LakesinkError):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import shown
 
-NOT_IN = "Nothing of this batch was committed; its files stay unreferenced."
-
 
 @dataclass(frozen=True, slots=True)
 class Vote:
@@ -83,7 +81,6 @@ def votes_incomplete(what: str) -> WriteError:
     return WriteError(
         "VOTES_INCOMPLETE",
         what,
-        data=NOT_IN,
         action="Start the query again: the replay writes the batch. If it happens again, report it with the log.",
     )
 
@@ -93,6 +90,5 @@ def receipt_rejected(why: str) -> WriteError:
     return WriteError(
         "RECEIPT_REJECTED",
         f"A task's receipt was rejected: {why}.",
-        data=NOT_IN,
         action="Start the query again; if it happens again, compare the lakesink versions of driver and executors.",
     )

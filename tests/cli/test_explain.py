@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from lakesink.cli.main import main
-from lakesink.explanations import explanations
+from lakesink_protocol.catalogue import DataState, explanations
+from lakesink_protocol.errors import WriteError
 
 
 def explain(*arguments: str, exit_code: int = 0) -> str:
@@ -40,3 +41,10 @@ def test_an_explanation_can_be_had_as_json() -> None:
     assert document["code"] == "LAKESINK_GAP"
     assert document["do"] == "replay from the batch named"
     assert len(json.loads(explain("--output", "json"))["errors"]) == len(explanations())
+
+
+def test_an_error_that_says_nothing_of_the_data_says_what_the_catalogue_has() -> None:
+    error = WriteError("TEXT_INVALID", "Column 'c' holds text that is not UTF-8.", action="Correct it.")
+    assert error.data == explanations()["LAKESINK_TEXT_INVALID"].data.value
+    assert WriteError("TEXT_INVALID", "It.", action="Do.", data="All of it is in.").data == "All of it is in."
+    assert WriteError("OF_ANOTHER_SINK", "It.", action="Do.").data == DataState.UNKNOWN.value

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Lake, Stream, counted, expected
@@ -49,7 +50,7 @@ def test_storage_that_fails_before_the_commit_is_one_clear_error(
     first_line = str(failed.value).partition("\n")[0]
     assert len(first_line) < 200
     assert "No space left" in first_line
-    assert failed.value.data == "Nothing of this batch is in the table."
+    assert failed.value.data == DataState.NOT_IN.value
     assert counted(lake) == expected(0)
     assert isinstance(stream.run(1), Committed)
     assert counted(lake) == expected(0, 1)

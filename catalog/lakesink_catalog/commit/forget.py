@@ -134,7 +134,6 @@ def _unknown(table: Table, key: SinkKey) -> SettingsError:
     return SettingsError(
         "SINK_UNKNOWN",
         f"The table has no ledger entry of {key.name!r} for branch {key.branch!r}.",
-        data="Nothing was changed.",
         action=" ".join([*filter(None, [did_you_mean(key.name, known)]), _HOW_TO_NAME]),
     )
 

@@ -20,6 +20,7 @@ from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.request import branch_at, tag_at
 from lakesink_catalog.read.view import view_table
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import NO_BATCH, SinkKey
@@ -27,8 +28,6 @@ from lakesink_protocol.ledger import RESTORED, LedgerEntry, mark_of
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
-
-NOTHING_CHANGED = "Nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ def _refused(key: SinkKey, why: str, action: str = "") -> SettingsError:
     return SettingsError(
         "RESTORE_REFUSED",
         f"The ledger entry of {key.name!r} for branch {key.branch[:60]!r} cannot be restored: {why}.",
-        data=NOTHING_CHANGED,
+        data=DataState.UNCHANGED,
         action=action
         or "lakesink status and lakesink log show every sink; --branch and --txn name which one is meant.",
     )

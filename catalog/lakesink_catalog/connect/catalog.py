@@ -15,8 +15,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.utils.config import Config, merge_config
 from sqlalchemy import URL
 
-from lakesink_catalog.connect.errors import NOTHING_CHANGED, translated
+from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of, open_catalog, settled, sqlite_file
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.redact import redact
 from lakesink_protocol.suggest import did_you_mean
@@ -138,7 +139,7 @@ def embedded_home() -> Path:
         raise SettingsError(
             "SETTING_INVALID",
             f"{HOME_VARIABLE} is {redact(text)!r}, which is not the plain path of a local folder.",
-            data=NOTHING_CHANGED,
+            data=DataState.UNCHANGED,
             action="Name a local folder without ? # ; in its path, or configure a catalog for other storage.",
         )
     return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - Path.resolve would follow links
@@ -148,7 +149,6 @@ def _unknown(name: str, known: list[str]) -> CatalogError:
     return CatalogError(
         "CATALOG_UNKNOWN",
         f"The catalog {name!r} is not in PyIceberg's configuration.",
-        data=NOTHING_CHANGED,
         action=f"{did_you_mean(name, [*known, EMBEDDED_NAME])} Configure it in ~/.pyiceberg.yaml or by"
         f" PYICEBERG_CATALOG__{name.upper()}__URI; without a name, the embedded catalog is used.",
     )
@@ -158,7 +158,6 @@ def _names_code(name: str) -> CatalogError:
     return CatalogError(
         "CATALOG_UNSUPPORTED",
         f"The configuration of the catalog {name!r} names a Python class ({CODE_PROPERTY}).",
-        data=NOTHING_CHANGED,
         action=f"Pass {CODE_PROPERTY} in catalog_properties from your own code if you trust that class.",
     )
 
@@ -167,6 +166,5 @@ def _absent(config: FoundCatalog) -> CatalogError:
     return CatalogError(
         "CATALOG_MISSING",
         f"{config.where} does not exist.",
-        data=NOTHING_CHANGED,
         action=f"Run this in the folder where the stream was started, set {HOME_VARIABLE}, or name a catalog.",
     )

@@ -23,12 +23,10 @@ from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, Reques
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
 from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no types
 
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.redact import describe, safe_cause
 from lakesink_protocol.storage_errors import storage_trouble
-
-NOTHING_CHANGED = "Nothing was written."
-NOT_IN_TABLE = "Nothing of this batch is in the table."
 
 METADATA_UNREADABLE = (MetadataError, UnicodeDecodeError, EOFError, BadGzipFile, zlib.error)
 """PyIceberg's exceptions for a metadata file that is torn, or of an unknown version."""
@@ -64,11 +62,11 @@ def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
         return call()
     except OSError as error:
         failure = error
-    raise catalog_error(failure, "The table", known, data=NOT_IN_TABLE) from safe_cause(failure, known)
+    raise catalog_error(failure, "The table", known, data=DataState.NOT_IN) from safe_cause(failure, known)
 
 
 def catalog_error(
-    error: Exception, where: str, known: Mapping[str, Any], *, data: str = NOTHING_CHANGED
+    error: Exception, where: str, known: Mapping[str, Any], *, data: DataState = DataState.UNCHANGED
 ) -> CatalogError:
     """The error to raise for an exception of another library."""
     code, happened, action = _words(error)

@@ -129,7 +129,6 @@ class _Guarded(Catalog):
                 "TABLE_NAMES_CODE",
                 f"The table {'.'.join(table.name())} bears the property {_LOCATION_PROVIDER_PROPERTY},"
                 " which names Python code to run.",
-                data="Nothing was written.",
                 action="lakesink runs no code that a table names. Remove the property; to place data files elsewhere"
                 " use write.data.path.",
             )
@@ -146,7 +145,6 @@ def _unsupported(name: str, kind: str) -> CatalogError:
     return CatalogError(
         "CATALOG_UNSUPPORTED",
         what,
-        data="Nothing was written.",
         action=f"Use a REST, SQL (SQLite or PostgreSQL), in-memory, Hive or Glue catalog. {did_you_mean(kind, KINDS)}",
     )
 

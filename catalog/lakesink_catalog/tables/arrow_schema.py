@@ -109,8 +109,8 @@ def _with_distinct_full_names(arrow_schema: pa.Schema) -> Schema:
 
 def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:
     what = f"Column {path[:60]!r} is of type {kind[:60]}, which {why}."
-    return WriteError("TYPE_UNSUPPORTED", what, data="Nothing was written.", action=action)
+    return WriteError("TYPE_UNSUPPORTED", what, action=action)
 
 
 def _unsupported(why: str, action: str) -> WriteError:
-    return WriteError("SCHEMA_UNSUPPORTED", f"No table can be made: {why}.", data="Nothing was written.", action=action)
+    return WriteError("SCHEMA_UNSUPPORTED", f"No table can be made: {why}.", action=action)

@@ -254,6 +254,5 @@ def _invalid(why: str) -> SettingsError:
     return SettingsError(
         "PARTITION_BY_INVALID",
         f"partition_by: {sentence(why)}",
-        data="Nothing was written.",
         action='Write for example "month(time_hour), bucket(16, carrier), region"; back-quotes hold unusual names.',
     )

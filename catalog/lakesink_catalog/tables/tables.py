@@ -14,10 +14,11 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from lakesink_catalog.connect.errors import NOTHING_CHANGED, translated
+from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.tables.absent import is_view, other_catalogs
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import parse_partition_by
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
 
@@ -47,13 +48,13 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
         raise CatalogError(
             "TABLE_IS_VIEW",
             f"{identifier} in the catalog {catalog.name!r} is a view.",
-            data=NOTHING_CHANGED,
+            data=DataState.UNCHANGED,
             action="Name a table: a view is read by the engine that made it.",
         )
     raise CatalogError(
         "TABLE_MISSING",
         f"There is no table {identifier} in the catalog {catalog.name!r}.",
-        data=NOTHING_CHANGED,
+        data=DataState.UNCHANGED,
         action=f"Correct the name or the option catalog, or let the stream create it: create_table=True."
         f"{_near(catalog, parts)}",
     )
@@ -136,7 +137,6 @@ def _check_properties(properties: Mapping[str, str]) -> None:
         raise CatalogError(
             "FORMAT_UNSUPPORTED",
             f"A table of format version {version} was asked for; lakesink writes version {FORMAT_VERSION}.",
-            data=NOTHING_CHANGED,
             action="Leave format-version out.",
         )
     for name in _CODE_PROPERTIES:
@@ -144,7 +144,6 @@ def _check_properties(properties: Mapping[str, str]) -> None:
             raise CatalogError(
                 "TABLE_NAMES_CODE",
                 f"The table property {name} names Python code to run.",
-                data=NOTHING_CHANGED,
                 action="Leave it out: lakesink runs no code that a table names.",
             )
 
@@ -171,6 +170,5 @@ def _malformed(text: str, why: str) -> SettingsError:
     return SettingsError(
         "TABLE_NAME_INVALID",
         f"{shown!r} is not a table name: {why}.",
-        data=NOTHING_CHANGED,
         action="Write namespace.table, for example demo.events.",
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.writer.refusals import NOT_COMMITTED, shown
+from lakesink.writer.refusals import shown
 from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 
 PARQUET = "parquet"
@@ -70,7 +71,7 @@ def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
         raise WriteError(
             "COLUMNS_AMBIGUOUS",
             f"Two columns are named {shown(doubled[0])!r}, but for case." if doubled else "There are no columns.",
-            data=NOT_COMMITTED,
+            data=DataState.NOT_IN,
             action="Give every column a name of its own: Spark and DuckDB do not tell them apart by case.",
         )
     for field in schema:
@@ -78,7 +79,7 @@ def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
             raise WriteError(
                 "TYPE_UNSUPPORTED",
                 f"Column {shown(path)!r} is a {shown(sql_type(kind))}: {why}.",
-                data=NOT_COMMITTED,
+                data=DataState.NOT_IN,
                 action=f"Cast {path!r} in the query to a type that {part_format.name} files hold, or leave it out.",
             )
 

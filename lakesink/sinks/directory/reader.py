@@ -6,9 +6,10 @@ from lakesink.settings.settings import read_option
 from lakesink.sinks.directory.layout import FOLDER, Layout
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.markers import find_markers, read_history
-from lakesink.sinks.directory.refusals import READ_ONLY, damaged, directory_failures, directory_missing
+from lakesink.sinks.directory.refusals import damaged, directory_failures, directory_missing
 from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
 from lakesink_protocol.suggest import did_you_mean
@@ -40,7 +41,7 @@ def committed_files(
     if up_to_batch is not None and sink_id is None:
         raise _wrong("up_to_batch", "batches are counted by sink: give sink_id too")
     wanted = None if sink_id is None else read_option("sink_id", sink_id)
-    with directory_failures(place, data=READ_ONLY):
+    with directory_failures(place, data=DataState.UNCHANGED):
         storage = open_storage(place)
         sinks = sink_ids(storage, place, wanted)
         markers = [marker for name in sinks for marker in _up_to(storage, Layout(place, name), up_to_batch)]
@@ -92,6 +93,5 @@ def _wrong(name: str, why: str) -> SettingsError:
     return SettingsError(
         "OPTION_INVALID",
         f"The argument {name}: {why}"[:180],
-        data=READ_ONLY,
         action="help(lakesink.committed_files) shows how committed files are read.",
     )

@@ -5,14 +5,13 @@ from contextlib import contextmanager
 
 from lakesink.sinks.directory.layout import FOLDER, Layout
 from lakesink.sinks.directory.marker import MarkerDamaged
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
 
-NOTHING_WRITTEN = "Nothing of this batch was written."
-READ_ONLY = "Nothing was changed."
 TAKING_BACK = (
     "To take batches back on purpose, stop the stream and run lakesink rewind CHECKPOINT --to-batch N --directory DIR."
 )
@@ -74,7 +73,7 @@ def damaged(layout: Layout, damage: MarkerDamaged) -> CatalogError:
     return CatalogError(
         "LEDGER_DAMAGED",
         f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
-        data=READ_ONLY,
+        data=DataState.UNCHANGED,
         action=f"Put the files back as they were, one for each number from 0: {redact(layout.commits)!r}."
         f" {TAKING_BACK}",
     )
@@ -85,7 +84,6 @@ def directory_missing(directory: str) -> CatalogError:
     return CatalogError(
         "DIRECTORY_MISSING",
         f"No stream has written to the directory: {redact(directory)[:100]!r} has no folder {FOLDER}.",
-        data=READ_ONLY,
         action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
     )
 
@@ -95,14 +93,13 @@ def format_changed(directory: str, before: str, now: str) -> SettingsError:
     return SettingsError(
         "FORMAT_CHANGED",
         f"This sink has written {before} files until now, and the stream asks for {now}.",
-        data=NOTHING_WRITTEN,
         action=f"Go on with format={before!r}, or give the stream a new sink id and a new checkpoint. The directory is"
         f" {directory!r}.",
     )
 
 
 @contextmanager
-def directory_failures(directory: str, *, data: str = NOTHING_WRITTEN) -> Iterator[None]:
+def directory_failures(directory: str, *, data: DataState | str = DataState.UNCHANGED) -> Iterator[None]:
     """Convert a storage's exceptions inside the block to a `CatalogError` about the directory."""
     try:
         yield
@@ -126,7 +123,7 @@ def directory_failures(directory: str, *, data: str = NOTHING_WRITTEN) -> Iterat
         ) from error
 
 
-def _invalid(directory: str, why: str, data: str) -> CatalogError:
+def _invalid(directory: str, why: str, data: DataState | str) -> CatalogError:
     return CatalogError(
         "DIRECTORY_INVALID",
         f"The directory {why}."[:180],

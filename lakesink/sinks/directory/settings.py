@@ -73,6 +73,5 @@ def _wrong(name: str, why: str) -> SettingsError:
     return SettingsError(
         "OPTION_INVALID",
         f"The option {name}: {sentence(why)}",
-        data="Nothing was written.",
         action=f"Correct {name}; help(lakesink.stream_files) lists the options of files.",
     )

@@ -19,13 +19,13 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, load_table, parse_identifier
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError, WriteError
 from lakesink_protocol.events import Listener, PartitionByUnused
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey
 from lakesink_protocol.suggest import did_you_mean
 
 CATALOG_MISSING = "LAKESINK_CATALOG_MISSING"
-NOTHING_MADE = "Nothing was started, written or made."
 _PROBE = Batch(0, "", "", None, "")
 
 
@@ -113,7 +113,7 @@ def _nothing_begun() -> Iterator[None]:
         yield
     except WriteError as error:
         code = error.code.removeprefix("LAKESINK_")
-        raise WriteError(code, error.what, data=NOTHING_MADE, action=error.action) from None
+        raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.action) from None
 
 
 def _table_if_there(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
@@ -130,7 +130,7 @@ def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
         raise BatchRefused(
             Reason.UNSUPPORTED,
             f"The table {name} has format version {table.format_version}; lakesink writes version {FORMAT_VERSION}.",
-            data=NOTHING_MADE,
+            data=DataState.UNCHANGED,
             action="Stream into a version 2 table.",
         )
     if key.branch != MAIN_BRANCH and key.branch not in table.metadata.refs:
@@ -141,7 +141,7 @@ def _no_branch(branch: str, why: str, known: list[str]) -> BatchRefused:
     return BatchRefused(
         Reason.BRANCH_MISSING,
         f"There is no branch {branch[:60]!r}: {why}.",
-        data=NOTHING_MADE,
+        data=DataState.UNCHANGED,
         action=f"{did_you_mean(branch, known)} Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the"
         " option branch.".lstrip(),
     )

@@ -18,12 +18,12 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
-from lakesink.spark.failures import NOT_IN_TABLE
 from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.shape import Shape
 from lakesink.spark.rows.task import Messages, TaskReport, WriteMessages, WriteTask, read_messages
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
 
@@ -122,7 +122,7 @@ def _spark_gone() -> WriteError:
     return WriteError(
         "SPARK_GONE",
         "The driver's JVM ended while it ran the batch.",
-        data=NOT_IN_TABLE,
+        data=DataState.NOT_IN,
         action="Start the driver again: the batch is written then. If the system killed it for its memory, give it "
         "more, or less to do at once.",
     )

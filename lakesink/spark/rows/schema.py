@@ -59,7 +59,6 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
         raise WriteError(
             "TYPE_UNSUPPORTED",
             f"A column has a type that Spark cannot hand to Arrow: {_reason(error)}",
-            data="Nothing was written.",
             action="Cast the column to a type that Iceberg has, or leave it out.",
         ) from None
 
@@ -129,7 +128,6 @@ def _unsupported(path: Path, kind: DataType) -> WriteError:
     return WriteError(
         "TYPE_UNSUPPORTED",
         f"Column {_short(column)!r} is of type {_short(name)}, which has no exact place in a table or a file.",
-        data="Nothing was written.",
         action=action,
     )
 

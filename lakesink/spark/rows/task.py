@@ -126,7 +126,6 @@ def check_version(driver: str) -> None:
         raise WriteError(
             "EXECUTOR_PYTHON",
             f"The driver runs lakesink {driver}, the Python of an executor has lakesink {__version__}.",
-            data="Nothing of this batch is in the table.",
             action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the "
             "driver's lakesink.",
         )

@@ -1,4 +1,4 @@
-"""Every error code in words, from `errors.toml` in this package: for `lakesink explain` and the documentation."""
+"""The catalogue of errors, from `errors.toml` in this package: for errors, `lakesink explain` and the documentation."""
 
 import re
 import tomllib
@@ -47,6 +47,12 @@ def explanations() -> dict[str, Explanation]:
     """Every error by its code, in the order of the documentation."""
     document = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
     return {f"{PREFIX}{name}": _explanation(f"{PREFIX}{name}", facts) for name, facts in document.items()}
+
+
+def state_of(code: str) -> DataState:
+    """The state of the data after this error; unknown for a code of somebody else's sink."""
+    found = explanations().get(full_code(code))
+    return DataState.UNKNOWN if found is None else found.data
 
 
 def full_code(text: str) -> str:
