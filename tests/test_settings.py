@@ -149,6 +149,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: An
     assert name in refused.value.what
     assert hint in refused.value.what
     assert refused.value.action.startswith(name)
+    assert "?." not in str(refused.value)
     assert len(str(refused.value).splitlines()[0]) < 300
 
 

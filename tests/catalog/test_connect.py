@@ -3,17 +3,17 @@
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME, CatalogConfig, connect
-from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_catalog.tables.tables import create_table, load_table, parse_identifier
 from lakesink_protocol.errors import CatalogError, LakesinkError, SettingsError
 from servers.ports import free_port
 from testkit.http_servers import Answer, dripping_server, postgres, rest_server
@@ -159,6 +159,42 @@ def test_a_sqlite_catalog_waits_for_its_lock(tmp_path: Path) -> None:
     config = CatalogConfig("a", {"uri": f"sqlite:///{tmp_path}/a.db"}).find()
     assert "timeout=30" in config.properties["uri"]
     assert "timeout=5" in CatalogConfig("a", {"uri": "sqlite:///a.db?timeout=5"}).find().properties["uri"]
+
+
+def made_at_once(make: Callable[[int], object], drivers: int = 4) -> list[BaseException]:
+    """What goes wrong if several drivers do the same at the same moment."""
+    failures: list[BaseException] = []
+    together = threading.Barrier(drivers)
+
+    def run(number: int) -> None:
+        together.wait()
+        try:
+            make(number)
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(drivers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_drivers_that_make_the_embedded_catalog_at_the_same_moment_share_it(tmp_path: Path, attempt: int) -> None:
+    assert made_at_once(lambda number: create_table(connect(), f"demo.t{attempt}_{number % 2}", SCHEMA)) == []
+    assert len(connect(create=False).list_tables("demo")) == 2
+    assert (tmp_path / "lakehouse" / "catalog.db").exists()
+
+
+def test_drivers_that_make_the_tables_of_a_postgresql_catalog_at_the_same_moment_share_it(
+    database: str, tmp_path: Path
+) -> None:
+    properties = {"uri": f"postgresql://lake:{CANARY}@{database}", "warehouse": str(tmp_path)}
+    SqlCatalogBaseTable.metadata.drop_all(connect("pg", properties).engine)  # type: ignore[attr-defined] # SqlCatalog's
+    assert made_at_once(lambda number: create_table(connect("pg", properties), f"together.t{number % 2}", SCHEMA)) == []
+    assert len(connect("pg", properties).list_tables("together")) == 2
 
 
 def test_an_in_memory_catalog_is_one_catalog_for_all_threads(tmp_path: Path) -> None:

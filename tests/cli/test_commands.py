@@ -197,6 +197,14 @@ def test_log_in_words_says_what_is_hidden_and_rolled_back(run: Run, writer: Writ
     assert lines[-1].startswith("Next: read the table as of a batch")
 
 
+def test_status_of_a_sink_that_was_rolled_back_says_so_and_of_no_expiry(run: Run, writer: Writer) -> None:
+    table = writer.load()
+    table.manage_snapshots().set_current_snapshot(history(table)[0].snapshot_id).commit()
+    shown = run("status", "demo.events")
+    assert "The next batch of sink events would be refused: RolledBack." in shown.stdout
+    assert "expired" not in shown.stdout
+
+
 def test_nothing_in_a_table_reaches_the_terminal_as_markup_or_control_code(run: Run, catalog: Catalog) -> None:
     evil = "[red]x[/red]\x1b[31m\u202e\x07"
     summary = {"lakesink.version": "1", "lakesink.sink-id": evil, "lakesink.branch": evil, "lakesink.batch-id": "1"}

@@ -7,6 +7,7 @@ import pytest
 
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from testkit.answers import lands_then
 from testkit.builders import Lake, Stream, counted, expected, offered
 from testkit.maintenance import append_foreign, branch_off, expire, expire_like_java, set_property
 from tests.faults.test_forget import forgetting
@@ -40,6 +41,30 @@ def test_a_batch_that_was_accepted_late_lands_once(lake: Lake, replayed: str, *,
         foreign += append_foreign(lake)
         (expire_like_java if java else expire)(lake)
     assert isinstance(stream.run(1, accept=word), AlreadyCommitted)
+    assert counted(lake) == expected(0, 1, 1, 2, 3, 4) + foreign
+
+
+@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
+def test_an_accepted_batch_whose_answer_is_lost_lands_once_though_history_expires_before_the_next_look(
+    lake: Lake, *, java: bool
+) -> None:
+    stream = Stream(lake)
+    for batch_id in range(5):
+        stream.run(batch_id)
+    foreign = append_foreign(lake)
+    (expire_like_java if java else expire)(lake)
+    word = offered(refusal_of(stream, 1, Reason.REWOUND))["commit"]
+
+    def meanwhile() -> None:
+        nonlocal foreign
+        foreign += append_foreign(lake)
+        foreign += append_foreign(lake)
+        (expire_like_java if java else expire)(lake)
+
+    lake.catalog.faults = [lands_then(meanwhile)]
+    outcome = stream.run(1, accept=word)
+    assert isinstance(outcome, Committed)
+    assert outcome.attempts > 1
     assert counted(lake) == expected(0, 1, 1, 2, 3, 4) + foreign
 
 

@@ -17,7 +17,7 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, SettingsError
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from testkit.builders import expected
+from testkit.builders import expected, offered
 from testkit.directory import Fault, Stream, lost_answer, lost_request
 
 FORMATS = ["parquet", "jsonl"]
@@ -193,6 +193,23 @@ def test_a_human_may_overrule_a_refusal_of_one_batch(stream: Stream, word: str, 
     assert stream.counted() == expected(*sorted(rows))
     assert isinstance(stream.run(5), Committed)
     assert stream.markers()[2]["outcome"] == "accepted"
+
+
+def test_a_word_left_in_the_code_is_good_for_one_lost_checkpoint(tmp_path: Path) -> None:
+    first = Stream(tmp_path / "out")
+    first.run(0)
+    first.run(1)
+    second = Stream(tmp_path / "out", query="query-2")
+    with pytest.raises(BatchRefused) as refused:
+        second.run(0)
+    word = offered(refused.value)["commit"]
+    for number in range(2):
+        second.run(number, accept=word)
+    with pytest.raises(BatchRefused) as again:
+        Stream(tmp_path / "out", query="query-3").run(0, accept=word)
+    assert again.value.reason is Reason.NEW_CHECKPOINT
+    assert word not in again.value.action
+    assert first.counted() == expected(0, 0, 1, 1)
 
 
 def test_an_old_batch_that_a_human_let_in_does_not_move_the_ledger_back(stream: Stream) -> None:

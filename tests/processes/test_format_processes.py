@@ -13,9 +13,9 @@ FILES = 3
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param("batch-start@1", id="the-planner", marks=pytest.mark.nightly),
+        pytest.param("batch-start@1", id="the-planner"),
         pytest.param("after-prepared@1", id="the-committer-with-the-batch-prepared", marks=pytest.mark.nightly),
-        pytest.param("after-call@1", id="the-committer-with-the-batch-committed"),
+        pytest.param("after-call@1", id="the-committer-with-the-batch-committed", marks=pytest.mark.nightly),
     ],
 )
 def test_a_process_of_the_format_that_is_killed_neither_loses_nor_doubles_a_row(tmp_path: Path, place: str) -> None:

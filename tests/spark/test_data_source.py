@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.types import LongType, StringType, StructType
 
 import lakesink
@@ -141,6 +141,18 @@ def test_only_appending_queries_are_taken(spark: Any, source: Path, home: Path) 
     assert "[LAKESINK_OUTPUT_MODE]" in failure(by_format(counted, TABLE, **OPTIONS).outputMode("complete"))
     other = by_format(counted, TABLE, **(OPTIONS | {"checkpoint": "other"}))
     assert "lakesink does not support Update mode" in failure(other.outputMode("update"))  # Spark's own words
+    assert not list(home.rglob("*.parquet"))
+
+
+def test_a_continuous_query_is_told_which_triggers_there_are_and_writes_nothing(spark: Any, home: Path) -> None:
+    rows = spark.readStream.format("rate").load().selectExpr("value as id")
+    query = by_format(rows, TABLE, **OPTIONS).trigger(continuous="1 second").start()
+    with pytest.raises(StreamingQueryException) as refused:
+        query.awaitTermination(60)
+    text = str(refused.value)
+    assert "[LAKESINK_TRIGGER_UNSUPPORTED]" in text
+    assert "Use another trigger than continuous (availableNow, processingTime)" in text
+    assert "Restore the checkpoint" not in text
     assert not list(home.rglob("*.parquet"))
 
 

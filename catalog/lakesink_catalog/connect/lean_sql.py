@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.exceptions import ValidationError as MetadataError
 from pyiceberg.io import OutputFile
@@ -34,6 +34,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
 from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError
 
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
@@ -54,6 +55,21 @@ class LeanSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._known: dict[Identifier, Known] = {}
+
+    def create_tables(self) -> None:
+        """The catalog's own tables, which others may be making at the same moment.
+
+        PyIceberg looks first and creates then. Whoever comes between makes a table that the next attempt finds.
+        """
+        for _ in SqlCatalogBaseTable.metadata.tables:
+            try:
+                super().create_tables()
+            except DBAPIError as error:
+                if error.statement is None:  # there was no connection
+                    raise
+            else:
+                return
+        super().create_tables()
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The table; its metadata file is read only if it is a new one since the last call."""
