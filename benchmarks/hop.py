@@ -22,10 +22,8 @@ from benchmarks.usage import measured
 from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema
-from lakesink.spark.rows.decimals import as_whole_numbers, short_decimals
 from lakesink.spark.rows.hop import MAX_BYTES, NO_BYTE_CHECK, HopTuning
-from lakesink.spark.rows.schema import schema_json
-from lakesink.spark.rows.shape import Shape
+from lakesink.spark.rows.shape import Shape, as_whole_numbers, short_decimals
 from lakesink.spark.rows.task import collect_what_is_new, read_archives_once
 
 SPARK_BYTES = str(64 * 1024 * 1024)
@@ -80,7 +78,7 @@ def by_plan(batch: DataFrame, batch_id: int) -> None:
     session = SparkSession.active()
     plan = RunningQuery(session, session.sparkContext.getLocalProperty(QUERY_ID)).plan(batch_id)
     assert plan is not None, "this PySpark does not tell it"
-    tuning = HopTuning(batch.sparkSession.conf, schema_json(batch))
+    tuning = HopTuning(batch.sparkSession.conf, batch.schema.jsonValue())
     tuning.seen(ROW_BYTES)
     PlanRows(batch, Shape(), plan, arriving_schema(batch), tuning).reports(CountingWriter())
 

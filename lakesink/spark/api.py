@@ -25,7 +25,7 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import schema_json, session_facts, stored_schema
+from lakesink.spark.rows.schema import session_facts, stored_schema
 from lakesink.spark.rows.shape import shaped
 from lakesink.spark.rows.small import only_drops_rows
 from lakesink.writer.plan import JSON
@@ -126,7 +126,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
     catalog = found if settings.create_table else CatalogThatIsThere(found, table)
     sink = IcebergSink(table, key, catalog, settings, stored_schema(df.schema), session_facts(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
-    tuning = HopTuning(session.conf, schema_json(df), with_functions=runs_python(df))
+    tuning = HopTuning(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))
     return _run(transaction_batch(version), sink, job, Reporter(table, name))
 

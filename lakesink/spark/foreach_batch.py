@@ -34,7 +34,7 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import arrow_schema, schema_json, session_facts
+from lakesink.spark.rows.schema import arrow_schema, session_facts
 from lakesink.spark.rows.shape import Shape
 from lakesink.spark.rows.small import most_rows
 from lakesink_protocol.coordinator import run_batch
@@ -164,7 +164,7 @@ class BatchFunction:
         query.check(self._target.checkpoint, checkpoint)
         sink = self._target.make_sink(arrow_schema(self._target.schema), session_facts(rows.sparkSession))
         conf = rows.sparkSession.conf
-        tuning = HopTuning(conf, schema_json(rows), with_functions=self._target.runs_python)
+        tuning = HopTuning(conf, rows.schema.jsonValue(), with_functions=self._target.runs_python)
         by_plan = conf.get(_PYTHON, None) in {None, self._session.sparkContext.pythonExec}
         counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
         shape, schema = self._target.shape, arriving_schema(rows)

@@ -19,7 +19,6 @@ from lakesink.spark.probe_tasks import CountingWriter, worker_facts
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import schema_json
 from lakesink.spark.rows.shape import shaped
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe
@@ -72,7 +71,7 @@ def _workers(session: SparkSession, tasks: int) -> tuple[WorkerFacts, ...]:
 
 def _rows_through_arrow(session: SparkSession, tasks: int) -> int:
     rows = session.range(0, tasks * ROWS_A_TASK, 1, tasks)
-    job = RowsJob(FrameRows(*shaped(rows)), HopTuning(session.conf, schema_json(rows)), lambda _: False)
+    job = RowsJob(FrameRows(*shaped(rows)), HopTuning(session.conf, rows.schema.jsonValue()), lambda _: False)
     try:
         return sum(map(int, job.write({"probe": CountingWriter()}).receipts("probe")))
     finally:

@@ -15,7 +15,6 @@ from pyspark.core.rdd import RDD
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, _collected, arriving_schema
 from lakesink.spark.rows.hop import MAX_BYTES, HopTuning
-from lakesink.spark.rows.schema import schema_json
 from lakesink.spark.rows.shape import shaped
 from lakesink.spark.rows.task import Messages, TaskReport
 from tests.spark.directory_sink import DirectorySink
@@ -42,7 +41,9 @@ LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 def _plan_rows(frame: Any) -> PlanRows:
     rows, shape = shaped(frame)
     plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 - as a query tells it
-    return PlanRows(rows, shape, plan, arriving_schema(rows), HopTuning(rows.sparkSession.conf, schema_json(rows)))
+    return PlanRows(
+        rows, shape, plan, arriving_schema(rows), HopTuning(rows.sparkSession.conf, rows.schema.jsonValue())
+    )
 
 
 def _table(rows: BatchRows) -> pa.Table:

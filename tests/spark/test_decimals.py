@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.spark.rows.decimals import as_whole_numbers, short_decimals
+from lakesink.spark.rows.shape import as_whole_numbers, short_decimals
 from tests.spark.test_job import _job
 
 

@@ -15,7 +15,6 @@ import lakesink
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS, HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import schema_json
 from lakesink.spark.rows.shape import shaped
 from lakesink.spark.rows.task import Measured
 from lakesink_protocol.errors import LakesinkError, WriteError
@@ -40,7 +39,9 @@ class Telling:
 
 
 def _job(rows: Any) -> RowsJob:
-    return RowsJob(FrameRows(*shaped(rows)), HopTuning(rows.sparkSession.conf, schema_json(rows)), lambda _: False)
+    return RowsJob(
+        FrameRows(*shaped(rows)), HopTuning(rows.sparkSession.conf, rows.schema.jsonValue()), lambda _: False
+    )
 
 
 def _told(rows: Any, tell: str) -> list[Any]:

@@ -7,14 +7,15 @@ the stream's own plan, as the Arrow batches that Spark makes for `toArrow`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.core.rdd import RDD, PipelinedRDD
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import BinaryType, StructType
 from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
@@ -22,26 +23,13 @@ from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.shape import Shape
-from lakesink.spark.rows.task import Messages, TaskReport, WriteMessages, WriteTask, read_messages
+from lakesink.spark.rows.task import Messages, TaskReport, WriteTask, read_messages
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
 
-_REPORT = (
-    StructType()
-    .add("task", IntegerType())
-    .add("version", StringType())
-    .add("widest_row_bytes", LongType())
-    .add("receipt", BinaryType())
-)
+_REPORT = StructType().add("report", BinaryType())
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
-
-
-class BatchRows(Protocol):
-    """Rows that a writer can process."""
-
-    def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
-        """Run the writer over the rows in one job; returns the number of planned tasks, and what they reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +40,12 @@ class FrameRows:
     shape: Shape
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
-        """See `BatchRows`."""
+        """Run the writer over the rows in one job; returns the number of planned tasks, and what they reported."""
         rows = distributed(self.frame, clustered_by(writer), self.shape.names)
         mapped = rows.mapInArrow(_task(writer, self.shape), _REPORT)
-        reports = [
-            TaskReport(row.task, row.version, row.widest_row_bytes, bytes(row.receipt)) for row in mapped.collect()
-        ]
-        return _planned_tasks(mapped), reports
+        reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
+        plan = mapped._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark does not tell its number of tasks
+        return int(plan.execute().getNumPartitions()), reports  # the plan keeps the RDD, so this starts nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +59,10 @@ class PlanRows:
     tuning: HopTuning
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
-        """See `BatchRows`."""
+        """See `FrameRows.reports`."""
         messages = self._messages()
-        written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, WriteMessages(_task(writer, self.shape), self.schema))
+        write = partial(_task(writer, self.shape).of_messages, self.schema)
+        written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
         written._jrdd_deserializer = Messages()  # noqa: SLF001 - or reports would be pickles, which nobody should open
         return messages.getNumPartitions(), [TaskReport.decoded(report) for report in _collected(written)]
 
@@ -88,6 +76,9 @@ class PlanRows:
         with self.tuning.records_bounded():
             batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # noqa: SLF001 - what PySpark's own toArrow calls
         return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, Messages())
+
+
+BatchRows = FrameRows | PlanRows
 
 
 def arriving_schema(rows: DataFrame) -> pa.Schema:
@@ -114,26 +105,16 @@ def _collected(encoded: "RDD[bytes]") -> list[bytes]:
     except Py4JJavaError:
         raise
     except (ConnectionError, Py4JError):  # not a Java exception: the JVM did not answer
-        raise _spark_gone() from None
+        raise WriteError(
+            "SPARK_GONE",
+            "The driver's JVM ended while it ran the batch.",
+            data=DataState.NOT_IN,
+            action="Start the driver again: the batch is written then. If the system killed it for its memory, give it "
+            "more, or less to do at once.",
+        ) from None
     return found
-
-
-def _spark_gone() -> WriteError:
-    return WriteError(
-        "SPARK_GONE",
-        "The driver's JVM ended while it ran the batch.",
-        data=DataState.NOT_IN,
-        action="Start the driver again: the batch is written then. If the system killed it for its memory, give it "
-        "more, or less to do at once.",
-    )
 
 
 def _task(writer: TaskWriter, shape: Shape) -> WriteTask:
     shipped = cloudpickle.dumps(writer)  # type: ignore[no-untyped-call] # a copy without types; it takes a notebook's classes
     return WriteTask(__version__, shape, shipped)
-
-
-def _planned_tasks(mapped: DataFrame) -> int:
-    """Number of tasks of the job that just ran; its plan keeps the RDD, so this starts nothing."""
-    plan = mapped._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark does not tell its number of tasks
-    return int(plan.execute().getNumPartitions())

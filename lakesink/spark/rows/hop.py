@@ -65,7 +65,10 @@ def hop_settings(user_bytes: str | None, user_records: str | None, records: int)
 
 
 class HopTuning:
-    """The limits of one session's Arrow batches; with Python functions, `apply` does not change the user's settings."""
+    """The limits of one session's Arrow batches; with Python functions, `apply` does not change the user's settings.
+
+    `widest_row_bytes` is the largest mean row of an Arrow batch so far; 0 if none was measured.
+    """
 
     def __init__(self, conf: Any, schema: Mapping[str, Any], *, with_functions: bool = False) -> None:
         self._conf = conf
@@ -73,12 +76,7 @@ class HopTuning:
         self._row_bytes = bounded_row_bytes(schema)
         self._user = {key: conf.get(key, None) for key in (MAX_BYTES, MAX_RECORDS)}
         self._set: dict[str, str] = {}
-        self._widest = 0
-
-    @property
-    def widest_row_bytes(self) -> int:
-        """Largest mean row of an Arrow batch so far; 0 if none was measured."""
-        return self._widest
+        self.widest_row_bytes = 0
 
     @property
     def rows_may_bound(self) -> bool:
@@ -97,32 +95,28 @@ class HopTuning:
     @contextmanager
     def records_bounded(self) -> Iterator[None]:
         """Limit the number of rows while Spark reads the setting: it is the only limit of Arrow batches from a plan."""
-        records = self._wanted().get(MAX_RECORDS)
         before = self._set.get(MAX_RECORDS, self._user[MAX_RECORDS])
-        if records is None or records == before:
-            yield
-            return
-        self._conf.set(MAX_RECORDS, records)
+        self._put(MAX_RECORDS, self._wanted().get(MAX_RECORDS, before))
         try:
             yield
         finally:
-            self._put_back(MAX_RECORDS, before)
+            self._put(MAX_RECORDS, before)
 
     def seen(self, widest_row_bytes: int) -> None:
         """Record the largest mean row of a job's Arrow batches."""
-        self._widest = max(self._widest, widest_row_bytes)
+        self.widest_row_bytes = max(self.widest_row_bytes, widest_row_bytes)
 
     def restore(self) -> None:
         """Restore the user's settings."""
         for key in self._set:
-            self._put_back(key, self._user[key])
+            self._put(key, self._user[key])
         self._set = {}
 
     def _wanted(self) -> dict[str, str]:
-        records = records_per_batch(self._row_bytes, self._widest)
+        records = records_per_batch(self._row_bytes, self.widest_row_bytes)
         return hop_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
 
-    def _put_back(self, key: str, value: str | None) -> None:
+    def _put(self, key: str, value: str | None) -> None:
         self._conf.unset(key) if value is None else self._conf.set(key, value)
 
 

@@ -1,13 +1,12 @@
 """A DataFrame's schema in Arrow, and facts about its session."""
 
 import inspect
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -37,12 +36,6 @@ _CASTS = {
 """Conversions to a type that a table supports, by the first word of the unsupported type's name."""
 _SHOWN = 60
 Path = tuple[str, ...]
-
-
-def schema_json(rows: DataFrame) -> dict[str, Any]:
-    """Schema of a DataFrame as Spark's JSON, parsed."""
-    parsed: dict[str, Any] = json.loads(rows.schema.json())
-    return parsed
 
 
 def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:

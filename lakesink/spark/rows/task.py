@@ -22,9 +22,6 @@ from lakesink.spark.rows.shape import Shape
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
-_REPORT = pa.schema(
-    [("task", pa.int32()), ("version", pa.string()), ("widest_row_bytes", pa.int64()), ("receipt", pa.binary())]
-)
 _REPORT_HEAD = struct.Struct(">iqi")
 
 
@@ -52,19 +49,21 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """The function of `mapInArrow`. It compares versions before it unpickles the writer, whose classes may differ."""
+    """Writes a task's rows. It compares versions before it unpickles the writer, whose classes may differ."""
 
     version: str
     shape: Shape
     writer: bytes = field(repr=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the task's rows and yield its report as one row."""
-        report = self.report(batches)
-        yield pa.RecordBatch.from_pylist([{name: getattr(report, name) for name in _REPORT.names}], schema=_REPORT)
+        """As the function of `mapInArrow`: yield the task's report, encoded, as one row."""
+        yield pa.RecordBatch.from_pydict({"report": [self._report(batches)]})
 
-    def report(self, batches: Iterable[pa.RecordBatch]) -> TaskReport:
-        """Write the task's rows."""
+    def of_messages(self, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+        """As the function of an RDD of Arrow messages: yield the task's report, encoded."""
+        yield self._report(read_messages(messages, schema))
+
+    def _report(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         read_archives_once()
         collect_what_is_new()
         check_version(self.version)
@@ -73,19 +72,7 @@ class WriteTask:
         assert context is not None
         rows = Measured(self.shape.restored(batches))
         receipt = writer.write(context.partitionId(), iter(rows))
-        return TaskReport(context.partitionId(), __version__, rows.widest_row_bytes, receipt)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteMessages:
-    """`WriteTask` as the function of an RDD of Arrow messages."""
-
-    task: WriteTask
-    schema: pa.Schema
-
-    def __call__(self, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        """Write the task's rows and yield its report, encoded."""
-        yield self.task.report(read_messages(messages, self.schema)).encoded()
+        return TaskReport(context.partitionId(), __version__, rows.widest_row_bytes, receipt).encoded()
 
 
 def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
