@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.fence import FencedCommit, Surroundings
 from lakesink_catalog.commit.request import CommitOptions
@@ -32,7 +32,7 @@ ROWS = pa.RecordBatch.from_pydict({"id": pa.array(range(100), pa.int64())})
 
 
 def files_of(table: Table, batch: Batch) -> tuple[ContentFile, ...]:
-    plan = write_plan(table, batch, KEY, SETTINGS, SessionFacts())
+    plan = write_plan(table, batch, KEY, SETTINGS)
     return decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
 
 

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
@@ -74,7 +74,7 @@ def make_long_tables(catalog: Catalog, names: Mapping[int, str]) -> None:
 
 
 def _snapshots(table: Table, batches: int) -> Iterator[dict[str, Any]]:
-    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings(), SessionFacts())
+    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
     [pattern] = decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
     carried: list[ManifestFile] = []
     parent: dict[str, Any] = {}

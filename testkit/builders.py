@@ -27,7 +27,6 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import event
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
@@ -218,7 +217,6 @@ class Stream:
             catalog=OpenCatalog("test", {}, opened=self.catalog or self.lake.catalog),
             settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
             schema=ROWS,
-            session=SessionFacts(),
             surroundings=self.chance.surroundings(self.listeners),
         )
 

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
@@ -14,7 +14,6 @@ from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
 from lakesink.settings.given import Options
 from lakesink.settings.settings import Settings, read_option
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.preflight import CatalogThatIsThere, check_start
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import brief, is_interruption
@@ -25,7 +24,7 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import session_facts, stored_schema
+from lakesink.spark.rows.schema import is_case_sensitive, stored_schema
 from lakesink.spark.rows.shape import shaped
 from lakesink.spark.rows.small import only_drops_rows
 from lakesink.writer.plan import JSON
@@ -64,10 +63,12 @@ def stream(
     key = SinkKey(settings.sink_id, settings.branch)
     df = _needed(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    check_start(catalog, table, key, settings, stored_schema(df.schema), session_facts(df.sparkSession))
+    check_start(
+        catalog, table, key, settings, stored_schema(df.schema), case_sensitive=is_case_sensitive(df.sparkSession)
+    )
 
-    def make_sink(schema: pa.Schema, session: SessionFacts) -> IcebergSink:
-        return IcebergSink(table, key, catalog, settings, schema, session)
+    def make_sink(schema: pa.Schema, session: SparkSession) -> IcebergSink:
+        return IcebergSink(table, key, catalog, settings, schema, is_case_sensitive(session))
 
     return stream_writer(df, settings.checkpoint, Reporter(table, key.name), make_sink)
 
@@ -124,7 +125,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     catalog = found if settings.create_table else CatalogThatIsThere(found, table)
-    sink = IcebergSink(table, key, catalog, settings, stored_schema(df.schema), session_facts(session))
+    sink = IcebergSink(table, key, catalog, settings, stored_schema(df.schema), is_case_sensitive(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))

@@ -23,7 +23,6 @@ from pyspark.sql.types import StructType
 
 from lakesink import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import brief, presentable
 from lakesink.spark.report import Reporter, Timing
@@ -210,9 +209,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     catalog = KeptOpen(settings.catalog, tuple(settings.catalog_properties.items()))
     told = _told(destination.table, destination.key)
     clock = _watched(settings.max_clock_ahead)
-    return IcebergSink(
-        destination.table, destination.key, catalog, settings, schema, SessionFacts(), told=told, clock=clock
-    )
+    return IcebergSink(destination.table, destination.key, catalog, settings, schema, told=told, clock=clock)
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,6 @@ from lakesink.checkpoint.folder import Checkpoint, source_folders
 from lakesink.checkpoint.notes import Functions
 from lakesink.checkpoint.offsets import Offsets
 from lakesink.checkpoint.sources import Source
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.spark.failures import (
     JAVA_ERRORS,
     QueryStopped,
@@ -34,7 +33,7 @@ from lakesink.spark.report import Reporter, Timing
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import arrow_schema, session_facts
+from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.shape import Shape
 from lakesink.spark.rows.small import most_rows
 from lakesink_protocol.coordinator import run_batch
@@ -45,8 +44,8 @@ from lakesink_protocol.two_phase import TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes
 
 _PYTHON = "spark.sql.execution.pyspark.python"
-MakeSink = Callable[[pa.Schema, SessionFacts], TwoPhaseCommitSink[Any, Any]]
-"""Builds the sink of a run from the schema of the rows and the facts of the session."""
+MakeSink = Callable[[pa.Schema, SparkSession], TwoPhaseCommitSink[Any, Any]]
+"""Builds the sink of a run from the schema of the rows and the session of its batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ class BatchFunction:
         """Build the run after checking that this is the expected query: nothing is written before."""
         checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
         query.check(self._target.checkpoint, checkpoint)
-        sink = self._target.make_sink(arrow_schema(self._target.schema), session_facts(rows.sparkSession))
+        sink = self._target.make_sink(arrow_schema(self._target.schema), rows.sparkSession)
         conf = rows.sparkSession.conf
         tuning = HopTuning(conf, rows.schema.jsonValue(), with_functions=self._target.runs_python)
         by_plan = conf.get(_PYTHON, None) in {None, self._session.sparkContext.pythonExec}

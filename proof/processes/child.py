@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing.stream import shipped
 from lakesink_catalog.connect.catalog import CatalogConfig
@@ -120,7 +119,6 @@ def open_sink(orders: Orders) -> IcebergSink:
         catalog=CatalogConfig(orders.catalog_name, orders.catalog).find(),
         settings=settings,
         schema=ROWS,
-        session=SessionFacts(),
     )
 
 

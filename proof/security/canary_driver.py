@@ -96,7 +96,7 @@ def write_batches(seen: Seen, folder: Path, given: Mapping[str, Any]) -> None:
     for batch_id in range(2):
         options = {"sink_id": "events", "checkpoint": "/ck", "catalog_properties": given["properties"]}
         settings = Settings.parse(options | {"snapshot_properties": {"team": "data"}})
-        sink = IcebergSink(TABLE, stream.key, found, settings, ROWS, _session())
+        sink = IcebergSink(TABLE, stream.key, found, settings, ROWS)
         batch = stream.batch(batch_id)
 
         def job(writers: Mapping[str, TaskWriter]) -> Votes:
@@ -151,12 +151,6 @@ def run_commands(seen: Seen) -> None:
             result = runner.invoke(command_line, [*command, "--catalog", CATALOG, "--output", form])
             seen.keep("commands", f"{command} {result.exit_code}\n{result.output}\n{result.exception!r}")
         seen.keep("commands", runner.invoke(command_line, [command[0], "--help"]).output)
-
-
-def _session() -> Any:
-    from lakesink.sinks.iceberg.planning import SessionFacts  # noqa: PLC0415 - only here
-
-    return SessionFacts()
 
 
 if __name__ == "__main__":

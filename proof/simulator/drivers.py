@@ -10,7 +10,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
@@ -168,7 +167,6 @@ class Stream:
             catalog=Opens(client),
             settings=Settings.parse(settings),
             schema=ROWS,
-            session=SessionFacts(),
             surroundings=Surroundings(
                 now_ms=lambda: world.now_ms,
                 monotonic_ms=lambda: world.now_ms,

@@ -13,7 +13,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
@@ -94,8 +93,7 @@ class StreamedTable:
     def run(self, number: int, tasks: Tasks, schema: pa.Schema) -> Outcome:
         """Run a batch as a driver that has just started does, whether it is new or not."""
         settings = Settings.parse({"sink_id": SINK, "checkpoint": "unused", **self.options})
-        session = SessionFacts(case_sensitive=True)
-        sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, session)
+        sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, case_sensitive=True)
         batch = stream_batch(number, "query", start=[number], end=[number + 1])
 
         def run_job(writers: Mapping[str, TaskWriter]) -> Votes:

@@ -7,7 +7,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing import ROWS, SinkConformance
 from lakesink_protocol.identity import SinkKey
@@ -37,7 +36,6 @@ class TestIcebergSink(SinkConformance):
             catalog=OpenCatalog("test", {}, opened=Lake.connect(target)),
             settings=Settings.parse({"sink_id": "events", "checkpoint": "/nowhere"}),
             schema=ROWS,
-            session=SessionFacts(),
         )
 
     def read_rows(self, target: Path) -> list[tuple[int, int]]:

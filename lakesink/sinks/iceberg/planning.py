@@ -1,7 +1,6 @@
 """Builds the plan for the executors from a table and the options."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
@@ -16,14 +15,9 @@ from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import Batch, SinkKey
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """Facts about the Spark session that tasks need; `case_sensitive` is for column names."""
-
-    case_sensitive: bool = False
-
-
-def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, session: SessionFacts) -> WritePlan:
+def write_plan(
+    table: Table, batch: Batch, key: SinkKey, settings: Settings, *, case_sensitive: bool = False
+) -> WritePlan:
     """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)
     _check_sources(table)
@@ -43,7 +37,7 @@ def write_plan(table: Table, batch: Batch, key: SinkKey, settings: Settings, ses
         partitioned_paths=effective.partitioned_paths,
         file_io=shareable_properties(table.io.properties),
         catalog_name=table.catalog.name,
-        case_sensitive=session.case_sensitive,
+        case_sensitive=case_sensitive,
         target_file_size_bytes=effective.target_file_size_bytes,
         parquet=effective.parquet,
         metrics_modes=effective.metrics_modes(schema),

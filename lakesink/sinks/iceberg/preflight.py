@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
@@ -45,7 +45,7 @@ class CatalogThatIsThere:
 
 
 def check_start(
-    found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema, session: SessionFacts
+    found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema, *, case_sensitive: bool
 ) -> None:
     """Check everything that the first batch would refuse in options, columns and table, with the same errors."""
     parse_identifier(table)
@@ -58,7 +58,7 @@ def check_start(
     _check_version_and_branch(there, table, key)
     check_partitions(there, settings.partition_by)
     with _nothing_begun():
-        check_columns(schema, write_plan(there, _PROBE, key, settings, session))
+        check_columns(schema, write_plan(there, _PROBE, key, settings, case_sensitive=case_sensitive))
 
 
 def check_creation(schema: pa.Schema, settings: Settings) -> None:

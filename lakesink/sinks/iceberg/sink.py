@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.accept_in_use import AcceptInUse
-from lakesink.sinks.iceberg.planning import SessionFacts, write_plan
+from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, check_columns
 from lakesink.sinks.iceberg.votes import all_under, count_votes, is_data_file
@@ -80,6 +80,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     """Writes one stream, or one transaction application, into one branch of one table.
 
     Attributes:
+        case_sensitive: True if the session distinguishes column names by their case.
         catalog: Opened with the first batch.
         told: Names that warnings have reported, to report each only once.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
@@ -90,7 +91,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     catalog: OpensCatalog
     settings: Settings
     schema: pa.Schema
-    session: SessionFacts
+    case_sensitive: bool = False
     surroundings: Surroundings = field(default_factory=Surroundings)
     told: set[str] = field(default_factory=set)
     clock: ClockWatch | None = None
@@ -131,7 +132,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise refusal(reason, look.situation)
             case Commit():
                 self._say_if_unproven(look, unproven=look.verdict.unproven)
-        plan = write_plan(table, batch, self.key, self.settings, self.session)
+        plan = write_plan(table, batch, self.key, self.settings, case_sensitive=self.case_sensitive)
         check_columns(self.schema, plan)
         entry, records = look.situation.entry, self._opened.records
         if entry is not None:

@@ -1,4 +1,4 @@
-"""A DataFrame's schema in Arrow, and facts about its session."""
+"""A DataFrame's schema in Arrow, and the case of its names."""
 
 import inspect
 from collections.abc import Iterator
@@ -22,7 +22,6 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from lakesink.sinks.iceberg.planning import SessionFacts
 from lakesink_catalog.spark_types import sql_name
 from lakesink_protocol.errors import WriteError
 
@@ -63,9 +62,9 @@ def stored_schema(schema: StructType) -> pa.Schema:
     return arrow_schema(schema)
 
 
-def session_facts(session: SparkSession) -> SessionFacts:
-    """Facts about the session that tasks need."""
-    return SessionFacts(case_sensitive=str(session.conf.get("spark.sql.caseSensitive")).lower() == "true")
+def is_case_sensitive(session: SparkSession) -> bool:
+    """True if the session distinguishes column names by their case."""
+    return str(session.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
 
 def _unwritable(kind: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
