@@ -30,7 +30,6 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import Surroundings
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
-from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused
@@ -92,17 +91,6 @@ class FaultyCatalog(SqlCatalog):
         """A fault: the request is accepted and not answered; the test applies it later."""
         self.late.append(apply)
         raise TimeoutError("no answer")
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCatalog(FoundCatalog):
-    """A catalog that a test already holds."""
-
-    opened: FaultyCatalog | None = None
-
-    def open(self, *, create: bool = True) -> FaultyCatalog:  # noqa: ARG002 - it is open
-        assert self.opened is not None
-        return self.opened
 
 
 @dataclass(slots=True)
@@ -214,7 +202,7 @@ class Stream:
         return IcebergSink(
             table=TABLE,
             key=self.key,
-            catalog=OpenCatalog("test", {}, opened=self.catalog or self.lake.catalog),
+            open_catalog=lambda: self.catalog or self.lake.catalog,
             settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
             schema=ROWS,
             surroundings=self.chance.surroundings(self.listeners),

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import partial
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
 from lakesink.settings.given import Options
 from lakesink.settings.settings import Settings, read_option
-from lakesink.sinks.iceberg.preflight import CatalogThatIsThere, check_start
+from lakesink.sinks.iceberg.preflight import check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import brief, is_interruption
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
@@ -68,7 +69,7 @@ def stream(
     )
 
     def make_sink(schema: pa.Schema, session: SparkSession) -> IcebergSink:
-        return IcebergSink(table, key, catalog, settings, schema, is_case_sensitive(session))
+        return IcebergSink(table, key, catalog.open, settings, schema, is_case_sensitive(session))
 
     return stream_writer(df, settings.checkpoint, Reporter(table, key.name), make_sink)
 
@@ -124,8 +125,8 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    catalog = found if settings.create_table else CatalogThatIsThere(found, table)
-    sink = IcebergSink(table, key, catalog, settings, stored_schema(df.schema), is_case_sensitive(session))
+    open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
+    sink = IcebergSink(table, key, open_catalog, settings, stored_schema(df.schema), is_case_sensitive(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))

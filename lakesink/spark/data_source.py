@@ -181,21 +181,10 @@ def _writer_for(sink: IcebergSink, batch: Batch) -> TaskWriter | None:
     return writers_for(batch, [sink]).get(sink.name)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptOpen:
-    """A catalog without secrets that stays open between batches: Spark reuses its processes, and opening takes long."""
-
-    name: str | None
-    properties: tuple[tuple[str, Any], ...]
-
-    def open(self) -> Catalog:
-        """Connect, or reuse the connection of an earlier batch; a failed batch discards it."""
-        return _opened(self)
-
-
 @lru_cache(maxsize=8)
-def _opened(catalog: KeptOpen) -> Catalog:
-    return CatalogConfig(catalog.name, dict(catalog.properties)).open()
+def _opened(name: str | None, properties: tuple[tuple[str, Any], ...]) -> Catalog:
+    """A catalog without secrets stays open until a batch fails: Spark reuses its processes, and opening takes long."""
+    return CatalogConfig(name, dict(properties)).open()
 
 
 @lru_cache(maxsize=8)
@@ -206,7 +195,7 @@ def _watched(most_ahead: timedelta) -> ClockWatch:
 
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
-    catalog = KeptOpen(settings.catalog, tuple(settings.catalog_properties.items()))
+    catalog = partial(_opened, settings.catalog, tuple(settings.catalog_properties.items()))
     told = _told(destination.table, destination.key)
     clock = _watched(settings.max_clock_ahead)
     return IcebergSink(destination.table, destination.key, catalog, settings, schema, told=told, clock=clock)

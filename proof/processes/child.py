@@ -116,7 +116,7 @@ def open_sink(orders: Orders) -> IcebergSink:
     return IcebergSink(
         table=orders.table,
         key=SinkKey(orders.sink_id, settings.branch),
-        catalog=CatalogConfig(orders.catalog_name, orders.catalog).find(),
+        open_catalog=CatalogConfig(orders.catalog_name, orders.catalog).find().open,
         settings=settings,
         schema=ROWS,
     )

@@ -96,7 +96,7 @@ def write_batches(seen: Seen, folder: Path, given: Mapping[str, Any]) -> None:
     for batch_id in range(2):
         options = {"sink_id": "events", "checkpoint": "/ck", "catalog_properties": given["properties"]}
         settings = Settings.parse(options | {"snapshot_properties": {"team": "data"}})
-        sink = IcebergSink(TABLE, stream.key, found, settings, ROWS)
+        sink = IcebergSink(TABLE, stream.key, found.open, settings, ROWS)
         batch = stream.batch(batch_id)
 
         def job(writers: Mapping[str, TaskWriter]) -> Votes:

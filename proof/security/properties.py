@@ -85,7 +85,7 @@ class Properties:
 
     def _plan(self) -> None:
         sink = self._stream.sink()
-        sink.catalog = self._catalog
+        sink.open_catalog = self._catalog.open
         begun = sink.begin(self._stream.batch(1))
         if not isinstance(begun, IcebergTransaction):
             raise Unsafe("a batch that is not there was skipped")

@@ -27,17 +27,6 @@ ROWS = pa.schema([(name, pa.int64()) for name in COLUMNS])
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Opens:
-    """A catalog's client, as a sink asks for it."""
-
-    client: SimulatedCatalog
-
-    def open(self) -> SimulatedCatalog:
-        """It is open."""
-        return self.client
-
-
 @dataclass(eq=False)
 class Stream:
     """One stream and all runs of it.
@@ -164,7 +153,7 @@ class Stream:
         return IcebergSink(
             table="demo.events",
             key=SinkKey(self.sink_id, branch),
-            catalog=Opens(client),
+            open_catalog=lambda: client,
             settings=Settings.parse(settings),
             schema=ROWS,
             surroundings=Surroundings(

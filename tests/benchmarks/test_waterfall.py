@@ -105,7 +105,7 @@ def test_every_step_of_a_commit_is_timed(tmp_path: Path) -> None:
     lake = builders.Lake.make(tmp_path)
     stream, stopwatch = builders.Stream(lake), Stopwatch()
     sink = stream.sink()
-    sink.catalog = FoundCatalog("test", {"type": "sql", **lake.catalog.properties})
+    sink.open_catalog = FoundCatalog("test", {"type": "sql", **lake.catalog.properties}).open
     of_spark = {"rows to the driver", "Arrow from the query's plan", "the job"}
     with timing(stopwatch, [*STEPS, Timed(Kind.BATCH, "driver", builders.Stream, "run_with")]):
         stream.run_with(sink, 0)

@@ -93,7 +93,7 @@ class StreamedTable:
     def run(self, number: int, tasks: Tasks, schema: pa.Schema) -> Outcome:
         """Run a batch as a driver that has just started does, whether it is new or not."""
         settings = Settings.parse({"sink_id": SINK, "checkpoint": "unused", **self.options})
-        sink = IcebergSink(self.name, SinkKey(SINK), self.found, settings, schema, case_sensitive=True)
+        sink = IcebergSink(self.name, SinkKey(SINK), self.found.open, settings, schema, case_sensitive=True)
         batch = stream_batch(number, "query", start=[number], end=[number + 1])
 
         def run_job(writers: Mapping[str, TaskWriter]) -> Votes:

@@ -10,7 +10,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.testing import ROWS, SinkConformance
 from lakesink_protocol.identity import SinkKey
-from testkit.builders import TABLE, Lake, OpenCatalog
+from testkit.builders import TABLE, Lake
 from tests.testing.shipped import FAILPOINTS, MOST_STEPS, rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*set most_steps")
@@ -33,7 +33,7 @@ class TestIcebergSink(SinkConformance):
         return IcebergSink(
             table=TABLE,
             key=SinkKey("events"),
-            catalog=OpenCatalog("test", {}, opened=Lake.connect(target)),
+            open_catalog=lambda: Lake.connect(target),
             settings=Settings.parse({"sink_id": "events", "checkpoint": "/nowhere"}),
             schema=ROWS,
         )

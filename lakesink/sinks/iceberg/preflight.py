@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -29,19 +28,12 @@ CATALOG_MISSING = "LAKESINK_CATALOG_MISSING"
 _PROBE = Batch(0, "", "", None, "")
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogThatIsThere:
-    """The catalog of a writer that needs an existing table: opened, never created."""
-
-    found: FoundCatalog
-    table: str
-
-    def open(self) -> Catalog:
-        """Connect; see `FoundCatalog.open`."""
-        try:
-            return self.found.open(create=False)
-        except CatalogError as error:
-            raise told_likely_cause_first(error, self.table) from None
+def open_existing(found: FoundCatalog, table: str) -> Catalog:
+    """Connect for a writer that needs an existing table: no catalog is created."""
+    try:
+        return found.open(create=False)
+    except CatalogError as error:
+        raise told_likely_cause_first(error, table) from None
 
 
 def check_start(

@@ -1,10 +1,9 @@
 """One Iceberg table as a two-phase sink. Passes receipts to the table side and never touches a row."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -43,13 +42,6 @@ from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
 
-class OpensCatalog(Protocol):
-    """A catalog that was found but not opened, see `lakesink_catalog.connect.catalog.FoundCatalog`."""
-
-    def open(self) -> Catalog:
-        """Connect."""
-
-
 @dataclass(frozen=True, slots=True)
 class IcebergTransaction:
     """One batch that may be written: the decision that allowed it, and the plan for the executors."""
@@ -81,14 +73,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     Attributes:
         case_sensitive: True if the session distinguishes column names by their case.
-        catalog: Opened with the first batch.
+        open_catalog: Called by the first batch.
         told: Names that warnings have reported, to report each only once.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
     """
 
     table: str
     key: SinkKey
-    catalog: OpensCatalog
+    open_catalog: Callable[[], Catalog]
     settings: Settings
     schema: pa.Schema
     case_sensitive: bool = False
@@ -238,7 +230,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _connected(self) -> Catalog:
         if self._catalog is None:
-            self._catalog = self.catalog.open()
+            self._catalog = self.open_catalog()
         return self._catalog
 
     def _fence(self, table: Table, start_uuid: str) -> FencedCommit:
