@@ -1,5 +1,7 @@
 """Files of a checkpoint through the driver's JVM, with Spark's schemes and credentials. Never writes Spark's files."""
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,43 +20,27 @@ class HadoopFiles:
 
     def read(self, path: str) -> bytes | None:
         """See `CheckpointFiles`."""
-        try:
-            stream = self._system.open(self._at(path))
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return None
-            raise
-        try:
+        stream = _unless_missing(self._system.open, self._at(path))
+        if stream is None:
+            return None
+        with closing(stream):
             return bytes(self._all_bytes(stream))
-        finally:
-            stream.close()
 
     def size_bytes(self, path: str) -> int | None:
         """See `CheckpointFiles`."""
-        try:
-            return int(self._system.getFileStatus(self._at(path)).getLen())
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return None
-            raise
+        status = _unless_missing(self._system.getFileStatus, self._at(path))
+        return None if status is None else int(status.getLen())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See `CheckpointFiles`."""
-        stream = self._system.open(self._at(path))
-        try:
+        with closing(self._system.open(self._at(path))) as stream:
             stream.seek(start)
             return bytes(self._all_bytes(stream, length))
-        finally:
-            stream.close()
 
     def names(self, folder: str) -> list[str]:
         """See `CheckpointFiles`."""
-        try:
-            return [status.getPath().getName() for status in self._system.listStatus(self._at(folder))]
-        except Py4JJavaError as error:
-            if _is_missing(error):
-                return []
-            raise
+        found = _unless_missing(self._system.listStatus, self._at(folder))
+        return [status.getPath().getName() for status in found or ()]
 
     def is_there(self, uri: str) -> bool:
         """See `CheckpointFiles`."""
@@ -63,15 +49,18 @@ class HadoopFiles:
 
     def replace(self, path: str, data: bytes) -> None:
         """Create or overwrite a file, with its parent folders."""
-        stream = self._system.create(self._at(path), True)  # noqa: FBT003 - Hadoop's own signature
-        try:
+        with closing(self._system.create(self._at(path), True)) as stream:  # noqa: FBT003 - Hadoop's own signature
             stream.write(data)
-        finally:
-            stream.close()
 
     def _at(self, path: str) -> Any:
         return self._path(f"{self._root}/{path}")
 
 
-def _is_missing(error: Py4JJavaError) -> bool:
-    return "FileNotFoundException" in str(error.java_exception.getClass().getName())
+def _unless_missing(ask: Callable[[Any], Any], path: Any) -> Any:
+    """The answer of the file system; None if there is nothing at the path."""
+    try:
+        return ask(path)
+    except Py4JJavaError as error:
+        if "FileNotFoundException" in str(error.java_exception.getClass().getName()):
+            return None
+        raise
