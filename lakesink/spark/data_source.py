@@ -25,10 +25,10 @@ from lakesink import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import brief, presentable
-from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
-from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, shipped
+from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.listeners import LISTENERS
@@ -94,7 +94,7 @@ class LakesinkDataSource(DataSource):
             columns = stored_schema(schema)
             committer = partial(commit_batch, destination, columns, batch)
             writer = _writer_for(_sink(destination, columns), batch)
-            return BatchTask(shipped(writer), pickle.dumps(committer))
+            return BatchTask(PlannedTask(__version__, None, writer), pickle.dumps(committer))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -127,7 +127,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch_id = _planned_batch(checkpoint)
         LISTENERS(BatchStarted(batch_id))  # Spark builds this object from options
         writer = _writer_for(_sink(self._destination, self._schema), self._batch(batch_id))
-        return shipped(writer, batch_id, keeps_state=writer is None and checkpoint.has_state())
+        return PlannedTask(__version__, batch_id, writer, keeps_state=writer is None and checkpoint.has_state())
 
     def _batch(self, batch_id: int) -> Batch:
         checkpoint = self._checkpoint()
@@ -170,15 +170,17 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
             outcome = run_batch(batch, [sink], WrittenBefore(messages))[sink.name]
     except Exception as error:
         _opened.cache_clear()
-        reporter.failed(batch.batch_id, error, Timing(time.monotonic() - started))
+        reporter.failed(batch.batch_id, error, time.monotonic() - started)
         if (short := brief(error)) is not error:
             raise short from None
         raise
-    reporter.finished(batch.batch_id, outcome, Timing(time.monotonic() - started))
+    reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
 
 
-def _writer_for(sink: IcebergSink, batch: Batch) -> TaskWriter | None:
-    return writers_for(batch, [sink]).get(sink.name)
+def _writer_for(sink: IcebergSink, batch: Batch) -> bytes | None:
+    """The pickled writer of a batch; None if it is already in the table, or prepared."""
+    writer = writers_for(batch, [sink]).get(sink.name)
+    return None if writer is None else pickle.dumps(writer)
 
 
 @lru_cache(maxsize=8)

@@ -40,7 +40,7 @@ class PlannedTask:
     version: str
     batch_id: int | None
     writer: bytes | None = field(repr=False)
-    keeps_state: bool
+    keeps_state: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows, or skip them; refuses to run in another batch than was planned."""
@@ -66,33 +66,28 @@ class PlannedTask:
             )
 
 
+@dataclass
 class StreamTask(DataSourceStreamArrowWriter):
     """The executors' part of a stream's writer."""
 
-    def __init__(self, task: PlannedTask) -> None:
-        self._task = task
+    task: PlannedTask
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """See `PlannedTask.run`."""
-        return self._task.run(iterator)
+        return self.task.run(iterator)
 
 
+@dataclass
 class BatchTask(DataSourceArrowWriter):
     """A batch write, for executors and the committing process; only the latter can import what `committer` needs."""
 
-    def __init__(self, task: PlannedTask, committer: bytes) -> None:
-        self._task = task
-        self._committer = committer
+    task: PlannedTask
+    committer: bytes = field(repr=False)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """See `PlannedTask.run`."""
-        return self._task.run(iterator)
+        return self.task.run(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Validate the receipts and commit."""
-        pickle.loads(self._committer)(messages)  # noqa: S301 - by the planner, in the same session
-
-
-def shipped(writer: TaskWriter | None, batch_id: int | None = None, *, keeps_state: bool = False) -> PlannedTask:
-    """The task that runs a writer, or that skips its rows."""
-    return PlannedTask(__version__, batch_id, None if writer is None else pickle.dumps(writer), keeps_state)
+        pickle.loads(self.committer)(messages)  # noqa: S301 - by the planner, in the same session
