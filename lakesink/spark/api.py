@@ -18,10 +18,10 @@ from lakesink.settings.settings import Settings, read_option
 from lakesink.sinks.iceberg.preflight import check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.failures import brief, is_interruption
-from lakesink.spark.foreach_batch import BatchFunction, MakeSink, StreamTarget
+from lakesink.spark.foreach_batch import BatchFunction, MakeSink
 from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
-from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.report import Reporter
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
@@ -159,11 +159,11 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     try:
         outcome = run_batch(batch, [sink], job.write)[sink.name]
     except Exception as error:
-        reporter.failed(batch.batch_id, brief(error), Timing(time.monotonic() - started))
+        reporter.failed(batch.batch_id, brief(error), time.monotonic() - started)
         raise
     finally:
         job.tuning.restore()
-    reporter.finished(batch.batch_id, outcome, Timing(time.monotonic() - started))
+    reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
     return outcome
 
 
@@ -171,7 +171,8 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
     """A writer that runs every micro-batch through a two-phase commit; a run's first batch calls `make_sink`."""
     place = absolute_checkpoint(df.sparkSession, checkpoint)
     rows, shape = shaped(df)
-    target = StreamTarget(
+    function = BatchFunction(
+        session=df.sparkSession,
         reporter=reporter,
         checkpoint=place,
         sources=tuple(sources_of(df)),
@@ -183,7 +184,7 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
         make_sink=make_sink,
     )
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", place)
-    return writer.foreachBatch(BatchFunction(df.sparkSession, target))
+    return writer.foreachBatch(function)
 
 
 def check_streaming(df: Any, function: str) -> None:

@@ -27,9 +27,8 @@ from lakesink.spark.failures import (
     without_secrets,
 )
 from lakesink.spark.hadoop import HadoopFiles
-from lakesink.spark.noting import note, notes_of
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
-from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.report import Reporter, note, notes_of
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
@@ -46,21 +45,6 @@ from lakesink_protocol.votes import Votes
 _PYTHON = "spark.sql.execution.pyspark.python"
 MakeSink = Callable[[pa.Schema, SparkSession], TwoPhaseCommitSink[Any, Any]]
 """Builds the sink of a run from the schema of the rows and the session of its batches."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTarget:
-    """Configuration of one stream; `make_sink` opens nothing by itself."""
-
-    reporter: Reporter
-    checkpoint: str
-    sources: tuple[Source, ...]
-    schema: StructType
-    shape: Shape
-    functions: Functions
-    runs_python: bool
-    only_drops_rows: bool
-    make_sink: MakeSink = field(repr=False)
 
 
 @dataclass(slots=True)
@@ -121,53 +105,57 @@ class StreamRun:
             self.write_seconds += time.monotonic() - started
 
 
+@dataclass(slots=True)
 class BatchFunction:
-    """The function of `foreachBatch` for one stream."""
+    """The function of `foreachBatch` for one stream; `make_sink` opens nothing by itself."""
 
-    def __init__(self, session: SparkSession, target: StreamTarget) -> None:
-        self._session = session
-        self._target = target
-        self._run: StreamRun | None = None
+    session: SparkSession = field(repr=False)
+    reporter: Reporter
+    checkpoint: str
+    sources: tuple[Source, ...]
+    schema: StructType
+    shape: Shape
+    functions: Functions
+    runs_python: bool
+    only_drops_rows: bool
+    make_sink: MakeSink = field(repr=False)
+    _run: StreamRun | None = field(default=None, init=False, repr=False)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Run one batch and log one line. On QueryStopped, Spark ends the query without an error."""
-        self._target.reporter.emit(BatchStarted(batch_id))
+        self.reporter.emit(BatchStarted(batch_id))
         started = time.monotonic()
         try:
             outcome = self._current_run(rows, batch_id).process(rows, batch_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the JVM may leave with it
             failure = self._presentable(error)
-            self._target.reporter.failed(batch_id, failure, self._timing(started))
+            self.reporter.failed(batch_id, failure, *self._seconds(started))
             raise brief(failure) from None
-        self._target.reporter.finished(batch_id, outcome, self._timing(started))
-
-    def __repr__(self) -> str:
-        return f"BatchFunction({self._target!r})"
+        self.reporter.finished(batch_id, outcome, *self._seconds(started))
 
     def _current_run(self, rows: DataFrame, batch_id: int) -> StreamRun:
-        context = self._session.sparkContext
+        context = self.session.sparkContext
         run_id = context.getLocalProperty(RUN_ID)
         if self._run is None or self._run.run_id != run_id:
             self._run = None
-            query = RunningQuery(self._session, context.getLocalProperty(QUERY_ID))
+            query = RunningQuery(self.session, context.getLocalProperty(QUERY_ID))
             self._run = self._first_batch(rows, query, str(run_id))
-            target = self._target
-            notes = notes_of(self._session, query, target.reporter, target.sources, target.functions)
-            target.reporter.started(batch_id, notes)
-            note(self._run.checkpoint.files, notes, target.reporter)
+            notes = notes_of(self.session, query, self.reporter, self.sources, self.functions)
+            self.reporter.started(batch_id, notes)
+            note(self._run.checkpoint.files, notes, self.reporter)
         return self._run
 
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:
         """Build the run after checking that this is the expected query: nothing is written before."""
-        checkpoint = Checkpoint(HadoopFiles(self._session, query.checkpoint_root), source_folders(query.sources()))
-        query.check(self._target.checkpoint, checkpoint)
-        sink = self._target.make_sink(arrow_schema(self._target.schema), rows.sparkSession)
+        checkpoint = Checkpoint(HadoopFiles(self.session, query.checkpoint_root), source_folders(query.sources()))
+        query.check(self.checkpoint, checkpoint)
+        sink = self.make_sink(arrow_schema(self.schema), rows.sparkSession)
         conf = rows.sparkSession.conf
-        tuning = HopTuning(conf, rows.schema.jsonValue(), with_functions=self._target.runs_python)
-        by_plan = conf.get(_PYTHON, None) in {None, self._session.sparkContext.pythonExec}
-        counted = tuple(source.name for source in self._target.sources) if self._target.only_drops_rows else None
-        shape, schema = self._target.shape, arriving_schema(rows)
-        return StreamRun(run_id, query, checkpoint, sink, tuning, shape, schema, by_plan, counted)
+        tuning = HopTuning(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
+        by_plan = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
+        counted = tuple(source.name for source in self.sources) if self.only_drops_rows else None
+        schema = arriving_schema(rows)
+        return StreamRun(run_id, query, checkpoint, sink, tuning, self.shape, schema, by_plan, counted)
 
     def _presentable(self, error: Exception) -> Exception:
         """The error without secrets and JVM objects; QueryStopped if a stop was wanted."""
@@ -178,5 +166,5 @@ class BatchFunction:
         stopped = is_interruption(error) if self._run is None else self._run.was_stopped(error)
         return QueryStopped() if stopped else job_error(whole_text(error))
 
-    def _timing(self, started: float) -> Timing:
-        return Timing(time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds)
+    def _seconds(self, started: float) -> tuple[float, float]:
+        return time.monotonic() - started, 0.0 if self._run is None else self._run.write_seconds

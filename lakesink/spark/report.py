@@ -1,28 +1,34 @@
-"""Reports each batch of one sink, and the start of a run, as events."""
+"""Reports each batch of one sink, and the start of a run, as events, and stores the facts of a run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 
-from lakesink.checkpoint.notes import QueryNotes
-from lakesink.checkpoint.sources import Replay, guarantee
+from pyspark.sql import SparkSession
+
+from lakesink import __version__
+from lakesink.checkpoint.notes import NOTES, Functions, QueryNotes
+from lakesink.checkpoint.sources import Replay, Source, guarantee
 from lakesink.spark.failures import QueryStopped
+from lakesink.spark.hadoop import HadoopFiles
+from lakesink.spark.query import RunningQuery
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import BatchRefused, LakesinkError, WriteError
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.redact import describe
+from lakesink_protocol.redact import describe, redact
 
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Durations of a batch; `write_seconds` is the job over the rows, 0 if none ran."""
-
-    seconds: float
-    write_seconds: float = 0.0
+SPECULATION = "spark.speculation"
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Emits the events of one sink; `sink` is a sink id or an application id."""
+    """Emits the events of one sink; `sink` is a sink id or an application id.
+
+    Of a batch's seconds, `write_seconds` is the job over the rows, 0 if none ran.
+    """
 
     table: str
     sink: str
@@ -53,13 +59,13 @@ class Reporter:
         """Report that the facts for `doctor --query` were not stored; the stream does not need them."""
         self.emit(events.QueryFactsUnwritten(self.table, self.sink, query_id, describe(error)))
 
-    def finished(self, batch_id: int, outcome: Outcome, timing: Timing) -> None:
+    def finished(self, batch_id: int, outcome: Outcome, seconds: float, write_seconds: float = 0.0) -> None:
         """Report a batch that is in the table."""
-        self.emit(events.BatchFinished(*self._end(batch_id, timing), outcome))
+        self.emit(events.BatchFinished(batch_id, self.table, self.sink, seconds, write_seconds, outcome))
 
-    def failed(self, batch_id: int, error: Exception, timing: Timing) -> None:
+    def failed(self, batch_id: int, error: Exception, seconds: float, write_seconds: float = 0.0) -> None:
         """Report a batch that failed, or that a stop interrupted."""
-        end = self._end(batch_id, timing)
+        end = batch_id, self.table, self.sink, seconds, write_seconds
         if isinstance(error, QueryStopped):
             self.emit(events.BatchInterrupted(*end))
             return
@@ -67,5 +73,31 @@ class Reporter:
         details = tuple(error.details) if isinstance(error, WriteError) else ()
         self.emit(events.BatchFailed(*end, isinstance(error, BatchRefused), code, describe(error), details))
 
-    def _end(self, batch_id: int, timing: Timing) -> tuple[int, str, str, float, float]:
-        return batch_id, self.table, self.sink, timing.seconds, timing.write_seconds
+
+def notes_of(
+    session: SparkSession, query: RunningQuery, reporter: Reporter, sources: Sequence[Source], functions: Functions
+) -> QueryNotes:
+    """The facts of a running query."""
+    return QueryNotes(
+        lakesink=__version__,
+        query_id=query.query_id,
+        sink=redact(reporter.sink),
+        table=redact(reporter.table),
+        sources=tuple(sources),
+        functions=functions,
+        output_mode=query.output_mode,
+        speculation=str(session.sparkContext.getConf().get(SPECULATION, "false")).lower() == "true",
+        scheme=urlsplit(query.checkpoint_root).scheme,
+        file_manager=str(session.conf.get(FILE_MANAGER, "")).rpartition(".")[2],
+    )
+
+
+def note(files: Any, notes: QueryNotes, reporter: Reporter) -> None:
+    """Store the facts if they changed. A failure is only logged: it must not end the stream."""
+    assert isinstance(files, HadoopFiles), "a running query's checkpoint is read by its JVM"
+    told = notes.to_bytes()
+    try:
+        if files.read(NOTES) != told:
+            files.replace(NOTES, told)
+    except Exception as error:  # noqa: BLE001 - whatever the storage raises, the stream does not need them
+        reporter.notes_unwritten(notes.query_id, error)

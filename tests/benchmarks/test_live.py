@@ -12,7 +12,7 @@ from benchmarks.crowd import BatchLine, Crowd
 from benchmarks.latency import Latencies
 from benchmarks.result import quantile
 from benchmarks.slow_catalog import Batches
-from lakesink.spark.report import Reporter, Timing
+from lakesink.spark.report import Reporter
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -25,7 +25,7 @@ def test_a_percentile_is_one_of_the_values(percent: int, value: int) -> None:
 
 def logged(outcome: Outcome, caplog: pytest.LogCaptureFixture) -> BatchLine | None:
     with caplog.at_level(logging.INFO, "lakesink"):
-        Reporter("demo.numbers", "numbers").finished(7, outcome, Timing(1.5, 1.25))
+        Reporter("demo.numbers", "numbers").finished(7, outcome, 1.5, 1.25)
     return BatchLine.of(caplog.records[-1])
 
 

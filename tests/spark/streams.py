@@ -11,7 +11,7 @@ from pyspark.errors import SparkRuntimeException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.spark.foreach_batch import BatchFunction, StreamTarget
+from lakesink.spark.foreach_batch import BatchFunction
 from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
@@ -67,7 +67,8 @@ def writer(
     sources = tuple(sources_of(rows))
     place, functions = str(checkpoint), functions_of(rows)
     travelling, shape = shaped(rows)
-    target = StreamTarget(
+    function: Any = BatchFunction(
+        rows.sparkSession,
         Reporter("lines", "lines"),
         place,
         sources,
@@ -78,7 +79,6 @@ def writer(
         only_drops_rows(rows),
         lambda _schema, _session: sink,
     )
-    function: Any = BatchFunction(rows.sparkSession, target)
     started = travelling.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     return started.foreachBatch(function if wrap is None else wrap(function))
 

@@ -16,7 +16,7 @@ from lakesink.checkpoint.notes import NOTES, Functions
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.query import check_query
 from lakesink.spark.functions import functions_of
-from lakesink.spark.noting import SPECULATION
+from lakesink.spark.report import SPECULATION
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, run, write_files, writer
 

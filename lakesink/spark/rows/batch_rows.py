@@ -23,7 +23,7 @@ from lakesink.spark.rows.distribution import distributed
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.schema import arrow_schema
 from lakesink.spark.rows.shape import Shape
-from lakesink.spark.rows.task import Messages, TaskReport, WriteTask, read_messages
+from lakesink.spark.rows.task import Messages, TaskReport, WriteTask, read_messages, write_messages
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
@@ -61,7 +61,7 @@ class PlanRows:
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """See `FrameRows.reports`."""
         messages = self._messages()
-        write = partial(_task(writer, self.shape).of_messages, self.schema)
+        write = partial(write_messages, _task(writer, self.shape), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
         written._jrdd_deserializer = Messages()  # noqa: SLF001 - or reports would be pickles, which nobody should open
         return messages.getNumPartitions(), [TaskReport.decoded(report) for report in _collected(written)]

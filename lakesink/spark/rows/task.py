@@ -57,13 +57,10 @@ class WriteTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As the function of `mapInArrow`: yield the task's report, encoded, as one row."""
-        yield pa.RecordBatch.from_pydict({"report": [self._report(batches)]})
+        yield pa.RecordBatch.from_pydict({"report": [self.report(batches)]})
 
-    def of_messages(self, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        """As the function of an RDD of Arrow messages: yield the task's report, encoded."""
-        yield self._report(read_messages(messages, schema))
-
-    def _report(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+    def report(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Write the task's rows; returns its report, encoded."""
         read_archives_once()
         collect_what_is_new()
         check_version(self.version)
@@ -73,6 +70,11 @@ class WriteTask:
         rows = Measured(self.shape.restored(batches))
         receipt = writer.write(context.partitionId(), iter(rows))
         return TaskReport(context.partitionId(), __version__, rows.widest_row_bytes, receipt).encoded()
+
+
+def write_messages(task: WriteTask, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+    """`WriteTask` as the function of an RDD of Arrow messages."""
+    yield task.report(read_messages(messages, schema))
 
 
 def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
