@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
-from lakesink.settings.options import OPTIONS, Option
-from lakesink.settings.table_settings import Effective, level_of
+from lakesink.settings.options import OPTIONS
+from lakesink.settings.table_settings import Effective, level_trouble
 from lakesink.writer.plan import AVRO, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
@@ -69,11 +69,12 @@ class Settings:
         given = {name: value for name, value in options.items() if value is not None}
         for name in given:
             _check_known(name, kind)
-        settings = cls(**{name: _read(_BY_NAME[name], value) for name, value in given.items()})
+        settings = cls(**{name: read_option(name, value) for name, value in given.items()})
         if kind is SinkKind.STREAM:
             for name in _REQUIRED:
                 if name not in given:
-                    raise _missing(_BY_NAME[name])
+                    doc = f"{name}: {_BY_NAME[name].doc}"
+                    raise SettingsError("OPTION_MISSING", f"The option {name} is required.", action=doc)
         _check_agreement(settings, given)
         _check_tags(settings, given, kind)
         _check_decode(settings, given)
@@ -99,11 +100,6 @@ class Settings:
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
 
 
-def read_option(name: str, value: Any) -> Any:
-    """Parse the value of one option of `OPTIONS`."""
-    return _read(_BY_NAME[name], value)
-
-
 def _check_known(name: str, kind: SinkKind) -> None:
     usable = [option.name for option in OPTIONS if kind is SinkKind.STREAM or not option.stream_only]
     if name in usable:
@@ -123,13 +119,14 @@ def _check_known(name: str, kind: SinkKind) -> None:
     )
 
 
-def _read(option: Option, value: Any) -> Any:
+def read_option(name: str, value: Any) -> Any:
+    """Parse the value of one option of `OPTIONS`."""
     try:
-        return option.read(value)
+        return _BY_NAME[name].read(value)
     except ValueError as error:
-        shown = MASK if bears_secret(option.name, value) or option.name == "catalog_properties" else _shown(value)
-        why = f"The option {option.name} is {shown}: {sentence(redact(str(error)))}"
-    raise _wrong(option.name, why)
+        shown = MASK if bears_secret(name, value) or name == "catalog_properties" else _shown(value)
+        why = f"The option {name} is {shown}: {sentence(redact(str(error)))}"
+    raise _wrong(name, why)
 
 
 def _shown(value: Any) -> str:
@@ -146,14 +143,11 @@ def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
         )
     if not settings.ledger_tag and "ledger_tag_max_age" in given:
         raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs the ledger tag, which is switched off.")
-    if settings.compression_level is not None and settings.compression_codec is not None:
-        try:
-            level_of(settings.compression_codec, settings.compression_level)
-        except ValueError as error:
-            why = str(error)
-        else:
-            return
-        raise _wrong("compression_level", f"The option compression_level is {settings.compression_level}: {why}.")
+    level = settings.compression_level
+    if level is not None and settings.compression_codec is not None:
+        why = level_trouble(settings.compression_codec, level)
+        if why:
+            raise _wrong("compression_level", f"The option compression_level is {level}: {why}.")
 
 
 def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) -> None:
@@ -176,14 +170,6 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.decode and settings.create_table:
         raise _wrong("decode", "The option decode needs a table that is there: its columns say what to decode.")
-
-
-def _missing(option: Option) -> SettingsError:
-    return SettingsError(
-        "OPTION_MISSING",
-        f"The option {option.name} is required.",
-        action=f"{option.name}: {option.doc}",
-    )
 
 
 def _wrong(name: str, what: str) -> SettingsError:

@@ -5,7 +5,7 @@ falls back to the default, as in Iceberg's Java library. `unhonoured` lists the 
 property can name code to import.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -57,18 +57,18 @@ class TableProperty:
 
 def codec(value: object) -> str:
     """Parse Iceberg's name of a Parquet codec, in any case."""
-    word = str(value).strip().lower()
-    word = "uncompressed" if word == "none" else word
-    if word not in _CODECS:
-        raise ValueError(f"expected a codec. {did_you_mean(word, _CODECS)}")
-    return word
+    return _one_of(_CODECS, "a codec", "uncompressed" if str(value).strip().lower() == "none" else value)
 
 
 def distribution_mode(value: object) -> str:
     """Parse Iceberg's name of a distribution mode, in any case."""
+    return _one_of(_DISTRIBUTION_MODES, "a distribution mode", value)
+
+
+def _one_of(names: Sequence[str], what: str, value: object) -> str:
     word = str(value).strip().lower()
-    if word not in _DISTRIBUTION_MODES:
-        raise ValueError(f"expected a distribution mode. {did_you_mean(word, _DISTRIBUTION_MODES)}")
+    if word not in names:
+        raise ValueError(f"expected {what}. {did_you_mean(word, names)}")
     return word
 
 
@@ -183,14 +183,12 @@ class Effective:
         return self.values[name].value
 
 
-def level_of(codec_name: str, level: int) -> int:
-    """The level if the codec supports it; else raises ValueError with a hint."""
-    lowest, highest = _LEVELS.get(codec_name, (1, 0))
-    if lowest > highest:
-        raise ValueError(f"the codec {codec_name} has no levels")
-    if not lowest <= level <= highest:
-        raise ValueError(f"the codec {codec_name} has levels {lowest} to {highest}")
-    return level
+def level_trouble(codec_name: str, level: int) -> str:
+    """Why the codec does not support the level; empty if it does."""
+    if codec_name not in _LEVELS:
+        return f"the codec {codec_name} has no levels"
+    lowest, highest = _LEVELS[codec_name]
+    return "" if lowest <= level <= highest else f"the codec {codec_name} has levels {lowest} to {highest}"
 
 
 def _chosen(known: TableProperty, option: Any, table_properties: Mapping[str, str]) -> Value:
@@ -213,24 +211,16 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
     foreign = chosen.origin is Origin.OPTION and level.origin is Origin.TABLE
     if foreign or (level.origin is Origin.TABLE and chosen.value not in _LEVELS):
         return values | {"write.parquet.compression-level": Value(None, Origin.DEFAULT)}
-    try:
-        level_of(chosen.value, level.value)
-    except ValueError as error:
-        why = str(error)
-    else:
+    why = level_trouble(chosen.value, level.value)
+    if not why:
         return values
     if level.origin is Origin.OPTION:
         raise SettingsError(
             "OPTION_INVALID",
             f"The option compression_level is {level.value}: {why}.",
-            action=f"Give a level that the codec of {_whose(chosen)} has, or leave compression_level out.",
+            action=f"Give a level that the codec of the {chosen.origin.value} has, or leave compression_level out.",
         )
     raise _malformed("write.parquet.compression-level", str(level.value), why)
-
-
-def _whose(chosen: Value) -> str:
-    words = {Origin.OPTION: "the option", Origin.TABLE: "the table property", Origin.DEFAULT: "the default"}
-    return words[chosen.origin]
 
 
 def _malformed(name: str, text: str, why: str) -> SettingsError:

@@ -166,7 +166,8 @@ class ObjectStorage(Storage):
         self._files.pipe_file(location, data)
 
     def create(self, location: str, data: bytes) -> None:
-        """See `Storage.create`: a put on the condition that nothing exists there."""
+        """See `Storage.create`: a put on the condition that nothing exists there, where that is known to work."""
+        check_exclusive(location)
         self._files.pipe_file(location, data, mode="create")
 
     def remove(self, location: str) -> None:
@@ -206,14 +207,6 @@ class RenamingStorage(ObjectStorage):
         self._files.makedirs(location.rpartition("/")[0], exist_ok=True)
 
 
-class UnfencedStorage(ObjectStorage):
-    """An fsspec file system without known exclusive creation."""
-
-    def create(self, location: str, data: bytes) -> None:  # noqa: ARG002 - it is refused whatever it is
-        """Always refuse."""
-        check_exclusive(location)
-
-
 def check_exclusive(location: str) -> None:
     """Refuse a location by its scheme if files cannot be created exclusively there."""
     scheme = scheme_of(location)
@@ -228,9 +221,7 @@ def open_storage(location: str) -> Storage:
     if scheme == "file":
         return LocalStorage()
     filesystem = fsspec_filesystem(location)
-    if scheme in CONDITIONAL_PUT:
-        return ObjectStorage(filesystem)
-    return (RenamingStorage if scheme in EXCLUSIVE_RENAME else UnfencedStorage)(filesystem)
+    return RenamingStorage(filesystem) if scheme in EXCLUSIVE_RENAME else ObjectStorage(filesystem)
 
 
 def prove_exclusive(storage: Storage, folder: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import lakesink
 from lakesink.sinks.directory.sink import FileSink
 from lakesink.sinks.records import PreparedDirectory
-from lakesink.sinks.storage import LocalStorage, ObjectStorage, Storage, UnfencedStorage, open_storage, prove_exclusive
+from lakesink.sinks.storage import LocalStorage, ObjectStorage, Storage, open_storage, prove_exclusive
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import CatalogError, SettingsError, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
@@ -210,7 +210,7 @@ def test_a_storage_that_cannot_keep_the_promise_is_refused_before_anything_start
         FileSink(directory, "clicks")
     assert told in str(refused.value)
     with pytest.raises(WriteError, match="exclusively"):
-        UnfencedStorage(None).create(f"{directory}/file", b"")
+        ObjectStorage(None).create(f"{directory}/file", b"")
 
 
 def test_a_scheme_whose_package_is_missing_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
