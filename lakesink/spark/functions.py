@@ -21,12 +21,12 @@ def functions_of(rows: DataFrame) -> Functions:
 
 def runs_python(rows: DataFrame) -> bool:
     """True if Python functions compute the rows of a DataFrame, streaming or not."""
-    return bool(_plan_of(rows).containsPattern(_python_pattern(rows)))
+    return bool(plan_of(rows).containsPattern(_python_pattern(rows)))
 
 
 def _read(rows: DataFrame) -> Functions:
     python = _python_pattern(rows)
-    plan = _plan_of(rows)
+    plan = plan_of(rows)
 
     def matters(node: Any) -> bool:
         return not node.deterministic() or bool(node.containsPattern(python))
@@ -42,8 +42,14 @@ def _read(rows: DataFrame) -> Functions:
     return Functions(tuple(unstable)[:MOST_NAMES], tuple(trusted)[:MOST_NAMES])
 
 
-def _plan_of(rows: DataFrame) -> Any:
+def plan_of(rows: DataFrame) -> Any:
+    """The analysed plan of a DataFrame, in the JVM."""
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no view of a plan
+
+
+def items(sequence: Any) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(position) for position in range(sequence.size())]
 
 
 def _python_pattern(rows: DataFrame) -> Any:
@@ -60,7 +66,7 @@ def _expressions(plan: Any, matters: Callable[[Any], bool]) -> Iterator[Any]:
         if not matters(node):
             continue
         nodes += _children(node)
-        found = [expression for expression in _items(node.expressions()) if matters(expression)]
+        found = [expression for expression in items(node.expressions()) if matters(expression)]
         while found:
             expression = found.pop()
             yield expression
@@ -68,11 +74,7 @@ def _expressions(plan: Any, matters: Callable[[Any], bool]) -> Iterator[Any]:
 
 
 def _children(node: Any) -> list[Any]:
-    return _items(node.children())
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(position) for position in range(sequence.size())]
+    return items(node.children())
 
 
 def _name(expression: Any) -> str:

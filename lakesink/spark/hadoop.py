@@ -11,11 +11,10 @@ class HadoopFiles:
     """Files of a checkpoint through the driver's JVM; `root` is the full URI that Spark resolved."""
 
     def __init__(self, session: Any, root: str) -> None:
-        jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
+        hadoop, self._conf = hadoop_of(session)
         self._root = root
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._all_bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
-        self._conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        self._path = hadoop.Path
+        self._all_bytes = session.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray  # noqa: SLF001 - as below
         self._system = self._path(root).getFileSystem(self._conf)
 
     def read(self, path: str) -> bytes | None:
@@ -54,6 +53,12 @@ class HadoopFiles:
 
     def _at(self, path: str) -> Any:
         return self._path(f"{self._root}/{path}")
+
+
+def hadoop_of(session: Any) -> tuple[Any, Any]:
+    """Hadoop's package of file systems in the driver's JVM, and its configuration in a session."""
+    package = session.sparkContext._jvm.org.apache.hadoop.fs  # noqa: SLF001 - PySpark has no public way to it
+    return package, session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
 
 
 def _unless_missing(ask: Callable[[Any], Any], path: Any) -> Any:

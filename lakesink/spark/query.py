@@ -6,7 +6,6 @@ first batch, before anything is written.
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -16,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.sources import Source, gives_uncommitted, replay_of
+from lakesink.spark.functions import items, plan_of
+from lakesink.spark.hadoop import hadoop_of
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.redact import redact
@@ -49,8 +50,7 @@ class RunningQuery:
 
     def sources(self) -> list[Any]:
         """The sources in the order of the offset log; a source that is read twice appears twice."""
-        found = self._execution.sources()
-        return [found.apply(position) for position in range(found.size())]
+        return items(self._execution.sources())
 
     def check_reads(self, batch_id: int, end: Offsets) -> None:
         """Check that the query still reads every named source of a batch: Spark would skip a removed one."""
@@ -111,7 +111,8 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
     """The checkpoint as an absolute path or URI; a local relative path counts from Python's working folder."""
     if _SCHEME.match(checkpoint) or posixpath.isabs(checkpoint):
         return checkpoint
-    system = _default_file_system(session)
+    hadoop, conf = hadoop_of(session)
+    system = str(hadoop.FileSystem.getDefaultUri(conf).toString())
     if not system.startswith("file:"):
         raise SettingsError(
             "CHECKPOINT_RELATIVE",
@@ -124,11 +125,9 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
 def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     """Check that Spark has a file system for the checkpoint's location, without reading from it."""
     place = absolute_checkpoint(session, checkpoint)
-    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as for the checkpoint's files
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - as above
-    assert jvm is not None
+    hadoop, conf = hadoop_of(session)
     try:
-        jvm.org.apache.hadoop.fs.Path(place).getFileSystem(conf)
+        hadoop.Path(place).getFileSystem(conf)
     except (Py4JError, PySparkException) as error:
         why = redact(str(error).strip().partition("\n")[0])[:MAX_REASON]
     else:
@@ -142,9 +141,7 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
 
 def sources_of(rows: DataFrame) -> list[Source]:
     """The streaming sources in a DataFrame's plan; starts nothing."""
-    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - PySpark has no view of a plan
-    found = (leaves.apply(position) for position in range(leaves.size()))
-    return list(_sources(leaf for leaf in found if leaf.isStreaming()))
+    return [_source(leaf) for leaf in items(plan_of(rows).collectLeaves()) if leaf.isStreaming()]
 
 
 def option_of(leaf: Any, key: str) -> str | None:
@@ -156,11 +153,10 @@ def option_of(leaf: Any, key: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _sources(leaves: Iterable[Any]) -> Iterator[Source]:
-    for leaf in leaves:
-        name = _name(leaf)
-        uncommitted = gives_uncommitted(name, option_of(leaf, ISOLATION_LEVEL))
-        yield Source(name.partition("[")[0], replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS)), uncommitted)
+def _source(leaf: Any) -> Source:
+    name = _name(leaf)
+    uncommitted = gives_uncommitted(name, option_of(leaf, ISOLATION_LEVEL))
+    return Source(name.partition("[")[0], replay_of(name, option_of(leaf, FAIL_ON_DATA_LOSS)), uncommitted)
 
 
 def _name(leaf: Any) -> str:
@@ -176,13 +172,6 @@ def _first_interface_option(leaf: Any, key: str) -> str | None:
     except Py4JError:  # neither V1 nor V2: a node of Spark's or of a library
         return None
     return str(found.get()) if found.isDefined() else None
-
-
-def _default_file_system(session: SparkSession) -> str:
-    conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as for the checkpoint's files
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - as above
-    assert jvm is not None
-    return str(jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).toString())
 
 
 def _unknown(what: str) -> QueryError:

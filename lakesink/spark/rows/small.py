@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from lakesink.spark.functions import items, plan_of
 from lakesink.spark.rows.hop import HEADROOM
 
 MOST_ROWS = 10_000
@@ -22,16 +23,10 @@ _KEEP_OR_DROP_ROWS = frozenset({"EventTimeWatermark", "Filter", "Project", "Stre
 
 def only_drops_rows(rows: DataFrame) -> bool:
     """True if no row of the sources can become more than one row, by the nodes of the DataFrame's plan."""
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no view of a plan
-    while True:
-        if str(plan.getClass().getSimpleName()) not in _KEEP_OR_DROP_ROWS:
-            return False
-        children = plan.children()
-        if children.size() == 0:
-            return True
-        if children.size() > 1:
-            return False
-        plan = children.apply(0)
+    nodes = [plan_of(rows)]
+    while len(nodes) == 1 and str(nodes[0].getClass().getSimpleName()) in _KEEP_OR_DROP_ROWS:
+        nodes = items(nodes[0].children())
+    return not nodes
 
 
 def most_rows(sources: Sequence[str], start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
