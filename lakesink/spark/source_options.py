@@ -20,12 +20,12 @@ from lakesink_protocol.suggest import did_you_mean
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
 _OF_SPARK = frozenset({"queryname"})
 _GROUPS = {"catalog.": "catalog_properties", "snapshot-property.": "snapshot_properties"}
-_NAMES = {
-    option.name.replace("_", "-"): option.name
+_NAMED = {
+    CHECKPOINT if option.name == "checkpoint" else option.name.replace("_", "-"): option
     for option in OPTIONS
-    if option.name not in {"checkpoint", *_GROUPS.values()}
+    if option.name not in _GROUPS.values()
 }
-_PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(name for name in _NAMES.values() if '_' in name)})\b")
+_PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(option.name for option in _NAMED.values() if '_' in option.name)})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
             " sink.",
             action='Give it to the query itself: .option("checkpointLocation", "...").',
         )
-    settings = _settings(given | {"checkpoint": given[CHECKPOINT]}, SinkKind.STREAM)
+    settings = _settings(given, SinkKind.STREAM)
     return Destination(table, SinkKey(settings.sink_id, settings.branch), settings)
 
 
@@ -71,18 +71,16 @@ def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Ba
 
 def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
     given = {key.lower(): value for key, value in options.items() if key.lower() not in _OF_SPARK}
-    own = {CHECKPOINT} if kind is SinkKind.STREAM else {APP_ID, VERSION}
-    known = {TABLE, *own, *(name for name, python in _NAMES.items() if _is_for(python, kind))}
+    if kind is SinkKind.STREAM:
+        known = {TABLE, *_NAMED}
+    else:
+        known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
     for key, value in given.items():
         if bears_secret(key, value):
             raise _secret(key)
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
             raise _unknown(key, sorted(known))
     return given
-
-
-def _is_for(name: str, kind: SinkKind) -> bool:
-    return kind is SinkKind.STREAM or not next(option for option in OPTIONS if option.name == name).stream_only
 
 
 def _table(given: Mapping[str, str]) -> str:
@@ -97,12 +95,10 @@ def _table(given: Mapping[str, str]) -> str:
 
 
 def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
-    named: dict[str, Any] = {python: given[name] for name, python in _NAMES.items() if name in given}
+    named: dict[str, Any] = {option.name: given[name] for name, option in _NAMED.items() if name in given}
     for group, python in _GROUPS.items():
         members = {key.removeprefix(group): value for key, value in given.items() if key.startswith(group)}
         named |= {python: members} if members else {}
-    if "checkpoint" in given:
-        named["checkpoint"] = given["checkpoint"]
     try:
         return Settings.parse(named, kind=kind)
     except SettingsError as error:

@@ -1,7 +1,6 @@
 """Checks a target before a stream starts or a table is created. Reads the table; creates and changes nothing."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -49,8 +48,11 @@ def check_start(
         return
     _check_version_and_branch(there, table, key)
     check_partitions(there, settings.partition_by)
-    with _nothing_begun():
+    try:
         check_columns(schema, write_plan(there, _PROBE, key, settings, case_sensitive=case_sensitive))
+    except WriteError as error:  # a task's refusal, before any batch exists
+        code = error.code.removeprefix("LAKESINK_")
+        raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.action) from None
 
 
 def check_creation(schema: pa.Schema, settings: Settings) -> None:
@@ -96,16 +98,6 @@ def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
         data=error.data,
         action=f"At a first start give create_table=True (with decode, make the table first). Else: {error.action}",
     )
-
-
-@contextmanager
-def _nothing_begun() -> Iterator[None]:
-    """Report a task's refusal of the columns before any batch exists."""
-    try:
-        yield
-    except WriteError as error:
-        code = error.code.removeprefix("LAKESINK_")
-        raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.action) from None
 
 
 def _table_if_there(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
