@@ -25,7 +25,7 @@ from lakesink_protocol.suggest import did_you_mean, sentence
 _HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
 _PREFIXES = ("write.", "commit.")
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
-_DISTRIBUTION_MODES = ("none", "hash", "range")
+_DISTRIBUTION_MODES = ("none", "hash", "range")  # `range` is taken for `hash`
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 
 
@@ -52,7 +52,6 @@ class TableProperty:
     name: str
     read: Callable[[object], Any]
     default: Any
-    doc: str
 
 
 def codec(value: object) -> str:
@@ -76,30 +75,25 @@ _count = partial(whole_number, lowest=0, highest=1_000_000)
 _milliseconds = partial(whole_number, lowest=0, highest=7 * 86_400_000)  # a larger value would mean "never"
 
 PROPERTIES = (
-    TableProperty("write.parquet.compression-codec", codec, "zstd", f"One of {', '.join(_CODECS)}."),
-    TableProperty("write.parquet.compression-level", partial(whole_number, highest=100), None, "Of the codec above."),
-    TableProperty("write.parquet.row-group-size-bytes", size_bytes, 128 * 1024**2, "Upper bound of a row group."),
-    TableProperty("write.parquet.page-size-bytes", size_bytes, 1024**2, "Data page size."),
-    TableProperty("write.parquet.dict-size-bytes", size_bytes, 2 * 1024**2, "Dictionary limit of a column chunk."),
-    TableProperty(
-        "write.distribution-mode",
-        distribution_mode,
-        "none",
-        "`hash` brings the rows of a partition to one task: fewer files for a shuffle. `range` is taken for `hash`.",
-    ),
-    TableProperty("write.target-file-size-bytes", size_bytes, 512 * 1024**2, "Size at which a new file is begun."),
-    TableProperty("write.data.path", str, None, "Folder of data files, inside the table's location or allowed."),
-    TableProperty("write.metadata.path", str, None, "Folder of metadata files, likewise."),
-    TableProperty("write.metadata.previous-versions-max", _count, 100, "Metadata files that the log keeps."),
-    TableProperty("write.object-storage.enabled", switch, default=False, doc="Hash files over folders."),
-    TableProperty("write.object-storage.partitioned-paths", switch, default=True, doc="Partition values in paths."),
-    TableProperty("commit.retry.num-retries", _count, 20, "Commit attempts after the first."),
-    TableProperty("commit.retry.min-wait-ms", _milliseconds, 100, "First wait between attempts; it doubles."),
-    TableProperty("commit.retry.max-wait-ms", _milliseconds, 10_000, "Longest wait."),
-    TableProperty("commit.retry.total-timeout-ms", _milliseconds, 1_800_000, "No attempt starts after this."),
-    TableProperty("commit.manifest-merge.enabled", switch, default=True, doc="Merge manifests."),
-    TableProperty("commit.manifest.min-count-to-merge", _count, 100, "Merge when this many have come together."),
-    TableProperty("commit.manifest.target-size-bytes", size_bytes, 8 * 1024**2, "No merged manifest is larger."),
+    TableProperty("write.parquet.compression-codec", codec, "zstd"),
+    TableProperty("write.parquet.compression-level", partial(whole_number, highest=100), None),
+    TableProperty("write.parquet.row-group-size-bytes", size_bytes, 128 * 1024**2),
+    TableProperty("write.parquet.page-size-bytes", size_bytes, 1024**2),
+    TableProperty("write.parquet.dict-size-bytes", size_bytes, 2 * 1024**2),
+    TableProperty("write.distribution-mode", distribution_mode, "none"),
+    TableProperty("write.target-file-size-bytes", size_bytes, 512 * 1024**2),
+    TableProperty("write.data.path", str, None),
+    TableProperty("write.metadata.path", str, None),
+    TableProperty("write.metadata.previous-versions-max", _count, 100),
+    TableProperty("write.object-storage.enabled", switch, default=False),
+    TableProperty("write.object-storage.partitioned-paths", switch, default=True),
+    TableProperty("commit.retry.num-retries", _count, 20),
+    TableProperty("commit.retry.min-wait-ms", _milliseconds, 100),
+    TableProperty("commit.retry.max-wait-ms", _milliseconds, 10_000),
+    TableProperty("commit.retry.total-timeout-ms", _milliseconds, 1_800_000),
+    TableProperty("commit.manifest-merge.enabled", switch, default=True),
+    TableProperty("commit.manifest.min-count-to-merge", _count, 100),
+    TableProperty("commit.manifest.target-size-bytes", size_bytes, 8 * 1024**2),
 )
 
 

@@ -62,16 +62,6 @@ def job_error(text: str) -> LakesinkError:
     return _own_error(text) or _executor_python(text) or _job_failed(text)
 
 
-def executor_python(fact: str) -> WriteError:
-    """The executors' Python cannot run lakesink's tasks."""
-    return WriteError(
-        "EXECUTOR_PYTHON",
-        f"The Python of the executors cannot run lakesink's tasks: {_short(fact)}.",
-        action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
-        "lakesink and PyArrow as the driver, or let Spark bring them: lakesink pack.",
-    )
-
-
 def without_secrets(error: Exception) -> Exception:
     """The error itself, or a replacement without secrets if a message in its chain contains one."""
     if safe_cause(error) is error:
@@ -114,11 +104,10 @@ def whole_text(error: BaseException) -> str:
 
 
 def _own_error(text: str) -> LakesinkError | None:
-    last = None
-    for last in _RAISED_BY_LAKESINK.finditer(text):  # noqa: B007 - the last one is what was raised in the end
-        pass
-    if last is None:
+    raised = list(_RAISED_BY_LAKESINK.finditer(text))
+    if not raised:
         return None
+    last = raised[-1]
     named = _KIND.search(text[max(0, last.start() - MAX_LINE) : last.start()])
     kind = _KINDS.get(named[1] if named else "", WriteError)
     return kind(last["code"], last["what"], data=last["data"], action=last["action"])
@@ -126,7 +115,14 @@ def _own_error(text: str) -> LakesinkError | None:
 
 def _executor_python(text: str) -> LakesinkError | None:
     found = next((match for pattern in _EXECUTOR_PYTHON if (match := pattern.search(text))), None)
-    return None if found is None else executor_python(found["fact"])
+    if found is None:
+        return None
+    return WriteError(
+        "EXECUTOR_PYTHON",
+        f"The Python of the executors cannot run lakesink's tasks: {_short(found['fact'])}.",
+        action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
+        "lakesink and PyArrow as the driver, or let Spark bring them: lakesink pack.",
+    )
 
 
 def _job_failed(text: str) -> LakesinkError:

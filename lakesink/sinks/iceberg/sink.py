@@ -113,20 +113,18 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             table = self._load()
         fence = self._fence(table, self._opened.uuid)
         look = fence.decide_on(table, batch)
-        decided = look.situation, look.verdict, self.settings.ledger_tag
-        self.surroundings.emit(events.Decided(batch.batch_id, *decided, at_begin=True))
-        self._accept.decided(look.verdict, batch.batch_id, self.surroundings.emit)
-        match look.verdict:
-            case Skip(snapshot_id=snapshot_id):
-                self._say_if_unproven(look, unproven=look.verdict.unproven)
-                return AlreadyCommitted(snapshot_id)
-            case Refuse(reason=reason):
-                raise refusal(reason, look.situation)
-            case Commit():
-                self._say_if_unproven(look, unproven=look.verdict.unproven)
+        verdict, entry, emit = look.verdict, look.situation.entry, self.surroundings.emit
+        emit(events.Decided(batch.batch_id, look.situation, verdict, self.settings.ledger_tag, at_begin=True))
+        self._accept.decided(verdict, batch.batch_id, emit)
+        if isinstance(verdict, Refuse):
+            raise refusal(verdict.reason, look.situation)
+        if verdict.unproven:
+            emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
+        if isinstance(verdict, Skip):
+            return AlreadyCommitted(verdict.snapshot_id)
         plan = write_plan(table, batch, self.key, self.settings, case_sensitive=self.case_sensitive)
         check_columns(self.schema, plan)
-        entry, records = look.situation.entry, self._opened.records
+        records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
         return IcebergTransaction(batch, look, fence, plan, self._log(records))
@@ -264,11 +262,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.told.update(news)
             names = Decoded(unknown_names=tuple(news)).names_text
             self.surroundings.emit(events.KeysUnknown(batch_id, self.table, names))
-
-    def _say_if_unproven(self, look: Look, *, unproven: bool) -> None:
-        if unproven:
-            entry = look.situation.entry
-            self.surroundings.emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
 
 
 @dataclass(frozen=True, slots=True)
