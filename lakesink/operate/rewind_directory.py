@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from lakesink.settings.settings import read_option
-from lakesink.sinks.directory.high_water import HighWater
 from lakesink.sinks.directory.layout import Layout, batch_of_record
-from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.directory.marker import HighWater, Marker
 from lakesink.sinks.directory.markers import marker_sizes, sound_history
 from lakesink.sinks.directory.reader import sink_ids
 from lakesink.sinks.directory.refusals import directory_failures

@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lakesink.sinks.directory.high_water import HighWater
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.marker import Marker, MarkerDamaged, parse_marker
+from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_marker
 from lakesink.sinks.directory.markers import (
     MOST_READ_AT_ONCE,
     check_follows,
@@ -24,7 +23,7 @@ from lakesink.sinks.storage import Storage
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.events import HighWaterKept, Listener
 from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.ledger import LedgerEntry, TableView
+from lakesink_protocol.ledger import LedgerEntry, TableView, next_entry
 from lakesink_protocol.redact import describe
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
@@ -145,15 +144,11 @@ class MarkerLedger(Mapping[int, Marker]):
             if told.number == 0:
                 raise MarkerDamaged("no commit bears the batch that the newest one tells")
             told = self[told.number - 1]
-        return LedgerEntry(
-            batch_id=told.batch.batch_id,
-            query_id=told.batch.query_id,
-            fingerprint=told.batch.fingerprint,
-            end=told.batch.end,
+        return next_entry(
+            told.batch,
             snapshot_id=head.snapshot_id,
             sequence_number=head.sequence_number,
             table_uuid=head.directory_id,
-            offsets=told.batch.offsets,
         )
 
     def _view(self, entry: LedgerEntry | None, damage: str = "") -> TableView:

@@ -4,9 +4,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakesink.sinks.directory.high_water import HighWater, parse_high_water
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record, marker_number
-from lakesink.sinks.directory.marker import Marker, MarkerDamaged, parse_marker
+from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_high_water, parse_marker
 from lakesink.sinks.storage import Storage
 
 MOST_READ_AT_ONCE = 256
