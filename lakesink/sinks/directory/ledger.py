@@ -6,7 +6,7 @@ older than the ledger's entry reads further down, in growing steps.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakesink.sinks.directory.layout import Layout
@@ -19,6 +19,7 @@ from lakesink.sinks.directory.markers import (
     read_marker,
     read_markers,
 )
+from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.storage import Storage
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.events import HighWaterKept, Listener
@@ -80,6 +81,11 @@ class MarkerLedger(Mapping[int, Marker]):
             self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
         except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
             self.emit(HighWaterKept(self.layout.sink_id, describe(error)))
+
+    def has_all(self, parts: Sequence[Part]) -> bool:
+        """True if every part exists in its recorded size."""
+        sizes = self.storage.sizes([f"{self.layout.parts}/{part.name}" for part in parts])
+        return sizes == [part.size_bytes for part in parts]
 
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:
