@@ -78,7 +78,7 @@ def committed_at(marker: Marker) -> datetime | None:
 def _sink(storage: Storage, layout: Layout) -> SinkInDirectory:
     lost = ""
     try:
-        count = find_markers(storage, layout).count
+        count = len(find_markers(storage, layout)[0])
     except MarkerDamaged as damage:
         lost = str(damage)
         count = max(marker_sizes(storage, layout), default=-1) + 1

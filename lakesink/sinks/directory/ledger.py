@@ -112,11 +112,11 @@ class MarkerLedger(Mapping[int, Marker]):
 
     def _begin(self) -> None:
         """Find the newest marker. Unless the high water agrees, read and check every marker."""
-        there = find_markers(self.storage, self.layout)
-        if not there.as_recorded:
-            deque(read_history(self.storage, self.layout, there.count), maxlen=0)
-        if there.count:
-            self._remember(read_marker(self.storage, self.layout, there.count - 1), there.size_bytes)
+        sizes, as_recorded = find_markers(self.storage, self.layout)
+        if not as_recorded:
+            deque(read_history(self.storage, self.layout, len(sizes)), maxlen=0)
+        if sizes:
+            self._remember(read_marker(self.storage, self.layout, len(sizes) - 1), sum(sizes))
 
     def _remember(self, marker: Marker, size_bytes: int) -> None:
         below = self._known.get(marker.number - 1)

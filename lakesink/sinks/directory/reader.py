@@ -73,7 +73,8 @@ def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iter
 def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[Marker]:
     """Every commit of a sink, checked, up to the newest one of this batch or of a lower batch id."""
     try:
-        markers = list(read_history(storage, layout, find_markers(storage, layout).count))
+        sizes, _ = find_markers(storage, layout)
+        markers = list(read_history(storage, layout, len(sizes)))
         _check_once(markers)
     except MarkerDamaged as damage:
         raise CatalogError(
