@@ -11,7 +11,7 @@ from typing import Any
 
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.part_formats import FORMATS
-from lakesink.sinks.directory.part_receipt import Part, is_part_name, part_stem
+from lakesink.sinks.directory.part_receipt import Part, check_batch, part_stem, parts_from_json
 from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, SinkKey, digest
 from lakesink_protocol.ledger import next_mark
 
@@ -170,18 +170,11 @@ def _check_fields(document: Mapping[str, Any]) -> None:
 def _marker(document: Mapping[str, Any]) -> Marker:
     batch = Batch(**{name: document[name] for name in BATCH_FACTS})
     stem = part_stem(document["sink_id"], batch.batch_id)
-    parts = tuple(_part(part, stem) for part in document["parts"])
-    if len({part.name for part in parts}) != len(parts):
-        raise ValueError("a part is there twice")
+    named = [[part["path"].rpartition("/")[2], part["rows"], part["bytes"]] for part in document["parts"]]
+    parts = parts_from_json(named, stem)
+    check_batch(parts)
     own = {name: document[name] for name in _FIELDS if name not in BATCH_FACTS}
     return Marker(**own, batch=batch, lakesink_version=document["lakesink"], parts=parts)
-
-
-def _part(document: Any, stem: str) -> Part:
-    name, rows, size = document["path"].rpartition("/")[2], document["rows"], document["bytes"]
-    if not is_part_name(name, stem) or not (_is_count(rows) and _is_count(size)):
-        raise ValueError("not a part")
-    return Part(name, rows, size)
 
 
 @dataclass(frozen=True, slots=True)

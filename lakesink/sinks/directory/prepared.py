@@ -17,13 +17,10 @@ _TEXTS = ("commit_id", "directory_id", "follows", "accepted", "format")
 
 @dataclass(frozen=True, slots=True)
 class PreparedParts:
-    """A batch that only needs its marker.
+    """A batch that only needs its marker; `Marker` explains the fields that both have.
 
     Attributes:
-        commit_id: Random id. It distinguishes this commit from another driver's of the same batch.
-        directory_id: For the marker: the id of the marker before, or a new one for the first.
         follows: Digest of the newest marker when this was prepared; empty if there was none.
-        accepted: The overruled refusal as the user spelled it; empty if none.
         begun_ms: Earliest time at which a part can have been created; 0 in a record of an older lakesink.
         recovered: True if an earlier run prepared it. Not part of the record.
     """
