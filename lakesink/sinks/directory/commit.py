@@ -12,8 +12,8 @@ from lakesink.sinks.directory.ledger import Look, MarkerLedger
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.prepared import PreparedParts, still_usable
 from lakesink.sinks.directory.refusals import refused
+from lakesink.sinks.directory.settings import FileSettings
 from lakesink_catalog.commit.fence import Surroundings
-from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, CommitUnknown
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
@@ -32,8 +32,7 @@ class Publication:
     """One batch to publish; parts older than `prepared_max_age` are checked before a marker names them."""
 
     ledger: MarkerLedger
-    accept: Accept | None
-    prepared_max_age: timedelta
+    settings: FileSettings
     surroundings: Surroundings
     batch: Batch
     prepared: PreparedParts
@@ -52,7 +51,7 @@ class Publication:
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
         """See `Fenced.attempt`."""
-        look = self.ledger.look(self.batch, self.accept)
+        look = self.ledger.look(self.batch, self.settings.accept)
         if not isinstance(look.verdict, Commit):
             return self._found(look, number)
         if not still_usable(look, self.prepared):
@@ -69,7 +68,7 @@ class Publication:
 
     def look(self, number: int) -> Outcome | None:
         """See `Fenced.look`."""
-        look = self.ledger.look(self.batch, self.accept)
+        look = self.ledger.look(self.batch, self.settings.accept)
         return None if isinstance(look.verdict, Commit) else self._found(look, number)
 
     def unsure(self, number: int, error: Exception) -> str:
@@ -83,7 +82,7 @@ class Publication:
     def _is_old(self) -> bool:
         """True if an orphan cleanup may have removed parts of this age, or the clock went backwards."""
         age = timedelta(milliseconds=self.surroundings.now_ms() - self.prepared.begun_ms)
-        return not timedelta() <= age <= self.prepared_max_age
+        return not timedelta() <= age <= self.settings.prepared_max_age
 
     def _marker(self, look: Look) -> Marker:
         """The marker under the number that this look found free."""

@@ -151,15 +151,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
         """Publish the batch by its marker."""
-        publication = Publication(
-            self._ledger,
-            self.settings.accept,
-            self.settings.prepared_max_age,
-            self._surroundings,
-            transaction.batch,
-            prepared,
-        )
-        return publication.publish()
+        return Publication(self._ledger, self.settings, self._surroundings, transaction.batch, prepared).publish()
 
     def abort(self, transaction: FileTransaction) -> None:
         """Only log: closed parts stay, and no marker names them."""
