@@ -26,8 +26,7 @@ def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
     for manifest in inventory.known():
         held = (len(manifest.entries), sum(entry.rows for entry in manifest.entries))
         if manifest.stated is not None and manifest.stated != held:
-            stated = _counts(manifest.stated)
-            found = f"{manifest.path}: {_counts(held)}, where the list states {stated}."
+            found = f"{manifest.path}: {_counts(held)}, where the list states {_counts(manifest.stated)}."
             yield Finding(Code.MANIFEST_DISAGREES, "", found, (manifest.path,))
 
 
@@ -76,8 +75,8 @@ def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Invent
         own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
         held = own.get(snapshot.snapshot_id, (0, 0, 0))
         if inventory.is_whole(snapshot) and not _agrees(snapshot, held):
-            stated = _counts([_number(snapshot, name) or 0 for name in _ADDED])
-            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(held)}, its summary states {stated}."
+            claimed = _counts([stated(snapshot.summary, name) or 0 for name in _ADDED])
+            found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(held)}, its summary states {claimed}."
             yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(snapshot.snapshot_id),))
 
 
@@ -89,8 +88,8 @@ def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, Sna
         if parent is None:
             continue
         for total, added, name in zip(_TOTAL, _ADDED, _NAMES, strict=True):
-            before, after = _number(parent, total), _number(step.snapshot, total)
-            expected = None if before is None else before + (_number(step.snapshot, added) or 0)
+            before, after = stated(parent.summary, total), stated(step.snapshot.summary, total)
+            expected = None if before is None else before + (stated(step.snapshot.summary, added) or 0)
             if None not in (expected, after) and expected != after:
                 found = (
                     f"Batch {step.mark.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
@@ -105,17 +104,17 @@ def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
         return
     entries = list(inventory.entries(head))
     held = _held(entries)
-    stated = [_number(head, name) for name in _TOTAL]
+    claims = [stated(head.summary, name) for name in _TOTAL]
     wrong = [
         f"{number:,} {name} where its summary totals {claim:,}"
-        for number, claim, name in zip(held, stated, _NAMES, strict=True)
+        for number, claim, name in zip(held, claims, _NAMES, strict=True)
         if claim is not None and claim != number
     ]
     if wrong:
         found = f"The head of {line.branch} has {', '.join(wrong)}."
         yield Finding(Code.TOTALS_DISAGREE, line.branch, found, (str(head.snapshot_id),))
-    if None in stated:
-        unknown = [name for name, claim in zip(_NAMES, stated, strict=True) if claim is None]
+    if None in claims:
+        unknown = [name for name, claim in zip(_NAMES, claims, strict=True) if claim is None]
         found = f"The summary of the head of {line.branch} does not total {', '.join(unknown)}: not compared."
         yield Note("not stated", line.branch, found)
 
@@ -127,12 +126,8 @@ def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
 
 
 def _agrees(snapshot: Snapshot, held: tuple[int, int, int]) -> bool:
-    claims = [_number(snapshot, name) for name in _ADDED]
+    claims = [stated(snapshot.summary, name) for name in _ADDED]
     return all((claim or 0) == number for claim, number in zip(claims, held, strict=True))
-
-
-def _number(snapshot: Snapshot, name: str) -> int | None:
-    return stated(snapshot.summary, name)
 
 
 def _counts(counts: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ that an operator accepted is still reported, as accepted: the rows are the same.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lakesink.audit.finding import Code, Finding, counted, in_words, runs
+from lakesink.audit.finding import Code, Finding, counted, runs
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 
@@ -130,7 +130,7 @@ def _span(first: int, last: int) -> str:
 def _ranges(numbers: Sequence[int]) -> str:
     """Format ascending numbers: ``3, 5-9``."""
     parts = runs(numbers)
-    shown = ", ".join(map(in_words, parts[:10]))
+    shown = ", ".join(parts[:10])
     return shown if len(parts) <= 10 else f"{shown}, ..."
 
 

@@ -10,16 +10,13 @@ from datetime import datetime
 from lakesink.audit.checkpoint import Done, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
-from lakesink.settings.settings import read_option
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.markers import find_markers, marker_sizes, sound_history
 from lakesink.sinks.directory.part_receipt import Part
-from lakesink.sinks.directory.reader import sink_ids
+from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
-from lakesink.sinks.directory.settings import directory_location
-from lakesink.sinks.storage import Storage, open_storage
-from lakesink_protocol.catalogue import DataState
+from lakesink.sinks.storage import Storage
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import Mark, mark_of
 
@@ -51,17 +48,14 @@ class DirectoryProof:
 
 def sinks_in(directory: str, sink: str | None) -> tuple[Storage, tuple[SinkInDirectory, ...]]:
     """The sinks of a directory with their commits; only one sink if it is named."""
-    place = directory_location(directory)
-    wanted = None if sink is None else read_option("sink_id", sink)
-    with directory_failures(place, data=DataState.UNCHANGED):
-        storage = open_storage(place)
-        return storage, tuple(_sink(storage, Layout(place, name)) for name in sink_ids(storage, place, wanted))
+    with opened_sinks(directory, sink) as (storage, layouts):
+        return storage, tuple(_sink(storage, layout) for layout in layouts)
 
 
 def audit_directory(directory: str, *, sink: str | None = None, done: Done | None = None) -> DirectoryProof:
     """Prove what can be proved of a directory, and of what a checkpoint records, read before the directory."""
     storage, sinks = sinks_in(directory, sink)
-    with directory_failures(sinks[0].layout.directory, data=DataState.UNCHANGED):
+    with directory_failures(sinks[0].layout.directory):
         said = [one for found in sinks for one in (*_of_commits(found, sinks), *_of_parts(storage, found))]
     if done is not None:
         said += _of_checkpoint(done, sinks)
@@ -84,7 +78,7 @@ def committed_at(marker: Marker) -> datetime | None:
 def _sink(storage: Storage, layout: Layout) -> SinkInDirectory:
     lost = ""
     try:
-        count = find_markers(storage, layout).count
+        count = len(find_markers(storage, layout)[0])
     except MarkerDamaged as damage:
         lost = str(damage)
         count = max(marker_sizes(storage, layout), default=-1) + 1

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 
 from lakesink_catalog.read.history import Record, SinkState
 from lakesink_protocol.identity import SinkKey, SinkKind
@@ -157,21 +158,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """First and last of each run of successive numbers, which are ascending."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
-
-
-def in_words(run: tuple[int, int]) -> str:
-    """``3`` or ``5-9``."""
-    first, last = run
-    return str(first) if first == last else f"{first}-{last}"
+def runs(numbers: Iterable[int]) -> list[str]:
+    """Each run of successive numbers, which are ascending: ``3`` or ``5-9``."""
+    found = ([number for _, number in run] for _, run in groupby(enumerate(numbers), lambda at: at[1] - at[0]))
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found]
 
 
 def key_of(found: Record | SinkState) -> SinkKey:

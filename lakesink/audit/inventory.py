@@ -71,14 +71,10 @@ class Inventory:
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
         _at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists)
 
-    def manifests(self, snapshot: Snapshot) -> list[Manifest]:
-        """The undamaged manifests of a snapshot that was read."""
-        paths = self._paths.get(snapshot.snapshot_id, ())
-        return [self._manifests[path] for path in paths if path in self._manifests]
-
     def entries(self, snapshot: Snapshot) -> Iterator[Entry]:
-        """The live files of a snapshot that was read, once for each reference."""
-        return (entry for manifest in self.manifests(snapshot) for entry in manifest.entries)
+        """The live files in undamaged manifests of a snapshot that was read, once for each reference."""
+        known = (self._manifests.get(path) for path in self._paths.get(snapshot.snapshot_id, ()))
+        return (entry for manifest in known if manifest is not None for entry in manifest.entries)
 
     def known(self) -> Iterator[Manifest]:
         """Every manifest that was read."""

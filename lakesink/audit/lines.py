@@ -1,8 +1,9 @@
 """A branch as far as its snapshots are retained: its ancestry, and the batches in it."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
@@ -72,7 +73,7 @@ def last_change_ms(table: Table) -> int:
 
 
 def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
-    walk = tuple(_walk(table, branch))
+    walk = cast("tuple[Snapshot, ...]", tuple(view_table(table, SinkKey("walk", branch)).walk()))
     steps: dict[SinkKey, list[Step]] = defaultdict(list)
     for snapshot in reversed(walk):
         mark = marks[snapshot.snapshot_id] or marks.get(picked_from(snapshot.summary) or 0)
@@ -86,9 +87,3 @@ def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
 def _is_blind(snapshot: Snapshot, marks: Mapping[int, Mark | None]) -> bool:
     source_id = picked_from(snapshot.summary)
     return source_id is not None and source_id not in marks and marks[snapshot.snapshot_id] is None
-
-
-def _walk(table: Table, branch: str) -> Iterator[Snapshot]:
-    for snapshot in view_table(table, SinkKey("walk", branch)).walk():
-        assert isinstance(snapshot, Snapshot)
-        yield snapshot

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.finding import in_words, key_of, runs
+from lakesink.audit.finding import key_of, runs
 from lakesink_catalog.read.history import Record, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
@@ -77,7 +77,12 @@ def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
         return Chosen(best.snapshot_id, key, _note(best, same, _moved(past, best)))
     last = past.last.get(key, -1)
     if batch_id > last:
-        raise _not_yet(past, key, batch_id, last)
+        raise CatalogError(
+            "BATCH_NOT_YET",
+            f"Batch {batch_id} of {key.name} is not in branch {key.branch} of {past.table}: the last is {last}.",
+            action=f"Ask for batch {last} or an earlier one, or look whether the stream runs:"
+            f" lakesink status {past.table}",
+        )
     if before := _left_unchanged(past, records, batch_id):
         return Chosen(
             before.snapshot_id,
@@ -100,7 +105,11 @@ def by_tag(past: Past, tag: str) -> Chosen:
     if past.tags.get(tag) in past.snapshots:
         return Chosen(past.tags[tag])
     if tag in past.tags:
-        raise _dangling(past, tag)
+        raise CatalogError(
+            "TAG_DANGLING",
+            f"The tag {tag[:60]!r} of {past.table} points at a snapshot that the table does not have.",
+            action=f"Its metadata is damaged: drop the tag. lakesink log {past.table} shows what is retained.",
+        )
     raise SettingsError(
         "TAG_UNKNOWN",
         f"{past.table} has no tag {tag[:60]!r}.",
@@ -198,22 +207,6 @@ def _was_head(past: Past, place: int) -> bool:
     return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was rolled back to it
 
 
-def _dangling(past: Past, tag: str) -> CatalogError:
-    return CatalogError(
-        "TAG_DANGLING",
-        f"The tag {tag[:60]!r} of {past.table} points at a snapshot that the table does not have.",
-        action=f"Its metadata is damaged: drop the tag. lakesink log {past.table} shows what is retained.",
-    )
-
-
-def _not_yet(past: Past, key: SinkKey, batch_id: int, last: int) -> CatalogError:
-    return CatalogError(
-        "BATCH_NOT_YET",
-        f"Batch {batch_id} of {key.name} is not in branch {key.branch} of {past.table}: the last is {last}.",
-        action=f"Ask for batch {last} or an earlier one, or look whether the stream runs: lakesink status {past.table}",
-    )
-
-
 def _expired(key: SinkKey, batch_id: int, records: Sequence[Record]) -> CatalogError:
     retained = (
         _cut(f"batches {ranges([record.batch_id for record in records])}") if records else "no batch of it any more"
@@ -251,7 +244,7 @@ def _kept(past: Past) -> str:
 def ranges(numbers: Sequence[int]) -> str:
     """Format ranges, ``0, 6-9``; of many ranges, only the newest."""
     parts = runs(sorted(set(numbers)))
-    return ", ".join(["…"] * (len(parts) > _SHOWN) + [in_words(part) for part in parts[-_SHOWN:]])
+    return ", ".join(["…"] * (len(parts) > _SHOWN) + parts[-_SHOWN:])
 
 
 def moment_of(time_ms: int) -> str:

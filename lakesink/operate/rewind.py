@@ -8,12 +8,13 @@ state of another batch, which doubles rows. A rewind that was interrupted is com
 
 import re
 import shutil
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import fsspec
 
+from lakesink.checkpoint.folder import FsspecFiles
 from lakesink_protocol.errors import QueryError
 
 _LOGS = ("commits", "offsets")
@@ -35,6 +36,7 @@ class RewindableCheckpoint:
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
         self._system, self._folder = fsspec.core.url_to_fs(self._root, use_listings_cache=False)
+        self._files = FsspecFiles(self._root)
 
     def plan(self, to_batch: int) -> Plan:
         """Return what `rewind` would do to keep batches up to `to_batch`, -1 for none; changes nothing.
@@ -43,7 +45,7 @@ class RewindableCheckpoint:
         """
         if not self._system.exists(f"{self._folder}/metadata"):
             raise _refused("The folder is not the checkpoint of a query: it has no metadata file.")
-        logs = {log: {int(name) for name in self._names(log) if name.isdecimal()} for log in _LOGS}
+        logs = {log: {int(name) for name in self._files.names(log) if name.isdecimal()} for log in _LOGS}
         batches = _above(to_batch, planned=logs["offsets"], done=logs["commits"])
         entries = (f"{log}/{batch_id}" for batch_id in batches for log in _LOGS if batch_id in logs[log])
         state = self._state_files()
@@ -71,13 +73,6 @@ class RewindableCheckpoint:
             self._remove(path)
         return place
 
-    def _names(self, folder: str) -> list[str]:
-        try:
-            paths: list[Any] = self._system.ls(f"{self._folder}/{folder}", detail=False)
-        except FileNotFoundError:
-            return []
-        return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
-
     def _state_files(self) -> list[tuple[str, int]]:
         """Every state file with its version, including Spark's checksum files; the newest version first."""
         folder = f"{self._folder}/state"
@@ -90,7 +85,7 @@ class RewindableCheckpoint:
         system, folder = fsspec.core.url_to_fs(place, use_listings_cache=False)
         if system.exists(folder):
             raise _refused("The folder of the backup exists already.")
-        logs = (f"{log}/{name}" for log in _LOGS for name in self._names(log))
+        logs = (f"{log}/{name}" for log in _LOGS for name in self._files.names(log))
         for path in sorted({"metadata", *logs, *plan.files}):
             system.makedirs(f"{folder}/{path}".rpartition("/")[0], exist_ok=True)
             with self._system.open(f"{self._folder}/{path}", "rb") as here, system.open(f"{folder}/{path}", "wb") as to:
@@ -118,11 +113,10 @@ def _above(to_batch: int, *, planned: set[int], done: set[int]) -> tuple[int, ..
 
 
 def _check_state(files: list[tuple[str, int]], to_batch: int) -> None:
-    versions: dict[str, set[int]] = {}
+    versions: dict[str, set[int]] = defaultdict(set)
     for name, version in files:
-        if name.endswith(".crc"):
-            continue
-        versions.setdefault(name.rpartition("/")[0], set()).add(version)
+        if not name.endswith(".crc"):
+            versions[name.rpartition("/")[0]].add(version)
     if any(to_batch + 1 not in known for known in versions.values()):
         raise _refused(f"The query keeps state, and Spark has removed the state as it was after batch {to_batch}.")
 

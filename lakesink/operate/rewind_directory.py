@@ -8,16 +8,11 @@ because readers that listed them can read them. A rewind that was interrupted is
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lakesink.settings.settings import read_option
-from lakesink.sinks.directory.high_water import HighWater
-from lakesink.sinks.directory.layout import Layout, batch_of_record
-from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.directory.layout import batch_of_record
+from lakesink.sinks.directory.marker import HighWater, Marker
 from lakesink.sinks.directory.markers import marker_sizes, sound_history
-from lakesink.sinks.directory.reader import sink_ids
+from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
-from lakesink.sinks.directory.settings import directory_location
-from lakesink.sinks.storage import open_storage
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.redact import redact
 
@@ -38,21 +33,18 @@ class RewindableDirectory:
     """A directory sink whose stream is stopped; `sink_id` is None for the only one of the directory."""
 
     def __init__(self, directory: str, sink_id: str | None) -> None:
-        place = directory_location(directory)
-        wanted = None if sink_id is None else read_option("sink_id", sink_id)
-        with directory_failures(place, data=DataState.UNCHANGED):
-            self._storage = open_storage(place)
-            found = sink_ids(self._storage, place, wanted)
-        if len(found) > 1:
-            raise _refused("The directory has several sinks.", f"Name one by --sink: {', '.join(found)}.")
-        self.layout = Layout(place, found[0])
+        with opened_sinks(directory, sink_id) as (self._storage, found):
+            if len(found) > 1:
+                names = ", ".join(layout.sink_id for layout in found)
+                raise _refused("The directory has several sinks.", f"Name one by --sink: {names}.")
+            self.layout = found[0]
 
     def plan(self, query_id: str, to_batch: int) -> DirectoryPlan:
         """Return what `rewind` would do to keep the batches of the checkpoint's query up to `to_batch`, -1 for none.
 
         Changes nothing. Raises a QueryError if the directory lacks that batch, or a commit before it is damaged.
         """
-        with directory_failures(self.layout.directory, data=DataState.UNCHANGED):
+        with directory_failures(self.layout.directory):
             sizes = marker_sizes(self._storage, self.layout)
             kept, rows = self._kept(query_id, to_batch, max(sizes, default=-1) + 1)
             names = self._storage.names(self.layout.prepared)

@@ -8,18 +8,15 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakesink.testing.points import Point
-from lakesink.testing.rows import Attempt
-from lakesink.testing.stream import Sink, Stream, cast_votes, wrote
+from lakesink.testing.stream import Sink, Stream, cast_votes
 from lakesink_catalog.failpoints import VARIABLE, reached
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import Batch
-from lakesink_protocol.two_phase import TaskWriter
 
 if TYPE_CHECKING:
     from lakesink.testing.checks.base import SinkUnderTest
@@ -29,62 +26,48 @@ PREFIX = "conformance."
 
 PATIENCE_SECONDS = 120
 READY = b"ready\n"
+TRIES = 20
+
+Request = Callable[[], Any]
+"""Can be pickled: a partial of a function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One attempt of a task, in its own process."""
+def drive(
+    suite: "type[SinkUnderTest]", target: Any, batch_ids: Sequence[int], run: int, *, together: bool = False
+) -> None:
+    """A driver in its own process: runs the batches, all with one sink, as the job of this number.
 
-    writer: TaskWriter  # as the driver ships it
-    attempt: Attempt  # the rows
+    Together with others, it reports when it is ready, starts at a signal, and tries a batch that ends with an error of
+    lakesink again.
+    """
+    stream = Stream(partial(suite().open_sink, target), lambda: ())
+    sink = stream.open_sink()
+    if together:
+        sys.stdout.buffer.write(READY)
+        sys.stdout.flush()
+        sys.stdin.buffer.readline()
+    for batch_id in batch_ids:
+        if not _runs(stream, sink, batch_id, run, tries=TRIES if together else 1):
+            return  # it was overtaken: the rows show whether the other driver wrote every batch
 
-    def do(self) -> bytes:
-        """Write the rows and return the receipt."""
-        return wrote(self.writer, self.attempt)
 
-
-@dataclass(frozen=True, slots=True)
-class Drive:
-    """A driver in its own process."""
-
-    suite: "type[SinkUnderTest]"
-    target: Any
-    batch_ids: tuple[int, ...]
-    run: int  # number of its jobs
-    tries: int = 1  # attempts for a batch that ends with an error of lakesink
-    waits: bool = False  # it reports when it is ready, and starts at a signal
-
-    def do(self) -> None:
-        """Run the batches, all with one sink."""
-        stream = Stream(partial(self.suite().open_sink, self.target), lambda: ())
-        sink = stream.open_sink()
-        if self.waits:
-            sys.stdout.buffer.write(READY)
-            sys.stdout.flush()
-            sys.stdin.buffer.readline()
-        for batch_id in self.batch_ids:
-            if not self._runs(stream, sink, batch_id):
-                return  # it was overtaken: the rows show whether the other driver wrote every batch
-
-    def _runs(self, stream: Stream, sink: Sink, batch_id: int) -> bool:
-        for attempt in range(1, self.tries + 1):
-            try:
-                stream.run(
-                    batch_id, sink=sink, meet=_failpoint, cast=lambda writer, of, _: cast_votes(writer, of, self.run)
-                )
-            except LakesinkError:
-                if attempt == self.tries and not self.waits:
-                    raise
-            else:
-                return True
-        return False
+def _runs(stream: Stream, sink: Sink, batch_id: int, run: int, *, tries: int) -> bool:
+    for _ in range(tries):
+        try:
+            stream.run(batch_id, sink=sink, meet=_failpoint, cast=lambda writer, of, _: cast_votes(writer, of, run))
+        except LakesinkError:
+            if tries == 1:
+                raise
+        else:
+            return True
+    return False
 
 
 def _failpoint(point: Point, batch: Batch) -> None:
     reached(f"{PREFIX}{point}", batch.batch_id)
 
 
-def start(request: Work | Drive, failpoints: str = "") -> "subprocess.Popen[bytes]":
+def start(request: Request, failpoints: str = "") -> "subprocess.Popen[bytes]":
     """Start a child process, with this process's import path and the given ``LAKESINK_FAILPOINTS``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), VARIABLE: failpoints}
     child = subprocess.Popen(  # noqa: S603 - this very Python and module
@@ -94,28 +77,25 @@ def start(request: Work | Drive, failpoints: str = "") -> "subprocess.Popen[byte
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert child.stdin is not None
-    child.stdin.write(pickle.dumps(request))
-    if isinstance(request, Drive) and request.waits:
-        child.stdin.flush()
-    else:
-        child.stdin.close()
-        child.stdin = None
+    _tell(child, pickle.dumps(request))
     return child
 
 
-def start_together(drives: Sequence[Drive]) -> "list[subprocess.Popen[bytes]]":
+def start_together(drives: Sequence[Callable[..., None]]) -> "list[subprocess.Popen[bytes]]":
     """Start drivers that wait for each other, so that they begin at the same moment."""
-    children = [start(replace(drive, waits=True)) for drive in drives]
+    children = [start(partial(drive, together=True)) for drive in drives]
     for child in children:
         assert child.stdout is not None
         assert child.stdout.readline() == READY, f"a process did not start: {ended(child)[2]}"
     for child in children:
-        assert child.stdin is not None
-        child.stdin.write(b"\n")
-        child.stdin.close()
-        child.stdin = None
+        _tell(child, b"\n")
     return children
+
+
+def _tell(child: "subprocess.Popen[bytes]", data: bytes) -> None:
+    assert child.stdin is not None
+    child.stdin.write(data)
+    child.stdin.flush()
 
 
 def ended(child: "subprocess.Popen[bytes]") -> tuple[int, bytes, str]:
@@ -137,8 +117,8 @@ def answered(child: "subprocess.Popen[bytes]") -> Any:
 
 def main() -> None:
     """Run the request from standard input."""
-    request: Work | Drive = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
-    pickle.dump(request.do(), sys.stdout.buffer)
+    request: Request = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    pickle.dump(request(), sys.stdout.buffer)
 
 
 if __name__ == "__main__":

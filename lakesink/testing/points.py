@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from lakesink_protocol.coordinator import Write
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.two_phase import Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
+
+R = TypeVar("R")
 
 
 class Phase(Enum):
@@ -99,8 +101,7 @@ class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
 
     def commit(self, transaction: "WatchedTransaction", prepared: Any) -> Outcome | None:
         """See `TwoPhaseCommitSink`."""
-        found: Outcome | None = self.at(Phase.COMMIT, lambda: self.sink.commit(transaction.begun, prepared))
-        return found
+        return self.at(Phase.COMMIT, lambda: self.sink.commit(transaction.begun, prepared))
 
     def abort(self, transaction: "WatchedTransaction") -> None:
         """See `TwoPhaseCommitSink`; a dead process aborts nothing."""
@@ -111,7 +112,7 @@ class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
         """Watch a job too."""
         return lambda writers: self.at(Phase.WRITE, lambda: write(writers))
 
-    def at(self, phase: Phase, call: Callable[[], Any]) -> Any:
+    def at(self, phase: Phase, call: Callable[[], R]) -> R:
         """Run one phase, with the callback before and after it."""
         assert self._batch is not None
         try:
@@ -139,26 +140,19 @@ class WatchedTransaction:
         return writer
 
     @property
-    def prepared_log(self) -> "WatchedLog":
-        """The sink's own, with a callback before and after each change."""
-        return WatchedLog(self.begun.prepared_log, self.sink)
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedLog:
-    """The prepared log of a watched transaction."""
-
-    log: PreparedLog
-    sink: WatchedSink
+    def prepared_log(self) -> PreparedLog:
+        """Itself: the sink's own, with a callback before and after each change."""
+        return self
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         """See `PreparedLog`."""
-        return self.log.find(batch)
+        found: Mapping[str, Payload] | None = self.begun.prepared_log.find(batch)
+        return found
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
         """See `PreparedLog`."""
-        self.sink.at(Phase.RECORD, lambda: self.log.put(batch, payloads))
+        self.sink.at(Phase.RECORD, lambda: self.begun.prepared_log.put(batch, payloads))
 
     def landed(self, batch: Batch) -> None:
         """See `PreparedLog`."""
-        self.sink.at(Phase.LANDED, lambda: self.log.landed(batch))
+        self.sink.at(Phase.LANDED, lambda: self.begun.prepared_log.landed(batch))

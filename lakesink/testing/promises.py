@@ -36,12 +36,7 @@ class Promise(Enum):
 
 
 class BrokenPromise(AssertionError):
-    """A check of the suite failed.
-
-    Args:
-        promise: The promise.
-        found: The violation.
-    """
+    """A check of the suite failed: the promise, and how it was broken."""
 
     def __init__(self, promise: Promise, found: BaseException) -> None:
         self.promise = promise

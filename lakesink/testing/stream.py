@@ -78,10 +78,15 @@ class Stream:
         outcomes = run_batch(batch, [watched], write)
         return outcomes[watched.name]
 
-    def run_all(self, *batch_ids: int) -> None:
-        """Run batches in this order, each with a driver that has just started."""
+    def run_all(self, *batch_ids: int, sink: Sink | None = None) -> None:
+        """Run batches in this order, without `sink` each with a driver that has just started."""
         for batch_id in batch_ids:
-            self.run(batch_id)
+            self.run(batch_id, sink=sink)
+
+    def goes_on(self, *batch_ids: int, sink: Sink | None = None) -> None:
+        """Run batches, of which the last is the newest; readers must then see all batches up to it."""
+        self.run_all(*batch_ids, sink=sink)
+        self.check(*range(batch_ids[-1] + 1))
 
     def votes(self, transaction: Any, batch_id: int, cast: Cast = cast_votes) -> Sequence[bytes]:
         """The votes for a batch that a sink has begun."""

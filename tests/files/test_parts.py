@@ -38,7 +38,7 @@ def plan(folder: Path, **fields: Any) -> PartsPlan:
         "stem": STEM,
         "batch_id": 7,
         "format": format_name,
-        "codec": FORMATS[format_name].default_codec,
+        "codec": next(iter(FORMATS[format_name].extensions)),
         "target_file_size_bytes": 512 * 1024**2,
     }
     return PartsPlan(**(defaults | fields))

@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def high_water(self) -> str:
-        """Location of the file of `lakesink.sinks.directory.high_water`."""
+        """Location of the file of `lakesink.sinks.directory.marker.HighWater`."""
         return f"{self.root}/high-water.json"
 
     def taken_back(self, name: str) -> str:

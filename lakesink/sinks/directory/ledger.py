@@ -6,12 +6,11 @@ older than the ledger's entry reads further down, in growing steps.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakesink.sinks.directory.high_water import HighWater
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.marker import Marker, MarkerDamaged, parse_marker
+from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_marker
 from lakesink.sinks.directory.markers import (
     MOST_READ_AT_ONCE,
     check_follows,
@@ -20,11 +19,12 @@ from lakesink.sinks.directory.markers import (
     read_marker,
     read_markers,
 )
+from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.storage import Storage
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.events import HighWaterKept, Listener
 from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.ledger import LedgerEntry, TableView
+from lakesink_protocol.ledger import LedgerEntry, TableView, next_entry
 from lakesink_protocol.redact import describe
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
@@ -82,6 +82,11 @@ class MarkerLedger(Mapping[int, Marker]):
         except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
             self.emit(HighWaterKept(self.layout.sink_id, describe(error)))
 
+    def has_all(self, parts: Sequence[Part]) -> bool:
+        """True if every part exists in its recorded size."""
+        sizes = self.storage.sizes([f"{self.layout.parts}/{part.name}" for part in parts])
+        return sizes == [part.size_bytes for part in parts]
+
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:
             self._read_down_from(number)
@@ -107,11 +112,11 @@ class MarkerLedger(Mapping[int, Marker]):
 
     def _begin(self) -> None:
         """Find the newest marker. Unless the high water agrees, read and check every marker."""
-        there = find_markers(self.storage, self.layout)
-        if not there.as_recorded:
-            deque(read_history(self.storage, self.layout, there.count), maxlen=0)
-        if there.count:
-            self._remember(read_marker(self.storage, self.layout, there.count - 1), there.size_bytes)
+        sizes, as_recorded = find_markers(self.storage, self.layout)
+        if not as_recorded:
+            deque(read_history(self.storage, self.layout, len(sizes)), maxlen=0)
+        if sizes:
+            self._remember(read_marker(self.storage, self.layout, len(sizes) - 1), sum(sizes))
 
     def _remember(self, marker: Marker, size_bytes: int) -> None:
         below = self._known.get(marker.number - 1)
@@ -145,15 +150,11 @@ class MarkerLedger(Mapping[int, Marker]):
             if told.number == 0:
                 raise MarkerDamaged("no commit bears the batch that the newest one tells")
             told = self[told.number - 1]
-        return LedgerEntry(
-            batch_id=told.batch.batch_id,
-            query_id=told.batch.query_id,
-            fingerprint=told.batch.fingerprint,
-            end=told.batch.end,
+        return next_entry(
+            told.batch,
             snapshot_id=head.snapshot_id,
             sequence_number=head.sequence_number,
             table_uuid=head.directory_id,
-            offsets=told.batch.offsets,
         )
 
     def _view(self, entry: LedgerEntry | None, damage: str = "") -> TableView:

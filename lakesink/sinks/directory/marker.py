@@ -6,22 +6,25 @@ digest and the digest of the marker before it, so any change, removal or inserti
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.part_formats import FORMATS
-from lakesink.sinks.directory.part_receipt import Part, is_part_name, part_stem
+from lakesink.sinks.directory.part_receipt import Part, check_batch, part_stem, parts_from_json
 from lakesink_protocol.identity import BATCH_FACTS, NAME_PATTERN, Batch, SinkKey, digest
-from lakesink_protocol.ledger import Mark
+from lakesink_protocol.ledger import next_mark
 
 MARKER_VERSION = 1
+HIGH_WATER_VERSION = 1
 MAX_MARKER_BYTES = 256 * 1024 * 1024
-_TEXTS = (
-    "lakesink", "sink_id", "directory_id", "query_id", "fingerprint", "end", "offsets", "outcome", "accepted",
-    "commit_id", "previous", "committed_at", "format",
+_FIELDS = (
+    "sink_id", "directory_id", "number", *BATCH_FACTS, "ledger_batch_id", "outcome", "accepted", "commit_id",
+    "previous", "committed_at", "format",
 )  # fmt: skip
+"""Fields that a marker and its file name alike, in the order of the file."""
 _COUNTS = ("number", "batch_id", "ledger_batch_id", "rows", "bytes")
+_TEXTS = {"lakesink", *_FIELDS} - {"start", *_COUNTS}
 
 
 class MarkerDamaged(ValueError):
@@ -91,13 +94,9 @@ class Marker:
     @property
     def summary(self) -> dict[str, str]:
         """The batch mark, as in a snapshot's summary."""
-        batch = self.batch
-        mark = Mark(
-            key=SinkKey(self.sink_id),
-            batch_id=batch.batch_id,
-            query_id=batch.query_id,
-            fingerprint=batch.fingerprint,
-            end=batch.end,
+        mark = next_mark(
+            SinkKey(self.sink_id),
+            self.batch,
             outcome=self.outcome,
             accepted=self.accepted,
             ledger_batch_id=self.ledger_batch_id,
@@ -106,30 +105,14 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """The content of the file."""
-        document = self._document() | {"digest": self.digest}
-        return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        return _line(self._document() | {"digest": self.digest})
 
     def _document(self) -> dict[str, Any]:
-        batch, layout = self.batch, Layout("", self.sink_id)
+        layout = Layout("", self.sink_id)
         return {
             "version": MARKER_VERSION,
             "lakesink": self.lakesink_version,
-            "sink_id": self.sink_id,
-            "directory_id": self.directory_id,
-            "number": self.number,
-            "batch_id": batch.batch_id,
-            "query_id": batch.query_id,
-            "fingerprint": batch.fingerprint,
-            "start": batch.start,
-            "end": batch.end,
-            "offsets": batch.offsets,
-            "ledger_batch_id": self.ledger_batch_id,
-            "outcome": self.outcome,
-            "accepted": self.accepted,
-            "commit_id": self.commit_id,
-            "previous": self.previous,
-            "committed_at": self.committed_at,
-            "format": self.format,
+            **{name: getattr(self.batch if name in BATCH_FACTS else self, name) for name in _FIELDS},
             "rows": self.rows,
             "bytes": self.size_bytes,
             "parts": [
@@ -177,7 +160,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_fields(document: Mapping[str, Any]) -> None:
     texts = all(isinstance(document[name], str) for name in _TEXTS)
-    counts = all(type(document[name]) is int and 0 <= document[name] < 2**63 for name in _COUNTS)
+    counts = all(_is_count(document[name]) for name in _COUNTS)
     start = document["start"] is None or isinstance(document["start"], str)
     known = document["format"] in FORMATS and NAME_PATTERN.fullmatch(document["sink_id"]) is not None
     if not (texts and counts and start and known):
@@ -187,28 +170,43 @@ def _check_fields(document: Mapping[str, Any]) -> None:
 def _marker(document: Mapping[str, Any]) -> Marker:
     batch = Batch(**{name: document[name] for name in BATCH_FACTS})
     stem = part_stem(document["sink_id"], batch.batch_id)
-    parts = tuple(_part(part, stem) for part in document["parts"])
-    if len({part.name for part in parts}) != len(parts):
-        raise ValueError("a part is there twice")
-    return Marker(
-        number=document["number"],
-        sink_id=document["sink_id"],
-        directory_id=document["directory_id"],
-        batch=batch,
-        ledger_batch_id=document["ledger_batch_id"],
-        outcome=document["outcome"],
-        accepted=document["accepted"],
-        commit_id=document["commit_id"],
-        previous=document["previous"],
-        committed_at=document["committed_at"],
-        lakesink_version=document["lakesink"],
-        format=document["format"],
-        parts=parts,
-    )
+    named = [[part["path"].rpartition("/")[2], part["rows"], part["bytes"]] for part in document["parts"]]
+    parts = parts_from_json(named, stem)
+    check_batch(parts)
+    own = {name: document[name] for name in _FIELDS if name not in BATCH_FACTS}
+    return Marker(**own, batch=batch, lakesink_version=document["lakesink"], parts=parts)
 
 
-def _part(document: Any, stem: str) -> Part:
-    name, rows, size = document["path"].rpartition("/")[2], document["rows"], document["bytes"]
-    if not is_part_name(name, stem) or not all(type(count) is int and 0 <= count < 2**63 for count in (rows, size)):
-        raise ValueError("not a part")
-    return Part(name, rows, size)
+@dataclass(frozen=True, slots=True)
+class HighWater:
+    """A lower bound of a sink's history, in a small file that reveals a lost or truncated marker.
+
+    It tells how many markers were created from number 0, and their total size. The file is written after the marker, so
+    it may be behind, but never ahead. If it is missing or unreadable, a start reads every marker once.
+    """
+
+    count: int
+    size_bytes: int
+
+    def to_bytes(self) -> bytes:
+        """The content of the file."""
+        return _line({"version": HIGH_WATER_VERSION, **asdict(self)})
+
+
+def parse_high_water(data: bytes | None) -> HighWater | None:
+    """The high water in a file; None if it is missing, torn, or of another version."""
+    try:
+        document = json.loads(data or b"")
+        version, count, size_bytes = (document[name] for name in ("version", "count", "size_bytes"))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    known = version == HIGH_WATER_VERSION and _is_count(count) and _is_count(size_bytes)
+    return HighWater(count, size_bytes) if known else None
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"

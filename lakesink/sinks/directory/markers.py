@@ -2,27 +2,19 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from lakesink.sinks.directory.high_water import HighWater, parse_high_water
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record, marker_number
-from lakesink.sinks.directory.marker import Marker, MarkerDamaged, parse_marker
+from lakesink.sinks.directory.marker import HighWater, Marker, MarkerDamaged, parse_high_water, parse_marker
 from lakesink.sinks.storage import Storage
 
 MOST_READ_AT_ONCE = 256
 
 
-@dataclass(frozen=True, slots=True)
-class MarkersThere:
-    """Number and total size of the markers; `as_recorded` says that the high water agrees and no check is needed."""
+def find_markers(storage: Storage, layout: Layout) -> tuple[list[int], bool]:
+    """Sizes of all markers by number, and whether the high water agrees, so that no check is needed.
 
-    count: int
-    size_bytes: int
-    as_recorded: bool
-
-
-def find_markers(storage: Storage, layout: Layout) -> MarkersThere:
-    """Find the markers; the high water is read first, so a marker that is created meanwhile is no contradiction."""
+    The high water is read first, so a marker that is created meanwhile is no contradiction.
+    """
     high_water = parse_high_water(storage.read(layout.high_water))
     sizes = marker_sizes(storage, layout)
     expected = HighWater(0, 0) if high_water is None else high_water
@@ -32,7 +24,7 @@ def find_markers(storage: Storage, layout: Layout) -> MarkersThere:
         _check_beginning(storage, layout)
     ordered = [sizes[number] for number in range(len(sizes))]
     as_recorded = high_water is not None and sum(ordered[: high_water.count]) == high_water.size_bytes
-    return MarkersThere(len(ordered), sum(ordered), as_recorded)
+    return ordered, as_recorded
 
 
 def read_marker(storage: Storage, layout: Layout, number: int) -> Marker:

@@ -1,13 +1,13 @@
 """One part of the file sink from its opening to its closing, in any format."""
 
 import zlib
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.parquet import ParquetWriter
 
 from lakesink.sinks.directory.lines import LineEncoder
 from lakesink.sinks.directory.part_formats import PARQUET
@@ -22,10 +22,13 @@ GZIP = 16 + zlib.MAX_WBITS
 """zlib's `wbits` for a gzip header."""
 
 
-class OpenPart(ABC):
-    """A part that is being written, at a unique location; ends with `close` or `abandon`."""
+class OpenPart:
+    """A part that is being written, at a unique location; ends with `close` or `abandon`.
 
-    def __init__(self, location: str) -> None:
+    It takes rows of a schema that `check_part_schema` has accepted.
+    """
+
+    def __init__(self, location: str, schema: pa.Schema, format_name: str, codec: str) -> None:
         self.location = location
         self._rows = 0
         self._filesystem, self._path = _file_system(location)
@@ -33,6 +36,13 @@ class OpenPart(ABC):
             if isinstance(self._filesystem, LocalFileSystem):
                 make_folder(Path(self._path).parent)
             self._sink = self._filesystem.open_output_stream(self._path, compression=None)
+        self._writer: Any = None
+        try:
+            with storage_failures(location):  # the first bytes are written here
+                self._writer = _writer(self._sink, schema, format_name, codec)
+        except BaseException:
+            self.abandon()
+            raise
 
     @property
     def size_bytes(self) -> int:
@@ -42,13 +52,16 @@ class OpenPart(ABC):
     def write(self, rows: pa.Table) -> None:
         """Append rows; raises WriteError if the storage refused them or the format cannot represent a value."""
         with storage_failures(self.location):
-            self._write(rows)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows += rows.num_rows
 
     def close(self) -> Part:
         """Finish the part; raises WriteError if its content differs from what was written."""
         with storage_failures(self.location):
-            self._end()
+            self._writer.close()
+            written = self._rows if isinstance(self._writer, LinesWriter) else self._writer.writer.metadata.num_rows
+            if written != self._rows:
+                raise footer_disagrees(self.location, self._rows, written)
             size = self.size_bytes
             self._sink.close()
             if isinstance(self._filesystem, LocalFileSystem):
@@ -57,59 +70,30 @@ class OpenPart(ABC):
         return Part(PurePosixPath(self.location).name, self._rows, size)
 
     def abandon(self) -> None:
-        """Drop a part that was never closed; never raises. No part of it may look like a complete file."""
+        """Drop a part that was never closed; never raises. No part of it may look like a complete file.
+
+        A Parquet writer that is dropped would still write a valid, shorter file.
+        """
         with suppress(Exception):
             self._sink.close()
+        if self._writer is not None:
+            self._writer.is_open = False
         with suppress(Exception):
             self._filesystem.delete_file(self._path)
 
-    @abstractmethod
-    def _write(self, rows: pa.Table) -> None:
-        """Write rows into the stream."""
 
-    @abstractmethod
-    def _end(self) -> None:
-        """Write the end of the file, and check the row count if the format has one."""
+class LinesWriter:
+    """Writes JSON lines, uncompressed or with gzip; called like Arrow's writer of Parquet."""
 
+    is_open = True
 
-class ParquetPart(OpenPart):
-    """A part in Parquet: each write is a row group."""
-
-    def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
-        super().__init__(location)
-        self._writer: Any = None
-        try:
-            with storage_failures(location):  # the first bytes are written here
-                self._writer = parquet_writer(self._sink, schema, ParquetOptions(compression_codec=codec))
-        except BaseException:
-            self.abandon()
-            raise
-
-    def _write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
-
-    def _end(self) -> None:
-        self._writer.close()
-        footer = self._writer.writer.metadata
-        if footer.num_rows != self._rows:
-            raise footer_disagrees(self.location, self._rows, footer.num_rows)
-
-    def abandon(self) -> None:
-        """See `OpenPart.abandon`. A dropped Parquet writer would still write a valid, shorter file."""
-        super().abandon()
-        if self._writer is not None:
-            self._writer.is_open = False
-
-
-class LinesPart(OpenPart):
-    """A part in JSON lines, uncompressed or with gzip."""
-
-    def __init__(self, location: str, schema: pa.Schema, codec: str) -> None:
-        super().__init__(location)
+    def __init__(self, sink: Any, schema: pa.Schema, codec: str) -> None:
+        self._sink = sink
         self._encoder = LineEncoder(schema)
         self._gzip = zlib.compressobj(wbits=GZIP) if codec == "gzip" else None
 
-    def _write(self, rows: pa.Table) -> None:
+    def write_table(self, rows: pa.Table, row_group_size: int) -> None:  # noqa: ARG002 - lines have no row groups
+        """Append rows."""
         for batch in rows.to_batches():
             try:
                 lines = self._encoder.encode(batch)
@@ -117,15 +101,16 @@ class LinesPart(OpenPart):
                 raise unwritable_value("jsonl", error) from error
             self._sink.write(lines if self._gzip is None else self._gzip.compress(lines))
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """Write the end of the file."""
         if self._gzip is not None:
             self._sink.write(self._gzip.flush())
 
 
-def open_part(location: str, schema: pa.Schema, format_name: str, codec: str) -> OpenPart:
-    """A new part for rows of a schema that `check_part_schema` has accepted."""
-    kind = ParquetPart if format_name == PARQUET else LinesPart
-    return kind(location, schema, codec)
+def _writer(sink: Any, schema: pa.Schema, format_name: str, codec: str) -> ParquetWriter | LinesWriter:
+    if format_name == PARQUET:
+        return parquet_writer(sink, schema, ParquetOptions(compression_codec=codec))
+    return LinesWriter(sink, schema, codec)
 
 
 def _file_system(location: str) -> tuple[FileSystem, str]:

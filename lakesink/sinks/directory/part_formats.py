@@ -36,31 +36,21 @@ class PartFormat:
 
     Attributes:
         extensions: Extension by codec, the default codec first.
-        null_columns: True if a column of type NULL is allowed.
-        text_keys: True if maps must have string keys.
+        is_json: True if maps must have string keys, and a column of type NULL is allowed.
     """
 
     name: str
     extensions: Mapping[str, str]
-    null_columns: bool
-    text_keys: bool
-
-    @property
-    def default_codec(self) -> str:
-        """The codec if none is asked for."""
-        return next(iter(self.extensions))
+    is_json: bool
 
 
 FORMATS: Mapping[str, PartFormat] = {
     PARQUET: PartFormat(
         PARQUET,
         dict.fromkeys(("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"), ".parquet"),
-        null_columns=False,
-        text_keys=False,
+        is_json=False,
     ),
-    JSON_LINES: PartFormat(
-        JSON_LINES, {"uncompressed": ".jsonl", "gzip": ".jsonl.gz"}, null_columns=True, text_keys=True
-    ),
+    JSON_LINES: PartFormat(JSON_LINES, {"uncompressed": ".jsonl", "gzip": ".jsonl.gz"}, is_json=True),
 }
 
 
@@ -93,7 +83,7 @@ def _unsuitable(path: str, kind: pa.DataType, part_format: PartFormat) -> Iterat
         for part in kind:
             yield from _unsuitable(f"{path}.{part.name}", part.type, part_format)
     elif pa.types.is_map(kind):
-        if part_format.text_keys and not pa.types.is_string(kind.key_type):
+        if part_format.is_json and not pa.types.is_string(kind.key_type):
             yield path, kind, "in JSON the keys of an object are text"
         yield from _unsuitable(f"{path}.key", kind.key_type, part_format)
         yield from _unsuitable(f"{path}.value", kind.item_type, part_format)
@@ -105,5 +95,5 @@ def _unsuitable(path: str, kind: pa.DataType, part_format: PartFormat) -> Iterat
 
 def _is_suitable(kind: pa.DataType, part_format: PartFormat) -> bool:
     if pa.types.is_null(kind):
-        return part_format.null_columns
+        return part_format.is_json
     return any(is_kind(kind) for is_kind in _TYPES)

@@ -80,12 +80,26 @@ def decode_parts(data: bytes, stem: str) -> PartsReceipt:
         raise ReceiptInvalid(f"not a receipt: {type(error).__name__}") from error
 
 
-def part_from_json(document: Any, stem: str, task: int | None = None) -> Part:
-    """One part as a receipt or a prepared record describes it."""
+def parts_from_json(document: Any, stem: str, task: int | None = None) -> tuple[Part, ...]:
+    """The parts as a receipt or a prepared record describes them."""
+    if not isinstance(document, list):
+        raise ReceiptInvalid("a field has the wrong type")
+    return tuple(_part(part, stem, task) for part in document)
+
+
+def _part(document: Any, stem: str, task: int | None) -> Part:
     match document:
         case [str(name), int(rows), int(size)] if is_part_name(name, stem, task):
             return Part(name, _whole(rows, _IN_A_PART), _whole(size, _IN_A_PART))
     raise ReceiptInvalid("a part is malformed, or has a name that no part of this batch has")
+
+
+def check_batch(parts: Sequence[Part]) -> None:
+    """Raise ReceiptInvalid unless these can be the parts of one batch, and their sums fit a marker and its readers."""
+    if len({part.name for part in parts}) != len(parts):
+        raise ReceiptInvalid("a file is in the votes twice")
+    if not can_be_told(parts):
+        raise ReceiptInvalid("the batch would have more rows or bytes than can be")
 
 
 def can_be_told(parts: Sequence[Part]) -> bool:
@@ -96,10 +110,8 @@ def can_be_told(parts: Sequence[Part]) -> bool:
 def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
     if type(document["v"]) is not int or document["v"] != PARTS_VERSION:
         raise ReceiptInvalid(f"receipt version {str(document['v'])[:20]}, this driver reads {PARTS_VERSION}")
-    if not isinstance(document["parts"], list):
-        raise ReceiptInvalid("a field has the wrong type")
     task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
-    parts = tuple(part_from_json(part, stem, task) for part in document["parts"])
+    parts = parts_from_json(document["parts"], stem, task)
     if rows != sum(part.rows for part in parts):
         raise ReceiptInvalid("a task received other rows than its parts hold")
     return PartsReceipt(task, rows, parts)

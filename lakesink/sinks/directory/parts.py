@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakesink.sinks.directory.part_files import OpenPart, open_part
+from lakesink.sinks.directory.part_files import OpenPart
 from lakesink.sinks.directory.part_formats import FORMATS, check_part_schema
 from lakesink.sinks.directory.part_receipt import Part, PartsReceipt, encode_parts, new_part_name
 from lakesink.writer.texts import check_texts
@@ -102,4 +102,4 @@ class _Parts:
         part_format = FORMATS[self.plan.format]
         check_part_schema(schema, part_format)
         name = new_part_name(self.plan.stem, self.task, part_format.extensions[self.plan.codec])
-        return open_part(f"{self.plan.folder}/{name}", schema, part_format.name, self.plan.codec)
+        return OpenPart(f"{self.plan.folder}/{name}", schema, part_format.name, self.plan.codec)

@@ -1,17 +1,20 @@
 """What readers of a directory may read: the parts that markers name, and no other file. Writes nothing."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lakesink.settings.settings import read_option
 from lakesink.sinks.directory.layout import FOLDER, Layout
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.markers import find_markers, read_history
-from lakesink.sinks.directory.refusals import damaged, directory_failures, directory_missing
+from lakesink.sinks.directory.refusals import TAKING_BACK, directory_failures
 from lakesink.sinks.directory.settings import directory_location
 from lakesink.sinks.storage import Storage, open_storage
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN
+from lakesink_protocol.redact import redact
 from lakesink_protocol.suggest import did_you_mean
 
 
@@ -37,39 +40,54 @@ def committed_files(
         SettingsError: An argument is malformed, or the directory has other sinks but not this one.
         CatalogError: No stream has written to the directory, it cannot be read, or its commits are damaged.
     """
-    place = directory_location(directory)
     if up_to_batch is not None and sink_id is None:
         raise _wrong("up_to_batch", "batches are counted by sink: give sink_id too")
+    with opened_sinks(directory, sink_id) as (storage, layouts):
+        return [
+            f"{layout.parts}/{part.name}"
+            for layout in layouts
+            for marker in _commits(storage, layout, up_to_batch)
+            for part in marker.parts
+        ]
+
+
+@contextmanager
+def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iterator[tuple[Storage, list[Layout]]]:
+    """The sinks of a directory by name, or only the wanted one; failures in the block are about the directory."""
+    place = directory_location(directory)
     wanted = None if sink_id is None else read_option("sink_id", sink_id)
-    with directory_failures(place, data=DataState.UNCHANGED):
+    with directory_failures(place):
         storage = open_storage(place)
-        sinks = sink_ids(storage, place, wanted)
-        markers = [marker for name in sinks for marker in _up_to(storage, Layout(place, name), up_to_batch)]
-    return [
-        f"{place}/{Layout(place, marker.sink_id).part_path(part.name)}" for marker in markers for part in marker.parts
-    ]
+        there = sorted(name for name in storage.names(f"{place}/{FOLDER}") if NAME_PATTERN.fullmatch(name))
+        if not there:
+            raise CatalogError(
+                "DIRECTORY_MISSING",
+                f"No stream has written to the directory: {redact(place)[:100]!r} has no folder {FOLDER}.",
+                action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
+            )
+        if wanted is not None and wanted not in there:
+            raise _wrong("sink_id", f"nothing is there of this sink. {did_you_mean(wanted, there)}")
+        yield storage, [Layout(place, name) for name in there if wanted in (None, name)]
 
 
-def sink_ids(storage: Storage, place: str, wanted: str | None = None) -> list[str]:
-    """The sinks of a directory by name, or only the wanted one."""
-    there = sorted(name for name in storage.names(f"{place}/{FOLDER}") if NAME_PATTERN.fullmatch(name))
-    if not there:
-        raise directory_missing(place)
-    if wanted is None:
-        return there
-    if wanted not in there:
-        raise _wrong("sink_id", f"nothing is there of this sink. {did_you_mean(wanted, there)}")
-    return [wanted]
-
-
-def sink_history(storage: Storage, layout: Layout) -> list[Marker]:
-    """Every commit of a sink, checked."""
+def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[Marker]:
+    """Every commit of a sink, checked, up to the newest one of this batch or of a lower batch id."""
     try:
-        markers = list(read_history(storage, layout, find_markers(storage, layout).count))
+        sizes, _ = find_markers(storage, layout)
+        markers = list(read_history(storage, layout, len(sizes)))
         _check_once(markers)
     except MarkerDamaged as damage:
-        raise damaged(layout, damage) from None
-    return markers
+        raise CatalogError(
+            "LEDGER_DAMAGED",
+            f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
+            data=DataState.UNCHANGED,
+            action=f"Put the files back as they were, one for each number from 0: {redact(layout.commits)!r}."
+            f" {TAKING_BACK}",
+        ) from None
+    if up_to_batch is None:
+        return markers
+    last = max((marker.number for marker in markers if marker.batch.batch_id <= up_to_batch), default=-1)
+    return markers[: last + 1]
 
 
 def _check_once(markers: list[Marker]) -> None:
@@ -79,14 +97,6 @@ def _check_once(markers: list[Marker]) -> None:
         if not seen.isdisjoint(names):
             raise MarkerDamaged(f"commit {marker.number} lists a file of another one")
         seen |= names
-
-
-def _up_to(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[Marker]:
-    markers = sink_history(storage, layout)
-    if up_to_batch is None:
-        return markers
-    last = max((marker.number for marker in markers if marker.batch.batch_id <= up_to_batch), default=-1)
-    return markers[: last + 1]
 
 
 def _wrong(name: str, why: str) -> SettingsError:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakesink.sinks.directory.layout import FOLDER, Layout
-from lakesink.sinks.directory.marker import MarkerDamaged
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError
+from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
@@ -68,36 +66,6 @@ def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> Bat
     return refusal(reason, situation, _WORDS, overruled=overruled)
 
 
-def damaged(layout: Layout, damage: MarkerDamaged) -> CatalogError:
-    """The markers are not what was written; for readers."""
-    return CatalogError(
-        "LEDGER_DAMAGED",
-        f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
-        data=DataState.UNCHANGED,
-        action=f"Put the files back as they were, one for each number from 0: {redact(layout.commits)!r}."
-        f" {TAKING_BACK}",
-    )
-
-
-def directory_missing(directory: str) -> CatalogError:
-    """The directory has no sink; for readers."""
-    return CatalogError(
-        "DIRECTORY_MISSING",
-        f"No stream has written to the directory: {redact(directory)[:100]!r} has no folder {FOLDER}.",
-        action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
-    )
-
-
-def format_changed(directory: str, before: str, now: str) -> SettingsError:
-    """The sink has used another format so far."""
-    return SettingsError(
-        "FORMAT_CHANGED",
-        f"This sink has written {before} files until now, and the stream asks for {now}.",
-        action=f"Go on with format={before!r}, or give the stream a new sink id and a new checkpoint. The directory is"
-        f" {directory!r}.",
-    )
-
-
 @contextmanager
 def directory_failures(directory: str, *, data: DataState | str = DataState.UNCHANGED) -> Iterator[None]:
     """Convert a storage's exceptions inside the block to a `CatalogError` about the directory."""
@@ -105,28 +73,15 @@ def directory_failures(directory: str, *, data: DataState | str = DataState.UNCH
         yield
     except LakesinkError:
         raise
-    except (NotADirectoryError, FileExistsError) as error:
-        raise _invalid(directory, "is a file, or lies in one", data) from error
-    except PermissionError as error:
-        raise CatalogError(
-            "DIRECTORY_UNWRITABLE",
-            f"The directory cannot be used: {describe(error)[:140]}",
-            data=data,
-            action=f"Let this user read and write it, or correct its credentials: {redact(directory)!r}.",
-        ) from error
     except Exception as error:  # clients of object stores have their own exceptions
-        raise CatalogError(
-            "DIRECTORY_FAILED",
-            f"The directory cannot be used: {describe(error)[:140]}",
-            data=data,
-            action=f"Check that it can be reached, and its free space, then start again: {redact(directory)!r}.",
-        ) from error
-
-
-def _invalid(directory: str, why: str, data: DataState | str) -> CatalogError:
-    return CatalogError(
-        "DIRECTORY_INVALID",
-        f"The directory {why}."[:180],
-        data=data,
-        action=f"Give a directory, or a name that is not taken: {redact(directory)!r}.",
-    )
+        what = f"The directory cannot be used: {describe(error)[:140]}"
+        match error:
+            case NotADirectoryError() | FileExistsError():
+                code, what = "DIRECTORY_INVALID", "The directory is a file, or lies in one."
+                action = "Give a directory, or a name that is not taken"
+            case PermissionError():
+                code, action = "DIRECTORY_UNWRITABLE", "Let this user read and write it, or correct its credentials"
+            case _:
+                code = "DIRECTORY_FAILED"
+                action = "Check that it can be reached, and its free space, then start again"
+        raise CatalogError(code, what, data=data, action=f"{action}: {redact(directory)!r}.") from error

@@ -61,7 +61,7 @@ def _part_format(name: Any) -> PartFormat:
 
 
 def _codec(part_format: PartFormat, codec: Any) -> str:
-    word = part_format.default_codec if codec is None else str(codec).strip().lower()
+    word = next(iter(part_format.extensions)) if codec is None else str(codec).strip().lower()
     word = "uncompressed" if word == "none" else word
     if word not in part_format.extensions:
         near = did_you_mean(word[:60], part_format.extensions)

@@ -5,21 +5,22 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 
 from lakesink.sinks.accept_in_use import AcceptInUse
-from lakesink.sinks.directory.commit import Publisher, Surroundings
+from lakesink.sinks.directory.commit import Publication
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.ledger import Look, MarkerLedger
-from lakesink.sinks.directory.part_receipt import PartsReceipt, can_be_told, decode_parts, part_stem
+from lakesink.sinks.directory.part_receipt import check_batch, decode_parts, part_stem
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.directory.prepared import PreparedParts, parse_prepared, still_usable
-from lakesink.sinks.directory.refusals import directory_failures, format_changed, refused
+from lakesink.sinks.directory.refusals import directory_failures, refused
 from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
-from lakesink_catalog.commit.fence import Surroundings as SystemSurroundings
+from lakesink_catalog.commit.fence import Surroundings
 from lakesink_protocol.accept import Accept
-from lakesink_protocol.errors import Reason
+from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -70,7 +71,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             accept=accept,
             prepared_max_age=prepared_max_age,
         )
-        self._surroundings: Surroundings = surroundings or SystemSurroundings()
+        self._surroundings = surroundings or Surroundings()
         self._records = PreparedDirectory(
             self.layout.prepared,
             self.settings.prepared_max_age,
@@ -80,7 +81,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         )
         if storage is None:
             check_exclusive(self.layout.directory)
-        self._publisher: Publisher | None = None
         self._proved = False
         self._accept = AcceptInUse(self.settings.accept, "directory", self.layout.directory, self.layout.sink_id)
 
@@ -98,7 +98,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         """Read the markers and decide on the batch."""
         begun_ms = self._surroundings.now_ms()
         with directory_failures(self.layout.directory):
-            look = self._publish.look(batch)
+            look = self._ledger.look(batch, self.settings.accept)
             self._check_format(look)
             self._accept.decided(look.verdict, batch.batch_id, self._surroundings.emit)
             match look.verdict:
@@ -131,12 +131,12 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def pre_commit(self, transaction: FileTransaction, receipts: Sequence[bytes]) -> PreparedParts:
         """Check every receipt. The parts are closed, so nothing else is written here."""
-        votes = [self._vote(transaction, data) for data in receipts]
-        parts = tuple(part for vote in votes for part in vote.parts)
-        if len({part.name for part in parts}) != len(parts):
-            raise receipt_rejected("a file is in the votes twice")
-        if not can_be_told(parts):
-            raise receipt_rejected("the batch would have more rows or bytes than can be")
+        stem = self._stem(transaction.batch)
+        try:
+            parts = tuple(part for data in receipts for part in decode_parts(data, stem).parts)
+            check_batch(parts)
+        except ReceiptInvalid as error:
+            raise receipt_rejected(str(error)) from None
         look = transaction.look
         assert isinstance(look.verdict, Commit)
         return PreparedParts(
@@ -151,37 +151,32 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
         """Publish the batch by its marker."""
-        return self._publish.publish(transaction.batch, prepared)
+        return Publication(self._ledger, self.settings, self._surroundings, transaction.batch, prepared).publish()
 
     def abort(self, transaction: FileTransaction) -> None:
         """Only log: closed parts stay, and no marker names them."""
         self._surroundings.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
 
-    @property
-    def _publish(self) -> Publisher:
-        if self._publisher is None:
-            if self._records.storage is None:
-                self._records.storage = open_storage(self.layout.directory)
-            ledger = MarkerLedger(self._records.storage, self.layout, self._surroundings.emit)
-            self._publisher = Publisher(
-                ledger, self.settings.accept, self.settings.prepared_max_age, self._surroundings
-            )
-        return self._publisher
-
-    @property
-    def _storage(self) -> Storage:
-        return self._publish.ledger.storage
+    @cached_property
+    def _ledger(self) -> MarkerLedger:
+        self._records.storage = self._records.storage or open_storage(self.layout.directory)
+        return MarkerLedger(self._records.storage, self.layout, self._surroundings.emit)
 
     def _prove(self) -> None:
         """Once for each run, before anything is written: prove that the storage creates files exclusively."""
         if not self._proved:
-            prove_exclusive(self._storage, self.layout.root)
+            prove_exclusive(self._ledger.storage, self.layout.root)
             self._proved = True
 
     def _check_format(self, look: Look) -> None:
         now = self.settings.part_format.name
         if look.head is not None and look.head.format != now:
-            raise format_changed(self.layout.directory, look.head.format, now)
+            raise SettingsError(
+                "FORMAT_CHANGED",
+                f"This sink has written {look.head.format} files until now, and the stream asks for {now}.",
+                action=f"Go on with format={look.head.format!r}, or give the stream a new sink id and a new checkpoint."
+                f" The directory is {self.layout.directory!r}.",
+            )
 
     def _plan(self, batch: Batch) -> PartsPlan:
         return PartsPlan(
@@ -196,12 +191,6 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
     def _stem(self, batch: Batch) -> str:
         return part_stem(self.layout.sink_id, batch.batch_id)
 
-    def _vote(self, transaction: FileTransaction, data: bytes) -> PartsReceipt:
-        try:
-            return decode_parts(data, self._stem(transaction.batch))
-        except ReceiptInvalid as error:
-            raise receipt_rejected(str(error)) from None
-
     def _trouble(self, look: Look, prepared: PreparedParts) -> str:
         """Why a prepared batch can no longer be published; empty if it can."""
         if not still_usable(look, prepared) or prepared.format != self.settings.part_format.name:
@@ -209,5 +198,5 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         if look.head is not None and prepared.directory_id != look.head.directory_id:
             return "it was prepared for other commits"
         with directory_failures(self.layout.directory):
-            there = self._publish.has_all(prepared)
+            there = self._ledger.has_all(prepared.parts)
         return "" if there else "a part is missing or has another size"

@@ -36,10 +36,7 @@ class RowChecks(SinkUnderTest):
     @keeps(Promise.ONCE)
     def test_one_process_may_run_many_batches(self, stream: Stream) -> None:
         """One sink object for all batches, as in a running query."""
-        sink = stream.open_sink()
-        for batch_id in range(BATCHES * 4):
-            stream.run(batch_id, sink=sink)
-        stream.check(*range(BATCHES * 4))
+        stream.goes_on(*range(BATCHES * 4), sink=stream.open_sink())
 
     @keeps(Promise.WHOLE)
     def test_readers_see_a_batch_after_its_commit_and_not_before(self, stream: Stream) -> None:
@@ -103,8 +100,7 @@ class RowChecks(SinkUnderTest):
     def test_a_replayed_batch_is_neither_written_nor_committed(self, stream: Stream, batches: int, by: str) -> None:
         """Spark repeats its last batch after most crashes."""
         sink = stream.open_sink()
-        for batch_id in range(batches):
-            stream.run(batch_id, sink=sink)
+        stream.run_all(*range(batches), sink=sink)
         jobs = list(stream.jobs)
         points: list[Point] = []
         replaying = stream.open_sink() if by == OTHER else sink
@@ -112,5 +108,4 @@ class RowChecks(SinkUnderTest):
         assert isinstance(outcome, AlreadyCommitted), f"the outcome is {outcome!r}, not AlreadyCommitted"
         assert stream.jobs == jobs, "a job ran for a batch that was committed"
         assert {point.phase for point in points} == {Phase.BEGIN}, "begin did not say that the batch is there"
-        stream.run(batches, sink=replaying)
-        stream.check(*range(batches + 1))
+        stream.goes_on(batches, sink=replaying)

@@ -138,8 +138,7 @@ class VoteChecks(SinkUnderTest):
             raise AssertionError("pre_commit raised no WriteError")
         stream.check(0)
         stream.run(1, sink=sink)
-        stream.run_all(1, 2)
-        stream.check(0, 1, 2)
+        stream.goes_on(1, 2)
 
     @keeps(Promise.ATTEMPTS)
     @pytest.mark.parametrize("attempts", ATTEMPTS)
@@ -162,8 +161,7 @@ class VoteChecks(SinkUnderTest):
         for task in range(3):
             wrote(writers[0], Attempt(0, run=0, task=task, number=5))
         stream.check(0)
-        stream.run_all(0, 1)
-        stream.check(0, 1)
+        stream.goes_on(0, 1)
 
     @keeps(Promise.ABORT)
     @pytest.mark.parametrize("when", ABORTS)
@@ -194,8 +192,7 @@ class VoteChecks(SinkUnderTest):
         sink.abort(transaction)
         late.abort(of_late)
         stream.check(0, 1)
-        stream.run_all(1, 2)
-        stream.check(0, 1, 2)
+        stream.goes_on(1, 2)
 
     def _completes(self, stream: Stream) -> None:
         stream.check(0)
@@ -203,5 +200,4 @@ class VoteChecks(SinkUnderTest):
         stream.run(1)
         if stream.open_sink().durability is Durability.PREPARED_SURVIVES:
             assert len(stream.jobs) == jobs, "what was prepared could not be used after the abort"
-        stream.run(2)
-        stream.check(0, 1, 2)
+        stream.goes_on(2)
