@@ -1,28 +1,15 @@
 """Messages for refusals: what happened, that nothing was committed, and what to do. Pure."""
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lakesink_protocol.accept import NEVER_OVERRULED, Accept, accept_of
-from lakesink_protocol.choices import choices, reads_files, what_landed
+from lakesink_protocol.choices import choices, what_landed
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKind
 from lakesink_protocol.ledger import LARGEST_NUMBER, LEDGER_VERSION, MAX_MARK_OFFSETS_BYTES, LedgerEntry, Mark
 from lakesink_protocol.redact import redact, shown
-from lakesink_protocol.refusal_words import (
-    CLONE,
-    CONTINUED,
-    CONTRADICTED,
-    FILES,
-    HIDDEN,
-    LANDED,
-    NEWEST_UNKNOWN,
-    ROLLBACK_UNPROVEN,
-    TO_BE_ADOPTED,
-    TRANSACTIONS,
-    VERSION_HIDDEN,
-    WORDS,
-    Words,
-)
+from lakesink_protocol.refusal_words import URGENT, WORDS, Words
 from lakesink_protocol.situation import Situation
 
 MAX_SHOWN = 60
@@ -30,32 +17,32 @@ MOST_FILES = 20
 
 
 def refusal(
-    reason: Reason, situation: Situation, own_words: Words | None = None, *, overruled: str = ""
+    reason: Reason, situation: Situation, own_words: Sequence[Words] = (), *, overruled: str = ""
 ) -> BatchRefused:
     """The error for a refused batch.
 
     `own_words` are messages of a target that is not a table. `overruled` is the accept that already overrules another
     refusal of the batch; the choices offered include it.
     """
-    words = {**WORDS, **_words_for(reason, situation), **(own_words or {}), **_urgent_words(situation)}[reason]
-    facts = _facts(situation, _newest(reason, situation)) | _facts_of(reason, situation)
+    known = (words for words in (*URGENT, *own_words, *WORDS) if words.reason is reason)
+    words = next(words for words in known if words.when(situation))
+    facts = _Facts(situation, _newest(reason, situation))
     return BatchRefused(
         reason,
-        words[0].format(**facts),
-        data=f"Nothing of batch {facts['n']} was committed; no file was deleted.",
-        action=f"{words[1].format(**facts)}{_offer(reason, situation, overruled)}",
+        words.what.format_map(facts),
+        data=f"Nothing of batch {situation.batch.batch_id} was committed; no file was deleted.",
+        action=f"{words.action.format_map(facts)}{_offer(reason, situation, overruled)}",
     )
 
 
 def input_missing(batch: Batch) -> BatchRefused:
     """The error for a batch whose input files are missing, if it cannot be overruled."""
-    facts = missing_facts(batch)
     return BatchRefused(
         Reason.INPUT_MISSING,
-        f"Batch {batch.batch_id} reads files of which {facts['missing_count']} cannot be found.",
+        f"Batch {batch.batch_id} reads files of which {len(batch.missing_inputs)} cannot be found.",
         data=f"Nothing of batch {batch.batch_id} was written.",
         action="Put the files back where they were and start the query again; to go on without them, override"
-        f" check_inputs of the sink. Missing: {facts['missing']}.",
+        f" check_inputs of the sink. Missing: {_missing(batch)}.",
     )
 
 
@@ -93,35 +80,6 @@ def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
     return reason is Reason.UNKNOWN_HISTORY and bool(situation.others_epochs)
 
 
-def _words_for(reason: Reason, situation: Situation) -> Words:
-    """Messages that fit the facts better than the general ones."""
-    if reason is Reason.LEDGER_DAMAGED:  # restoring needs a readable entry and readable marks
-        told = situation.entry is not None and situation.unread_version is None and situation.newest_known is not None
-        return CONTRADICTED if told else {}
-    if situation.key.kind is SinkKind.TXN:
-        of_version = {} if situation.landed is not None else VERSION_HIDDEN
-        return {**TRANSACTIONS, **of_version, **(CLONE if situation.newest_mark is not None else {})}
-    hidden = situation.newest_mark is None and not situation.walk_complete
-    found = dict(NEWEST_UNKNOWN) if hidden else {}
-    if situation.newest_mark is not None:
-        found |= CLONE
-    if reason is Reason.UNKNOWN_HISTORY and situation.newest_of_stream is not None:
-        found |= LANDED if situation.landed is not None or situation.later_landed is not None else CONTINUED
-    elif reason is Reason.UNKNOWN_HISTORY and situation.hidden:
-        found |= HIDDEN
-    if reads_files(situation):
-        found |= FILES
-    return found
-
-
-def _urgent_words(situation: Situation) -> Words:
-    """Messages that hold for every target."""
-    found = dict(TO_BE_ADOPTED) if situation.others_epochs else {}
-    if situation.gone and not situation.rollback_is_proven:
-        found |= ROLLBACK_UNPROVEN
-    return found
-
-
 def _newest(reason: Reason, situation: Situation) -> Mark | None:
     """The newest batch in the branch; after a rollback, it can belong to an earlier sink id of the same query."""
     if situation.newest_mark is None and reason is Reason.ROLLED_BACK:
@@ -130,60 +88,24 @@ def _newest(reason: Reason, situation: Situation) -> Mark | None:
     return situation.newest_known if from_marks else situation.newest_mark
 
 
-def _facts(situation: Situation, mark: Mark | None) -> dict[str, str]:
-    view, entry = situation.view, situation.entry
-    last = entry.batch_id if entry else -1
-    n = situation.batch.batch_id
-    return {
-        "n": str(n),
-        "sink": repr(situation.key.name),
-        "name": situation.key.name,
-        "others_epoch": str(next(iter(situation.others_epochs), "none")),
-        "branch": situation.key.branch[:MAX_SHOWN],
-        "property": situation.key.ledger_property,
-        "format_version": str(view.format_version),
-        "table_uuid": view.table_uuid,
-        "known_uuid": shown(_known_uuid(situation), MAX_SHOWN),
-        "damage": shown(view.entry_damage, MAX_SHOWN) or _other_damage(situation),
-        "last": str(last) if entry else "none",
-        "next": str(last + 1),
-        "changed": str(min(n, last)),
-        "options": _restore_options(situation),
-        "entry_snapshot": str(entry.snapshot_id) if entry else "<snapshot>",
-        "newest": str(mark.batch_id) if mark else "none that is retained",
-        "newest_id": str(mark.batch_id) if mark else "-1",
-        "newest_end": _end(mark),
-        "end": _end(entry),
-    }
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The facts by their names in the words. Each is found when it is needed: some need the whole history."""
+
+    situation: Situation
+    newest: Mark | None
+
+    def __getitem__(self, name: str) -> object:
+        return _FACTS[name](self.situation, self.newest)
 
 
-def _facts_of(reason: Reason, situation: Situation) -> dict[str, str]:
-    """Facts for only one reason each, because finding them needs the whole history."""
-    if reason is Reason.INPUT_MISSING:
-        return missing_facts(situation.batch)
-    if reason is Reason.ROLLED_BACK and situation.key.kind is SinkKind.TXN:
-        return {"undone": _undone(situation)}
-    if reason is Reason.REWOUND:
-        return {"why_rewound": _why_rewound(situation)}
-    if reason is not Reason.UNKNOWN_HISTORY:
-        return {}
-    if situation.newest_of_stream is None:
-        return {"elsewhere": _elsewhere(situation)}
-    newest = situation.newest_of_stream.batch_id
-    return {
-        "landed": _landed(situation),
-        "newest_of_stream": str(newest),
-        "after_stream": str(newest + 1),
-        "elsewhere": _elsewhere(situation),
-    }
+def _missing(batch: Batch) -> str:
+    return _first(list(map(redact, batch.missing_inputs)))
 
 
-def missing_facts(batch: Batch) -> dict[str, str]:
-    """The number of a batch's missing files, and some of their names."""
-    files = batch.missing_inputs
-    named = ", ".join(redact(path) for path in files[:MOST_FILES])
-    rest = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-    return {"missing_count": str(len(files)), "missing": f"{named}{rest}"}
+def _first(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
+    return f"{', '.join(names[:MOST_FILES])}{rest}"
 
 
 def _restore_options(situation: Situation) -> str:
@@ -194,12 +116,10 @@ def _restore_options(situation: Situation) -> str:
 
 def _undone(situation: Situation) -> str:
     """Versions that were rolled back; expiry may have removed some of them."""
-    found = situation.undone
-    named = ", ".join(str(batch_id) for batch_id in found[:MOST_FILES])
-    rest = f" and {len(found) - MOST_FILES} more" if len(found) > MOST_FILES else ""
+    found = _first(list(map(str, situation.undone)))
     if situation.gone and situation.shows_all_undone:
-        return f"{named}{rest}"
-    return f"{named}{rest}, and what expiry hides" if found else "expiry hides which they are"
+        return found
+    return f"{found}, and what expiry hides" if found else "expiry hides which they are"
 
 
 def _why_rewound(situation: Situation) -> str:
@@ -244,3 +164,43 @@ def _end(written: LedgerEntry | Mark | None) -> str:
     if not written.end:
         return "no offsets"
     return shown(written.offsets, MAX_MARK_OFFSETS_BYTES) or f"digest {shown(written.end, MAX_SHOWN)}"
+
+
+def _newest_of_stream(situation: Situation) -> int:
+    assert situation.newest_of_stream is not None
+    return situation.newest_of_stream.batch_id
+
+
+def _last(situation: Situation) -> int:
+    return situation.entry.batch_id if situation.entry else -1
+
+
+_FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
+    "n": lambda s, _: s.batch.batch_id,
+    "sink": lambda s, _: repr(s.key.name),
+    "name": lambda s, _: s.key.name,
+    "others_epoch": lambda s, _: s.others_epochs[0],
+    "branch": lambda s, _: s.key.branch[:MAX_SHOWN],
+    "property": lambda s, _: s.key.ledger_property,
+    "format_version": lambda s, _: s.view.format_version,
+    "table_uuid": lambda s, _: s.view.table_uuid,
+    "known_uuid": lambda s, _: shown(_known_uuid(s), MAX_SHOWN),
+    "damage": lambda s, _: shown(s.view.entry_damage, MAX_SHOWN) or _other_damage(s),
+    "last": lambda s, _: s.entry.batch_id if s.entry else "none",
+    "next": lambda s, _: _last(s) + 1,
+    "changed": lambda s, _: min(s.batch.batch_id, _last(s)),
+    "options": lambda s, _: _restore_options(s),
+    "entry_snapshot": lambda s, _: s.entry.snapshot_id if s.entry else "<snapshot>",
+    "newest": lambda _, newest: newest.batch_id if newest else "none that is retained",
+    "newest_id": lambda _, newest: newest.batch_id if newest else -1,
+    "newest_end": lambda _, newest: _end(newest),
+    "end": lambda s, _: _end(s.entry),
+    "missing_count": lambda s, _: len(s.batch.missing_inputs),
+    "missing": lambda s, _: _missing(s.batch),
+    "undone": lambda s, _: _undone(s),
+    "why_rewound": lambda s, _: _why_rewound(s),
+    "landed": lambda s, _: _landed(s),
+    "newest_of_stream": lambda s, _: _newest_of_stream(s),
+    "after_stream": lambda s, _: _newest_of_stream(s) + 1,
+    "elsewhere": lambda s, _: _elsewhere(s),
+}

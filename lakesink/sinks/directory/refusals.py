@@ -14,51 +14,45 @@ TAKING_BACK = (
     "To take batches back on purpose, stop the stream and run lakesink rewind CHECKPOINT --to-batch N --directory DIR."
 )
 
-_WORDS: Words = {
-    Reason.TABLE_REPLACED: (
+_WORDS = (
+    Words(
+        Reason.TABLE_REPLACED,
         "The directory holds other commits of sink {sink} than those that this run has seen.",
-        (
-            "If it was emptied or replaced on purpose, take a new sink id and a new checkpoint: they read the source"
-            " from its beginning, and bring rows twice that are still in the directory."
-        ),
+        "If it was emptied or replaced on purpose, take a new sink id and a new checkpoint: they read the source"
+        " from its beginning, and bring rows twice that are still in the directory.",
     ),
-    Reason.LEDGER_DAMAGED: (
+    Words(
+        Reason.LEDGER_DAMAGED,
         "The commits of sink {sink} cannot be trusted: {damage}.",
-        (
-            "Put the files of its folder commits back as they were, one for each number from 0; update lakesink if a"
-            f" newer version wrote them. {TAKING_BACK}"
-        ),
+        "Put the files of its folder commits back as they were, one for each number from 0; update lakesink if a"
+        f" newer version wrote them. {TAKING_BACK}",
     ),
-    Reason.UNKNOWN_HISTORY: (
+    Words(
+        Reason.UNKNOWN_HISTORY,
         "Batch {n} of sink {sink} comes to a directory that knows none of the batches before it.",
-        (
-            "Check directory and sink id. If earlier batches went elsewhere on purpose, choose below, or start a new"
-            " checkpoint, which reads the source from its beginning."
-        ),
+        "Check directory and sink id. If earlier batches went elsewhere on purpose, choose below, or start a new"
+        " checkpoint, which reads the source from its beginning.",
     ),
-    Reason.BATCH_CHANGED: (
+    Words(
+        Reason.BATCH_CHANGED,
         "Batch {changed} of sink {sink} came back with other data than the directory holds.",
-        (
-            "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
-            " checkpoint that belongs to the directory: then no row is lost and none comes twice."
-            f" {TAKING_BACK}"
-        ),
+        "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
+        " checkpoint that belongs to the directory: then no row is lost and none comes twice."
+        f" {TAKING_BACK}",
     ),
-    Reason.REWOUND: (
+    Words(
+        Reason.REWOUND,
         "Batch {n} of sink {sink} is older than batch {last}, and {why_rewound}.",
-        (
-            "The checkpoint is older than the directory. Restore the newest one; the sink ended at {end}. The sink"
-            " stays at batch {last} whatever is accepted."
-        ),
+        "The checkpoint is older than the directory. Restore the newest one; the sink ended at {end}. The sink"
+        " stays at batch {last} whatever is accepted.",
     ),
-    Reason.GAP: (
+    Words(
+        Reason.GAP,
         "Batch {n} of sink {sink} does not follow the directory's batch {last}: batches are missing.",
-        (
-            "The checkpoint is newer than the directory, or two queries share this sink id. Stop the stream, run"
-            " `lakesink rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed."
-        ),
+        "The checkpoint is newer than the directory, or two queries share this sink id. Stop the stream, run"
+        " `lakesink rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed.",
     ),
-}
+)
 
 
 def refused(reason: Reason, situation: Situation, *, overruled: str = "") -> BatchRefused:
