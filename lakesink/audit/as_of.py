@@ -11,12 +11,12 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.audit.finding import key_of
 from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, queries
-from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import history, sinks, time_of
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
+from lakesink_protocol.ledger import stated
 from lakesink_protocol.suggest import did_you_mean
 
 

@@ -8,7 +8,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step
-from lakesink_catalog.read.counts import stated
+from lakesink_protocol.ledger import stated
 
 _ADDED = ("added-data-files", "added-records", "added-files-size")
 _TOTAL = ("total-data-files", "total-records", "total-files-size")

@@ -15,9 +15,9 @@ from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note, key_of
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.look import Look
-from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import SinkState
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
+from lakesink_protocol.ledger import stated
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, size, span
 from lakesink.cli.rows import parsed_offsets
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.history import Record, SinkState, history, sinks
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.ledger import stated
 
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
 

@@ -4,15 +4,13 @@ An epoch is Spark's batch id, and the query id is that of the checkpoint; offset
 ancestry from the head for its last epoch. lakesink does the same, to take over a stream.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lakesink_protocol.ledger import LARGEST_NUMBER, SnapshotLike
+from lakesink_protocol.ledger import SnapshotLike, stated
 
 QUERY_ID = "spark.sql.streaming.queryId"
 EPOCH_ID = "spark.sql.streaming.epochId"
-_NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def epochs(snapshots: Iterable[SnapshotLike], query_id: str) -> Iterator[int]:
@@ -27,6 +25,4 @@ def epochs(snapshots: Iterable[SnapshotLike], query_id: str) -> Iterator[int]:
 def _epoch_of(summary: Mapping[str, Any] | None, query_id: str) -> int | None:
     if summary is None or not query_id or summary.get(QUERY_ID) != query_id:
         return None
-    text = str(summary.get(EPOCH_ID) or "")
-    epoch = int(text) if _NUMBER.fullmatch(text) else LARGEST_NUMBER + 1
-    return epoch if epoch <= LARGEST_NUMBER else None
+    return stated(summary, EPOCH_ID)

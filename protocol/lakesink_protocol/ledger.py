@@ -151,24 +151,26 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
     """The mark in a snapshot summary; None if there is none that this version can read."""
     if summary is None or summary.get("lakesink.version") != str(LEDGER_VERSION):
         return None
-    fields = {name: str(summary.get(f"lakesink.{name}") or "") for name in _MARK_FIELDS}
-    batch_id = _number(fields["batch-id"])
-    ledger_batch_id = _number(fields["ledger-batch-id"] or fields["batch-id"])
-    kind = next((kind for kind in SinkKind if kind.value == (fields["kind"] or SinkKind.STREAM.value)), None)
+
+    def text(name: str) -> str:
+        return str(summary.get(f"lakesink.{name}") or "")
+
+    batch_id = stated(summary, "lakesink.batch-id")
+    ledger_batch_id = stated(summary, "lakesink.ledger-batch-id") if text("ledger-batch-id") else batch_id
+    kind = next((kind for kind in SinkKind if kind.value == (text("kind") or SinkKind.STREAM.value)), None)
     if kind is None or batch_id is None or ledger_batch_id is None:
         return None
-    key = SinkKey(fields["sink-id"], fields["branch"], kind)
     return Mark(
-        key=key,
+        key=SinkKey(text("sink-id"), text("branch"), kind),
         batch_id=batch_id,
-        query_id=fields["query-id"],
-        fingerprint=fields["fingerprint"],
-        end=fields["end"],
-        outcome=fields["outcome"],
-        accepted=fields["accepted"],
+        query_id=text("query-id"),
+        fingerprint=text("fingerprint"),
+        end=text("end"),
+        outcome=text("outcome"),
+        accepted=text("accepted"),
         ledger_batch_id=ledger_batch_id,
-        offsets=fields["offsets"],
-        missing_inputs=_number(fields["missing-inputs"] or "0") or 0,
+        offsets=text("offsets"),
+        missing_inputs=stated(summary, "lakesink.missing-inputs") or 0,
     )
 
 
@@ -182,26 +184,11 @@ def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | Non
     return str(version) if named == (key.name, key.branch, key.kind.value) else None
 
 
-def _number(text: str) -> int | None:
-    """Parses the numbers that `Mark.to_summary` writes; it accepts no other spelling."""
+def stated(summary: Mapping[str, Any] | None, name: str) -> int | None:
+    """A whole number in a snapshot's summary; None if it is missing, or if Iceberg's readers cannot hold it."""
+    text = str((None if summary is None else summary.get(name)) or "")
     number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1
     return number if number <= LARGEST_NUMBER else None
-
-
-_MARK_FIELDS = (
-    "kind",
-    "sink-id",
-    "branch",
-    "batch-id",
-    "query-id",
-    "fingerprint",
-    "end",
-    "outcome",
-    "accepted",
-    "ledger-batch-id",
-    "offsets",
-    "missing-inputs",
-)
 
 
 class SnapshotLike(Protocol):
@@ -284,8 +271,8 @@ def next_mark(
     )
 
 
-def next_entry(batch: Batch, *, snapshot_id: int, sequence_number: int, table_uuid: str) -> LedgerEntry:
-    """The ledger entry after a commit of `batch`."""
+def next_entry(batch: Batch | Mark, *, snapshot_id: int, sequence_number: int, table_uuid: str) -> LedgerEntry:
+    """The ledger entry after a commit of `batch`, or after the commit with this mark."""
     return LedgerEntry(
         batch_id=batch.batch_id,
         query_id=batch.query_id,

@@ -3,8 +3,7 @@
 *Ancestry* is the branch's head and its ancestors, see `TableView.walk`. An *own* mark is a batch mark of this sink.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -20,12 +19,12 @@ from lakesink_protocol.ledger import (
     SnapshotLike,
     TableView,
     mark_of,
+    stated,
     unread_version,
 )
 
 PICKED_FROM = "source-snapshot-id"
 """Summary property of Iceberg's `cherrypick_snapshot`: the source of the files."""
-_NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class Situation:
@@ -66,24 +65,22 @@ class Situation:
     def undone(self) -> tuple[int, ...]:
         """Batches above M that a rollback removed, as far as their snapshots are retained."""
         above = -1 if self.newest_mark is None else self.newest_mark.batch_id
-        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
-        off = (mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in walk)
+        off = (mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in self._walk)
         own = {mark.batch_id for mark in off if mark is not None and mark.key == self.key}
         return tuple(sorted(batch_id for batch_id in own if batch_id > above))
 
     @cached_property
     def shows_all_undone(self) -> bool:
         """All rolled-back snapshots are retained link by link, from the ledger's snapshot to the ancestry."""
-        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
         beside: list[int] = []
         found = self._entry.snapshot_id
-        while found not in walk and found not in beside:
+        while found not in self._walk and found not in beside:
             snapshot = self.view.snapshots.get(found)
             if snapshot is None or snapshot.parent_snapshot_id is None:
                 return False
             beside.append(found)
             found = snapshot.parent_snapshot_id
-        return found in walk
+        return found in self._walk
 
     @cached_property
     def passes_over_nothing(self) -> bool:
@@ -101,17 +98,17 @@ class Situation:
     @cached_property
     def marked(self) -> bool:
         """There is an own mark; the mark of an old batch that an operator accepted counts too."""
-        return any(True for _ in self._own_marks()) or bool(self._kept)
+        return any(True for _ in self._own())
 
     @cached_property
     def newest_mark(self) -> Mark | None:
         """M: the newest own mark in the ancestry that moved the ledger."""
-        return next((mark for mark, _ in self._own_marks() if mark.ledger_batch_id == mark.batch_id), None)
+        return _first_that_moved(self._own_marks())
 
     @cached_property
     def newest_known(self) -> Mark | None:
         """Like M, but also a mark that only the ledger's tag retains."""
-        return next((mark for mark, _ in self.own_marks if mark.ledger_batch_id == mark.batch_id), None)
+        return _first_that_moved(self.own_marks)
 
     @cached_property
     def marked_snapshot(self) -> int | None:
@@ -119,22 +116,17 @@ class Situation:
 
         It is in the ancestry, or retained by the ledger entry or its tag where expiry cut the ancestry.
         """
-        on_walk = (snapshot.snapshot_id for mark, snapshot in self._own_marks() if self._is_this_batch(mark))
-        found = next(on_walk, None)
-        if found is not None:
-            return found
-        return next((snapshot.snapshot_id for mark, snapshot in self._kept if self._is_this_batch(mark)), None)
+        return next((snapshot.snapshot_id for mark, snapshot in self._own() if self._is_this_batch(mark)), None)
 
     @cached_property
     def newest_own_snapshot(self) -> int | None:
         """The newest snapshot with an own mark, see `marked`."""
-        return next((snapshot.snapshot_id for _, snapshot in self.own_marks), None)
+        return next((snapshot.snapshot_id for _, snapshot in self._own()), None)
 
     @cached_property
     def own_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
         """Every own mark, newest first, see `marked`."""
-        kept = sorted(self._kept, key=lambda found: found[1].sequence_number or 0, reverse=True)
-        return (*self._own_marks(), *kept)
+        return tuple(self._own())
 
     @cached_property
     def forgotten(self) -> bool:
@@ -151,7 +143,7 @@ class Situation:
     @cached_property
     def newest_of_stream(self) -> Mark | None:
         """The newest batch of the same query (or application) that moved a ledger, under any sink id or branch."""
-        return next((mark for mark, _ in self._marks_of_stream if mark.ledger_batch_id == mark.batch_id), None)
+        return _first_that_moved(self._marks_of_stream)
 
     @cached_property
     def later_landed(self) -> int | None:
@@ -175,9 +167,8 @@ class Situation:
             and not self._picked(snapshot)
             for snapshot in self.view.walk()
         )
-        walk = {snapshot.snapshot_id for snapshot in self.view.walk()}
         older = any(
-            mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in walk
+            mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in self._walk
             for mark, snapshot in self._marks_of_stream
         )
         return not blind and (self.walk_complete or older)
@@ -255,14 +246,14 @@ class Situation:
             return False
         return (tagged.sequence_number or 0) > self._entry.sequence_number
 
-    def _walk_down_to(self, sequence_number: int) -> list[SnapshotLike]:
+    @cached_property
+    def _walk(self) -> frozenset[int]:
+        """Ids of the ancestry."""
+        return frozenset(snapshot.snapshot_id for snapshot in self.view.walk())
+
+    def _walk_down_to(self, sequence_number: int) -> Iterator[SnapshotLike]:
         """The ancestry from the head down to this sequence number."""
-        found = []
-        for snapshot in self.view.walk():
-            if (snapshot.sequence_number or 0) < sequence_number:
-                break
-            found.append(snapshot)
-        return found
+        return takewhile(lambda snapshot: (snapshot.sequence_number or 0) >= sequence_number, self.view.walk())
 
     def _walk_passes(self, sequence_number: int) -> bool:
         return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
@@ -273,11 +264,20 @@ class Situation:
 
     def _is_elsewhere(self, mark: Mark) -> bool:
         """A mark of this sink under another branch."""
-        return mark.key != self.key and replace(mark.key, branch=self.key.branch) == self.key
+        return mark.key != self.key and self._is_of_sink(mark)
+
+    def _is_of_sink(self, mark: Mark) -> bool:
+        """A mark of this sink under any branch."""
+        return replace(mark.key, branch=self.key.branch) == self.key
 
     def _is_this_batch(self, mark: Mark) -> bool:
         wanted = (self.batch.batch_id, self.batch.query_id, self.batch.fingerprint)
         return (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
+
+    def _own(self) -> Iterator[tuple[Mark, SnapshotLike]]:
+        """Marks in the ancestry first: those beside it can need a look into files."""
+        yield from self._own_marks()
+        yield from self._kept
 
     def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         return ((mark, snapshot) for mark, snapshot in self._marks() if mark.key == self.key)
@@ -285,19 +285,12 @@ class Situation:
     @cached_property
     def _marks_of_stream(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
         """Marks of the same query, under any key; an application has no query, so its name is used."""
-        if self.key.kind is SinkKind.TXN:
-            return tuple(
-                found for found in self._all_marks if replace(found[0].key, branch=self.key.branch) == self.key
-            )
-        return tuple(
-            (mark, snapshot)
-            for mark, snapshot in self._all_marks
-            if mark.key.kind is SinkKind.STREAM and mark.query_id == self.batch.query_id
-        )
+        return tuple(found for found in (*self._marks(), *self._kept) if self._is_of_stream(found[0]))
 
-    @cached_property
-    def _all_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        return (*self._marks(), *self._kept)
+    def _is_of_stream(self, mark: Mark) -> bool:
+        if self.key.kind is SinkKind.TXN:
+            return self._is_of_sink(mark)
+        return mark.key.kind is SinkKind.STREAM and mark.query_id == self.batch.query_id
 
     def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         """Marks of all sinks in the ancestry, newest first."""
@@ -310,17 +303,17 @@ class Situation:
     def _kept(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
         """Own marks outside an ancestry that expiry cut, retained by the ledger entry or its tag, and not rolled back.
 
-        Without them, a batch that was accepted late would be committed again as soon as expiry cuts the ancestry above
-        it.
+        The newest is the first. Without them, a batch that was accepted late would be committed again as soon as expiry
+        cuts the ancestry above it.
         """
         ids = {self.view.tag_snapshot_id} | ({self.entry.snapshot_id} if self.entry is not None else set())
         found = []
-        for snapshot_id in ids - {snapshot.snapshot_id for snapshot in self.view.walk()} - {None}:
+        for snapshot_id in ids - self._walk - {None}:
             snapshot = self.view.snapshots.get(snapshot_id or 0)
             mark = None if snapshot is None else mark_of(snapshot.summary)
             if snapshot is not None and mark is not None and mark.key == self.key and not self._left(snapshot):
                 found.append((mark, snapshot))
-        return tuple(found)
+        return tuple(sorted(found, key=lambda one: one[1].sequence_number or 0, reverse=True))
 
     def _left(self, snapshot: SnapshotLike) -> bool:
         """True if this retained snapshot outside the ancestry was rolled back."""
@@ -337,7 +330,11 @@ class Situation:
         return None if source is None else source.summary
 
 
+def _first_that_moved(marks: Iterable[tuple[Mark, SnapshotLike]]) -> Mark | None:
+    """The first mark of a batch that moved the ledger."""
+    return next((mark for mark, _ in marks if mark.ledger_batch_id == mark.batch_id), None)
+
+
 def picked_from(summary: Mapping[str, Any] | None) -> int | None:
     """The snapshot whose files a cherry-pick restored; None if the summary is not of a cherry-pick."""
-    text = str((summary or {}).get(PICKED_FROM) or "")
-    return int(text) if _NUMBER.fullmatch(text) else None
+    return stated(summary, PICKED_FROM)

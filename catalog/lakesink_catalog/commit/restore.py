@@ -24,7 +24,7 @@ from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import NO_BATCH, SinkKey
-from lakesink_protocol.ledger import RESTORED, LedgerEntry, mark_of
+from lakesink_protocol.ledger import RESTORED, LedgerEntry, mark_of, next_entry
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
@@ -133,15 +133,11 @@ def entry_of_marks(situation: Situation) -> LedgerEntry:
     own = mark_of(snapshot.summary)
     if own is None or own.key != key:
         raise _refused(key, "its newest batch came back by a cherry-pick")
-    return LedgerEntry(
-        batch_id=moved.batch_id,
-        query_id=moved.query_id,
-        fingerprint=moved.fingerprint,
-        end=moved.end,
+    return next_entry(
+        moved,
         snapshot_id=snapshot.snapshot_id,
         sequence_number=snapshot.sequence_number or 0,
         table_uuid=situation.view.table_uuid,
-        offsets=moved.offsets,
     )
 
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.read.counts import stated
-from lakesink_protocol.ledger import LARGEST_NUMBER
+from lakesink_protocol.ledger import LARGEST_NUMBER, stated
 
 _TOTALS = (
     ("total-data-files", "added-data-files"),

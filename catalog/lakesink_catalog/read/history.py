@@ -13,12 +13,11 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.read.counts import stated
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
-from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of
+from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -13,9 +14,10 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
 
 from lakesink_catalog.connect.errors import translated
-from lakesink_catalog.tables.absent import is_view, other_catalogs
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import parse_partition_by
 from lakesink_protocol.catalogue import DataState
@@ -44,7 +46,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
     parts = parse_identifier(identifier)
     with suppress(NoSuchTableError, NoSuchNamespaceError):
         return _at(catalog, lambda: catalog.load_table(parts))
-    if is_view(catalog, parts):
+    if _is_view(catalog, parts):
         raise CatalogError(
             "TABLE_IS_VIEW",
             f"{identifier} in the catalog {catalog.name!r} is a view.",
@@ -149,7 +151,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
 
 
 def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
-    others = other_catalogs(catalog, parts)
+    others = _other_catalogs(catalog, parts)
     if others:
         return (
             f" The database has such a table under the catalog name {', '.join(others)}: SQL catalogs keep it in"
@@ -163,6 +165,32 @@ def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
         namespaces = [".".join(found) for found in catalog.list_namespaces()]
         return f" Namespaces there: {', '.join(sorted(namespaces)[:20]) or 'none'}."
     return ""
+
+
+def _is_view(catalog: Catalog, parts: tuple[str, ...]) -> bool:
+    """True if a view has this name; False if that is unknown."""
+    with suppress(Exception):  # a hint must not hide the error that it explains
+        if isinstance(catalog, SqlCatalog):
+            with Session(catalog.engine) as session:
+                kind = _rows_named(parts).where(IcebergTables.catalog_name == catalog.name)
+                return session.scalar(kind.with_only_columns(IcebergTables.iceberg_type)) == "VIEW"
+        return catalog.view_exists(parts)
+    return False
+
+
+def _other_catalogs(catalog: Catalog, parts: tuple[str, ...]) -> list[str]:
+    """Names of other catalogs in the same database that have the table, because an engine used another catalog name."""
+    with suppress(Exception):  # a hint must not hide an error
+        if isinstance(catalog, SqlCatalog):
+            with Session(catalog.engine) as session:
+                return sorted({str(name) for name in session.scalars(_rows_named(parts))} - {catalog.name})
+    return []
+
+
+def _rows_named(parts: tuple[str, ...]) -> Select[str]:
+    return select(IcebergTables.catalog_name).where(
+        IcebergTables.table_namespace == ".".join(parts[:-1]), IcebergTables.table_name == parts[-1]
+    )
 
 
 def _malformed(text: str, why: str) -> SettingsError:
