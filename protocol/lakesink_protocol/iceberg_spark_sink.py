@@ -4,8 +4,7 @@ An epoch is Spark's batch id, and the query id is that of the checkpoint; offset
 ancestry from the head for its last epoch. lakesink does the same, to take over a stream.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from lakesink_protocol.ledger import SnapshotLike, stated
 
@@ -18,11 +17,5 @@ def epochs(snapshots: Iterable[SnapshotLike], query_id: str) -> Iterator[int]:
 
     `query_id` is the id in the checkpoint's ``metadata``.
     """
-    found = (_epoch_of(snapshot.summary, query_id) for snapshot in snapshots)
-    return (epoch for epoch in found if epoch is not None)
-
-
-def _epoch_of(summary: Mapping[str, Any] | None, query_id: str) -> int | None:
-    if summary is None or not query_id or summary.get(QUERY_ID) != query_id:
-        return None
-    return stated(summary, EPOCH_ID)
+    own = (one.summary for one in snapshots if query_id and one.summary and one.summary.get(QUERY_ID) == query_id)
+    return (epoch for epoch in (stated(summary, EPOCH_ID) for summary in own) if epoch is not None)

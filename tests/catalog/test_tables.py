@@ -21,7 +21,6 @@ from lakesink_catalog.tables.locations import (
     delete_old_metadata,
     is_under,
     metadata_location,
-    table_location_roots,
 )
 from lakesink_catalog.tables.partition_by import parse_partition_by
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -328,7 +327,10 @@ def test_a_spec_reaches_the_table_with_the_tables_own_ids(catalog: Catalog) -> N
 
 def test_files_lie_under_the_table_unless_its_properties_say_otherwise(catalog: Catalog, tmp_path: Path) -> None:
     table = create_table(catalog, "demo.events", EVENTS)
-    assert table_location_roots(table) == (f"{table.location()}/data", f"{table.location()}/metadata")
+    assert (data_location(table), metadata_location(table)) == (
+        f"{table.location()}/data",
+        f"{table.location()}/metadata",
+    )
     moved = create_table(
         catalog,
         "demo.moved",

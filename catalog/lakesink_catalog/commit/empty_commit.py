@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 
 from lakesink_catalog.commit.fence import Surroundings
-from lakesink_catalog.commit.request import snapshot_time_ms
+from lakesink_catalog.commit.request import snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
-from lakesink_catalog.manifests.write import manifests_under, write_list
+from lakesink_catalog.manifests.write import manifests_under
 from lakesink_protocol.errors import CommitUnresolved, SettingsError
 from lakesink_protocol.events import ChangeUnknown
 from lakesink_protocol.fence import Unseen, fenced
@@ -48,22 +48,9 @@ class EmptyCommit:
     def snapshot(self, table: Table, head: int | None, snapshot_id: int, says: Mapping[str, str]) -> Snapshot:
         """An empty snapshot with the head's manifests; its summary records the change."""
         parent = table.metadata.snapshot_by_id(head) if head is not None else None
-        sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
-        return Snapshot(
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=head,
-            sequence_number=sequence_number,
-            timestamp_ms=snapshot_time_ms(table, self.surroundings.now_ms(), self.surroundings.emit),
-            manifest_list=write_list(
-                table,
-                manifests_under(table.io, parent),
-                snapshot_id=snapshot_id,
-                parent_id=head,
-                sequence_number=sequence_number,
-            ),
-            summary=Summary(Operation.APPEND, **carried_totals(parent.summary if parent else None), **says),
-            schema_id=table.metadata.current_schema_id,
-        )
+        summary = {**carried_totals(parent.summary if parent else None), **says}
+        time_ms = snapshot_time_ms(table, self.surroundings.now_ms(), self.surroundings.emit)
+        return snapshot_on(table, head, snapshot_id, manifests_under(table.io, parent), summary, time_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """The request of one commit attempt: a snapshot with its batch mark, the ledger entry, the tags, and the fence."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -88,32 +90,16 @@ def build_request(
     """
     head = change.situation.view.head
     parent = table.metadata.snapshot_by_id(head) if head is not None else None
-    sequence_number = change.situation.view.last_sequence_number + 1
-    snapshot_id = change.prepared.snapshot_id
-    entry = _entry(change, sequence_number)
+    entry = _entry(change, change.situation.view.last_sequence_number + 1)
     carried = merger.merge(table, manifests_under(table.io, parent))
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=head,
-        sequence_number=sequence_number,
-        timestamp_ms=snapshot_time_ms(table, now_ms, emit),
-        manifest_list=write_list(
-            table,
-            [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried],
-            snapshot_id=snapshot_id,
-            parent_id=head,
-            sequence_number=sequence_number,
-        ),
-        summary=Summary(
-            Operation.APPEND,
-            **{
-                **dict(change.options.snapshot_properties),
-                **append_summary(parent.summary if parent else None, change.prepared),
-                **_mark(change, entry).to_summary(),
-            },
-        ),
-        schema_id=table.metadata.current_schema_id,
-    )
+    manifests = [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried]
+    summary = {
+        **dict(change.options.snapshot_properties),
+        **append_summary(parent.summary if parent else None, change.prepared),
+        **_mark(change, entry).to_summary(),
+    }
+    time_ms = snapshot_time_ms(table, now_ms, emit)
+    snapshot = snapshot_on(table, head, change.prepared.snapshot_id, manifests, summary, time_ms)
     tag = _audit_tag(table, change, snapshot.timestamp_ms, emit)
     return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag), snapshot.manifest_list)
 
@@ -212,6 +198,29 @@ def branch_at(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpda
         max_ref_age_ms=there.max_ref_age_ms if there else None,
         max_snapshot_age_ms=there.max_snapshot_age_ms if there else None,
         min_snapshots_to_keep=there.min_snapshots_to_keep if there else None,
+    )
+
+
+def snapshot_on(
+    table: Table,
+    head: int | None,
+    snapshot_id: int,
+    manifests: Iterable[ManifestFile],
+    summary: Mapping[str, str],
+    time_ms: int,
+) -> Snapshot:
+    """A snapshot with the current schema on this head; writes its manifest list."""
+    sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
+    return Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head,
+        sequence_number=sequence_number,
+        timestamp_ms=time_ms,
+        manifest_list=write_list(
+            table, manifests, snapshot_id=snapshot_id, parent_id=head, sequence_number=sequence_number
+        ),
+        summary=Summary(Operation.APPEND, **summary),
+        schema_id=table.metadata.current_schema_id,
     )
 
 

@@ -106,9 +106,10 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
         LISTENERS(CatalogNotCertified(name, "type", word))
     base = getattr(importlib.import_module(kind.module), kind.class_name)
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
-    if word == "sql" and make_url(str(properties.get("uri") or "sqlite://")).get_backend_name() == "postgresql":
+    url = make_url(str(properties.get("uri") or "sqlite://")) if word in ("sql", "in-memory") else None
+    if url is not None and url.get_backend_name() == "postgresql":
         bound_waits(catalog.engine)  # type: ignore[attr-defined] # the one of PyIceberg's SqlCatalog
-    if word in ("sql", "in-memory") and _in_memory(make_url(str(properties.get("uri") or "sqlite://"))):
+    if url is not None and _in_memory(url):
         _share_between_threads(catalog)
     return catalog
 

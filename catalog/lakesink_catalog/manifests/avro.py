@@ -137,14 +137,8 @@ def _decompressed_up_to(codec: str, data: bytes, most: int) -> bytes:
         match codec:
             case "null":
                 return data
-            case "deflate":
-                inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-                found = inflater.decompress(data, most)
-                if not inflater.eof and len(found) < most:
-                    raise Malformed("a block is cut")
-                return found
-            case "bzip2":
-                unpacker = bz2.BZ2Decompressor()
+            case "deflate" | "bzip2":
+                unpacker = zlib.decompressobj(-zlib.MAX_WBITS) if codec == "deflate" else bz2.BZ2Decompressor()
                 found = unpacker.decompress(data, most)
                 if not unpacker.eof and len(found) < most:
                     raise Malformed("a block is cut")

@@ -52,16 +52,10 @@ def skipper(schema: Any, names: dict[str, Any] | None = None) -> Skip:
     return compiled
 
 
-def reader(schema: Any, names: dict[str, Any] | None = None) -> Read:
+def reader(schema: Any) -> Read:
     """A function that decodes a value of this schema; raises `Malformed` for an unknown schema or name."""
-    compiled: Read = _compiled(schema, {} if names is None else names, _READS)
+    compiled: Read = _compiled(schema, {}, _READS)
     return compiled
-
-
-def field_key(field: Mapping[str, Any]) -> int | str:
-    """The key of a record's field: its id, or its name if it has no id."""
-    key: int | str = field.get("field-id", field["name"])
-    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +84,9 @@ def _compiled(schema: Any, names: dict[str, Any], tools: _Tools) -> Any:
 def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _Tools) -> Any:
     match schema["type"]:
         case "record":
-            made = tools.record(
-                [(field_key(field), _compiled(field["type"], names, tools)) for field in schema["fields"]]
-            )
+            keys = (field.get("field-id", field["name"]) for field in schema["fields"])
+            types = [_compiled(field["type"], names, tools) for field in schema["fields"]]
+            made = tools.record(list(zip(keys, types, strict=True)))
         case "array":
             return tools.array(_compiled(schema["items"], names, tools))
         case "map":

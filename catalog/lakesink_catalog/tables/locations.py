@@ -30,11 +30,6 @@ def metadata_location(table: Table) -> str:
     return _location(table, "write.metadata.path", "metadata")
 
 
-def table_location_roots(table: Table) -> tuple[str, ...]:
-    """The folders for all files of a commit: data and metadata."""
-    return data_location(table), metadata_location(table)
-
-
 def is_under(path: str, folder: str) -> bool:
     """True if the path is below the folder, without ``..``, control characters, or a URI's query or fragment."""
     return _is_plain(path) and _comparable(path).startswith(f"{_comparable(folder)}/")
