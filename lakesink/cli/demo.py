@@ -94,7 +94,7 @@ def _report(stage: "Place", ending: "Ending") -> Report:
             (check.claim, _cell(check.expected), _cell(check.found), "" if check.holds else "<<<")
             for check in ending.checks
         ],
-        hints=["", "What to try next:", *(f"\n# {step.what}\n{step.command}" for step in steps)],
+        hints=["", "What to try next:", *(line for step in steps for line in ("", f"# {step.what}", step.command))],
         exit_code=OK if ending.proved else NOT_WELL,
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakesink.cli.output import NOT_WELL, OK, Report, printable, progress, reporting
+from lakesink.cli.output import NOT_WELL, OK, Report, progress, reporting
 
 if TYPE_CHECKING:
     from lakesink.checks.doctor.finding import Finding
@@ -61,7 +61,7 @@ def _of_query(root: str, *, alone: bool) -> Report:
     findings = list(check_query(root))
     weak = [finding.check for finding in findings if finding.standing.value in ("warning", "failed")]
     advice = "change what it says, start the query, and look again" if weak else f"lakesink doctor --checkpoint {root}"
-    return _report(findings, f"Next: {printable(advice)}")
+    return _report(findings, f"Next: {advice}")
 
 
 def _failed(findings: "Sequence[Finding]", check: str) -> bool:
@@ -99,15 +99,15 @@ def _lines(findings: "Sequence[Finding]") -> Iterator[str]:
     for finding in findings:
         if finding.part is not part:
             part = finding.part
-            yield f"\n{part.value}"
-        yield f"  {finding.standing.value:8} {finding.check:{_CHECK_WIDTH}} {printable(finding.found)}"
+            yield from ("", part.value)
+        yield f"  {finding.standing.value:8} {finding.check:{_CHECK_WIDTH}} {finding.found}"
         if finding.fix:
-            yield f"  {'':8} {'':{_CHECK_WIDTH}} do: {printable(finding.fix)}"
+            yield f"  {'':8} {'':{_CHECK_WIDTH}} do: {finding.fix}"
 
 
 def _next_step(counts: Counter[str], table: str | None) -> str:
     if counts["failed"]:
         return "Next: mend what failed, from the top, and run lakesink doctor again."
     if table is not None:
-        return f"Next: lakesink status {printable(table)}"
+        return f"Next: lakesink status {table}"
     return "Next: lakesink doctor TABLE --checkpoint DIR looks at a stream; lakesink demo shows one."

@@ -3,6 +3,7 @@
 import click
 
 from lakesink.cli.output import Report, confirmed, reporting
+from lakesink.operate.forget import restore_sink
 
 
 @click.command(help="Set the lost ledger entry of a sink of TABLE again, from its newest batch there; no row changes.")
@@ -14,8 +15,6 @@ from lakesink.cli.output import Report, confirmed, reporting
 @reporting
 def restore(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, yes: bool) -> Report:
     """Exit code 2: the entry cannot be told from the table, or the catalog did not take the commit."""
-    from lakesink.operate.forget import restore_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-
     done = restore_sink(
         table,
         catalog,
