@@ -5,7 +5,7 @@ tag. It contains no file.
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
 from lakesink.checks.scratch_table import ScratchTable
 from lakesink_catalog.commit.fence import FencedCommit, Surroundings
-from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
+from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.connect.rest import BoundedRestCatalog
@@ -49,20 +49,9 @@ class Offer:
     """A request, and the table that it was built on."""
 
     table: Table
-    request: Request
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
     snapshot_id: int
-
-    def altered(
-        self, requirements: Sequence[TableRequirement] | None = None, updates: Sequence[TableUpdate] | None = None
-    ) -> "Offer":
-        """The same offer with other requirements or updates."""
-        request = self.request
-        changed = replace(
-            request,
-            requirements=request.requirements if requirements is None else tuple(requirements),
-            updates=request.updates if updates is None else tuple(updates),
-        )
-        return replace(self, request=changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +103,7 @@ class Bench:
 
     def ask(self, offered: Offer, catalog: Catalog | None = None) -> Sent:
         """Send a commit and return the answer; raises a `CatalogError` if there was none."""
-        catalog = catalog or self.mine
-        try:
-            send(catalog, [offered])
-        except NO_ANSWER as error:
-            failure: Exception = error
-        except Exception as error:  # noqa: BLE001 - whatever else it is, it is a no
-            return _refused([offered], error, catalog)
-        else:
-            return _acknowledged([offered])
-        known = catalog.properties
-        raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
+        return answer(catalog or self.mine, offered, needed=True)
 
 
 @contextmanager
@@ -168,46 +147,42 @@ def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
         change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
         request = build_request(table, change, merger, fence.surroundings.now_ms())
-        offers.append(Offer(table, request, prepared.snapshot_id))
+        offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id))
     return offers
 
 
-def send(catalog: Catalog, offers: Sequence[Offer]) -> None:
+def send(catalog: Catalog, *offers: Offer) -> None:
     """Send the commits of one table, or of several, in one request, and let errors pass."""
     if len(offers) == 1:
         [offered] = offers
-        catalog.commit_table(offered.table, offered.request.requirements, offered.request.updates)
+        catalog.commit_table(offered.table, offered.requirements, offered.updates)
     else:
         assert isinstance(catalog, BoundedRestCatalog)
         catalog.commit_tables([_one_of_several(offered) for offered in offers])
 
 
-def answer(catalog: Catalog, *offers: Offer) -> Sent:
-    """Send commits in one request. Each error counts as an answer: only the tables show whether the commits landed."""
+def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
+    """Send commits in one request. Each error counts as an answer: only the tables show whether the commits landed.
+
+    If an answer is `needed`, its absence raises a `CatalogError`.
+    """
+    sent = Sent(tuple(offered.snapshot_id for offered in offers))
+    known = catalog.properties
     try:
-        send(catalog, offers)
+        send(catalog, *offers)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is not a yes
-        return _refused(offers, error, catalog)
-    return _acknowledged(offers)
+        failure, unknown = error, isinstance(error, NO_ANSWER)
+    else:
+        return sent
+    if needed and unknown:
+        raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
+    return replace(sent, refused_as=type(failure).__name__, unknown=unknown, detail=describe(failure, known))
 
 
 def _one_of_several(offered: Offer) -> CommitTableRequest:
     *namespace, name = offered.table.name()
     return CommitTableRequest(
         identifier=TableIdentifier(namespace=namespace, name=name),
-        requirements=offered.request.requirements,
-        updates=offered.request.updates,
-    )
-
-
-def _acknowledged(offers: Sequence[Offer]) -> Sent:
-    return Sent(tuple(offered.snapshot_id for offered in offers))
-
-
-def _refused(offers: Sequence[Offer], error: Exception, catalog: Catalog) -> Sent:
-    return replace(
-        _acknowledged(offers),
-        refused_as=type(error).__name__,
-        unknown=isinstance(error, NO_ANSWER),
-        detail=describe(error, catalog.properties),
+        requirements=offered.requirements,
+        updates=offered.updates,
     )

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -76,22 +77,11 @@ def _report(findings: "Sequence[Finding]", next_step: str) -> Report:
     counts = _counts(findings)
     summary = ", ".join(f"{counts[standing]} {standing}" for standing in ("ok", "warning", "failed", "skipped"))
     return Report(
-        document={"well": not counts["failed"], "checks": [_document(finding) for finding in findings]},
+        document={"well": not counts["failed"], "checks": [asdict(finding) for finding in findings]},
         title=f"lakesink doctor: {summary}",
         hints=[*_lines(findings), "", next_step],
         exit_code=NOT_WELL if counts["failed"] else OK,
     )
-
-
-def _document(finding: "Finding") -> dict[str, Any]:
-    return {
-        "part": finding.part.value,
-        "check": finding.check,
-        "standing": finding.standing.value,
-        "found": finding.found,
-        "fix": finding.fix,
-        "details": dict(finding.details),
-    }
 
 
 def _lines(findings: "Sequence[Finding]") -> Iterator[str]:

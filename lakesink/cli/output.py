@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any, TypeVar
 
 import click
@@ -194,6 +195,8 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _jsonable(value: Any) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
     assert isinstance(value, datetime), f"no JSON form for {type(value).__name__}"
     return value.isoformat().replace("+00:00", "Z")
 

@@ -29,7 +29,7 @@ def prove_swap(bench: Bench) -> str:
 def _in_turn(bench: Bench) -> str:
     """The first commit lands completely, the second is refused; returns the name of that error."""
     first, second = bench.offers()
-    translated(f"The catalog {bench.mine.name!r}", bench.mine.properties, lambda: send(bench.mine, [first]))
+    translated(f"The catalog {bench.mine.name!r}", bench.mine.properties, lambda: send(bench.mine, first))
     landed = Sent((first.snapshot_id,))
     state = _checked(bench, [landed])
     if state.entry != first.snapshot_id:
