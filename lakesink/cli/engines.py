@@ -8,8 +8,8 @@ from pyiceberg.table import Table
 from lakesink.audit.as_of import Question, as_of
 from lakesink.cli.output import Report, invalid, reporting
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
-from lakesink.engines.recipe import Recipe
-from lakesink.engines.target import Moment, target_of
+from lakesink.engines.recipe import Moment, Recipe
+from lakesink.engines.target import target_of
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import load_table, parse_identifier
