@@ -1,5 +1,7 @@
 """The command ``forget``: retires a sink that will not come back."""
 
+from functools import partial
+
 import click
 
 from lakesink.cli.output import Report, confirmed, number, reporting
@@ -16,15 +18,8 @@ from lakesink.operate.forget import forget_sink
 @reporting
 def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, tags: bool, yes: bool) -> Report:
     """Exit code 2: there is no such sink, or the catalog did not take the commit."""
-    done = forget_sink(
-        table,
-        catalog,
-        sink=sink,
-        branch=branch,
-        txn=txn,
-        tags=tags,
-        confirm=lambda question: confirmed(question, yes=yes),
-    )
+    confirm = partial(confirmed, yes=yes)
+    done = forget_sink(table, catalog, sink=sink, branch=branch, txn=txn, tags=tags, confirm=confirm)
     return Report(
         document={
             "table": table,
