@@ -5,19 +5,28 @@ tag. It contains no file.
 """
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+)
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
-from lakesink.checks.scratch_table import ScratchTable
+from lakesink.writer.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.commit.fence import FencedCommit, Surroundings
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import FoundCatalog
@@ -25,7 +34,7 @@ from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.redact import describe, safe_cause
 from lakesink_protocol.verdict import Commit
@@ -52,6 +61,59 @@ class Offer:
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     snapshot_id: int
+
+
+@dataclass(slots=True)
+class ScratchTable:
+    """A scratch table in a namespace of its own, removed by its exact name."""
+
+    catalog: Catalog
+    prefix: str  # first part of the namespace's name; it names the creator
+    namespace: str = field(init=False)  # unique
+    table: Table | None = None  # None before `create`
+
+    def __post_init__(self) -> None:
+        self.namespace = self.prefix + uuid.uuid4().hex
+
+    @property
+    def name(self) -> str:
+        """Identifier of the table."""
+        return f"{self.namespace}.scratch"
+
+    def create(self) -> Table:
+        """Create namespace and table."""
+        self.table = create_table(self.catalog, self.name, pa.schema([("id", pa.int64())]))
+        return self.table
+
+    def remove(self) -> list[str]:
+        """Remove table, namespace and folder; returns what is left, and why. May be called again."""
+        owned = isinstance(self.catalog, MetastoreCatalog)  # else a service owns the files
+        drop_table = self.catalog.drop_table if owned else self.catalog.purge_table
+        left: list[str] = []
+        if self.table is not None:
+            self._try(f"table {self.name}", lambda: drop_table(self.name), left)
+        self._try(f"namespace {self.namespace}", lambda: self.catalog.drop_namespace(self.namespace), left)
+        if self.table is not None and owned:
+            before, found, after = self.table.location().rpartition(self.namespace)
+            folder = before + found + after.partition("/")[0]  # the folder of this namespace only
+            if found:
+                self._try(f"folder {folder}", lambda: self._delete(folder), left)
+        return left
+
+    def _delete(self, folder: str) -> None:
+        assert self.table is not None
+        properties = shareable_properties(self.table.io.properties)
+        filesystem, path_of = open_filesystem(folder, properties, self.catalog.name)
+        with suppress(FileNotFoundError):
+            filesystem.delete_dir(path_of(folder))
+
+    def _try(self, what: str, call: Callable[[], Any], left: list[str]) -> None:
+        try:
+            call()
+        except (NoSuchNamespaceError, NoSuchTableError):
+            return
+        except Exception as error:  # noqa: BLE001 - what stays behind is told, whatever kept it
+            left.append(f"{what} ({describe(error, self.catalog.properties)})")
 
 
 @dataclass(frozen=True, slots=True)
