@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from lakesink.cli.output import Report, number, reported
-from lakesink.demo import flights, machine, place
+from lakesink.demo import flights, place
 from lakesink.demo.checks import Check
 from lakesink_catalog.connect import HOME_VARIABLE
 from lakesink_catalog.errors import SettingsError
@@ -49,7 +49,7 @@ ALL_DAYS = 365
 def main(folder: Path, days: int, driver_kills: int, broker_kills: int, seed: int | None, *, files: bool) -> Report:
     """Exit code 1: some claim does not hold. 2: it could not run to its end."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that no broker is left behind
-    machine.check_machine()
+    place.check_machine()
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     stage = place.prepare(folder)
     os.environ[HOME_VARIABLE] = str(stage.lakehouse)

@@ -8,7 +8,7 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakesink.demo.child import end_with_parent
+from lakesink.demo.process import end_with_parent
 from lakesink.demo.session import quiet_session
 from servers.jars import KAFKA_SPARK, fetched
 

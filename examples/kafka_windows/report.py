@@ -61,7 +61,11 @@ def report(stage: Place, ending: Ending) -> Report:
             (check.claim, f"{check.expected:,}", f"{check.found:,}", "" if check.holds else "<<<")
             for check in ending.checks
         ],
-        hints=["", "What to try next:", *(f"\n# {step.what}\n{step.command}" for step in _next_steps(stage))],
+        hints=[
+            "",
+            "What to try next:",
+            *(line for step in _next_steps(stage) for line in ("", f"# {step.what}", step.command)),
+        ],
         exit_code=OK if ending.proved else NOT_WELL,
     )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 from lakesink.checks.child import child, end
-from lakesink.demo.child import driver_environment
 from lakesink.demo.place import Place
+from lakesink.demo.process import driver_environment
 from lakesink_catalog.errors import LakesinkError
 from servers.kafka import KafkaBroker
 

@@ -5,27 +5,36 @@ tag. It contains no file.
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+)
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
-from lakesink.checks.scratch_table import ScratchTable
+from lakesink.writer.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.commit.fence import FencedCommit, Surroundings
-from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
+from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.manifests.merging import ManifestMerger
 from lakesink_catalog.read.view import view_table
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.identity import SinkKey, stream_batch
 from lakesink_protocol.redact import describe, safe_cause
 from lakesink_protocol.verdict import Commit
@@ -49,20 +58,62 @@ class Offer:
     """A request, and the table that it was built on."""
 
     table: Table
-    request: Request
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
     snapshot_id: int
 
-    def altered(
-        self, requirements: Sequence[TableRequirement] | None = None, updates: Sequence[TableUpdate] | None = None
-    ) -> "Offer":
-        """The same offer with other requirements or updates."""
-        request = self.request
-        changed = replace(
-            request,
-            requirements=request.requirements if requirements is None else tuple(requirements),
-            updates=request.updates if updates is None else tuple(updates),
-        )
-        return replace(self, request=changed)
+
+@dataclass(slots=True)
+class ScratchTable:
+    """A scratch table in a namespace of its own, removed by its exact name."""
+
+    catalog: Catalog
+    prefix: str  # first part of the namespace's name; it names the creator
+    namespace: str = field(init=False)  # unique
+    table: Table | None = None  # None before `create`
+
+    def __post_init__(self) -> None:
+        self.namespace = self.prefix + uuid.uuid4().hex
+
+    @property
+    def name(self) -> str:
+        """Identifier of the table."""
+        return f"{self.namespace}.scratch"
+
+    def create(self) -> Table:
+        """Create namespace and table."""
+        self.table = create_table(self.catalog, self.name, pa.schema([("id", pa.int64())]))
+        return self.table
+
+    def remove(self) -> list[str]:
+        """Remove table, namespace and folder; returns what is left, and why. May be called again."""
+        owned = isinstance(self.catalog, MetastoreCatalog)  # else a service owns the files
+        drop_table = self.catalog.drop_table if owned else self.catalog.purge_table
+        left: list[str] = []
+        if self.table is not None:
+            self._try(f"table {self.name}", lambda: drop_table(self.name), left)
+        self._try(f"namespace {self.namespace}", lambda: self.catalog.drop_namespace(self.namespace), left)
+        if self.table is not None and owned:
+            before, found, after = self.table.location().rpartition(self.namespace)
+            folder = before + found + after.partition("/")[0]  # the folder of this namespace only
+            if found:
+                self._try(f"folder {folder}", lambda: self._delete(folder), left)
+        return left
+
+    def _delete(self, folder: str) -> None:
+        assert self.table is not None
+        properties = shareable_properties(self.table.io.properties)
+        filesystem, path_of = open_filesystem(folder, properties, self.catalog.name)
+        with suppress(FileNotFoundError):
+            filesystem.delete_dir(path_of(folder))
+
+    def _try(self, what: str, call: Callable[[], Any], left: list[str]) -> None:
+        try:
+            call()
+        except (NoSuchNamespaceError, NoSuchTableError):
+            return
+        except Exception as error:  # noqa: BLE001 - what stays behind is told, whatever kept it
+            left.append(f"{what} ({describe(error, self.catalog.properties)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +165,7 @@ class Bench:
 
     def ask(self, offered: Offer, catalog: Catalog | None = None) -> Sent:
         """Send a commit and return the answer; raises a `CatalogError` if there was none."""
-        catalog = catalog or self.mine
-        try:
-            send(catalog, [offered])
-        except NO_ANSWER as error:
-            failure: Exception = error
-        except Exception as error:  # noqa: BLE001 - whatever else it is, it is a no
-            return _refused([offered], error, catalog)
-        else:
-            return _acknowledged([offered])
-        known = catalog.properties
-        raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
+        return answer(catalog or self.mine, offered, needed=True)
 
 
 @contextmanager
@@ -168,46 +209,42 @@ def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
         change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
         request = build_request(table, change, merger, fence.surroundings.now_ms())
-        offers.append(Offer(table, request, prepared.snapshot_id))
+        offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id))
     return offers
 
 
-def send(catalog: Catalog, offers: Sequence[Offer]) -> None:
+def send(catalog: Catalog, *offers: Offer) -> None:
     """Send the commits of one table, or of several, in one request, and let errors pass."""
     if len(offers) == 1:
         [offered] = offers
-        catalog.commit_table(offered.table, offered.request.requirements, offered.request.updates)
+        catalog.commit_table(offered.table, offered.requirements, offered.updates)
     else:
         assert isinstance(catalog, BoundedRestCatalog)
         catalog.commit_tables([_one_of_several(offered) for offered in offers])
 
 
-def answer(catalog: Catalog, *offers: Offer) -> Sent:
-    """Send commits in one request. Each error counts as an answer: only the tables show whether the commits landed."""
+def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
+    """Send commits in one request. Each error counts as an answer: only the tables show whether the commits landed.
+
+    If an answer is `needed`, its absence raises a `CatalogError`.
+    """
+    sent = Sent(tuple(offered.snapshot_id for offered in offers))
+    known = catalog.properties
     try:
-        send(catalog, offers)
+        send(catalog, *offers)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is not a yes
-        return _refused(offers, error, catalog)
-    return _acknowledged(offers)
+        failure, unknown = error, isinstance(error, NO_ANSWER)
+    else:
+        return sent
+    if needed and unknown:
+        raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
+    return replace(sent, refused_as=type(failure).__name__, unknown=unknown, detail=describe(failure, known))
 
 
 def _one_of_several(offered: Offer) -> CommitTableRequest:
     *namespace, name = offered.table.name()
     return CommitTableRequest(
         identifier=TableIdentifier(namespace=namespace, name=name),
-        requirements=offered.request.requirements,
-        updates=offered.request.updates,
-    )
-
-
-def _acknowledged(offers: Sequence[Offer]) -> Sent:
-    return Sent(tuple(offered.snapshot_id for offered in offers))
-
-
-def _refused(offers: Sequence[Offer], error: Exception, catalog: Catalog) -> Sent:
-    return replace(
-        _acknowledged(offers),
-        refused_as=type(error).__name__,
-        unknown=isinstance(error, NO_ANSWER),
-        detail=describe(error, catalog.properties),
+        requirements=offered.requirements,
+        updates=offered.updates,
     )

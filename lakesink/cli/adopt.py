@@ -2,7 +2,9 @@
 
 import click
 
-from lakesink.cli.output import Report, confirmed, printable, reporting
+from lakesink.cli.output import Report, confirmed, reporting
+from lakesink.operate.adopt import adopt_stream
+from lakesink.settings.settings import Settings
 
 
 @click.command(help="Take over the stream that Iceberg's own Spark sink wrote into TABLE, on the same checkpoint.")
@@ -14,9 +16,6 @@ from lakesink.cli.output import Report, confirmed, printable, reporting
 @reporting
 def adopt(table: str, catalog: str | None, sink: str, checkpoint: str, branch: str, *, yes: bool) -> Report:
     """Exit code 2: table and checkpoint do not fit together, or the catalog did not take the commit."""
-    from lakesink.operate.adopt import adopt_stream  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-    from lakesink.settings.settings import Settings  # noqa: PLC0415 - likewise
-
     settings = Settings.parse({"sink_id": sink, "checkpoint": checkpoint, "branch": branch})
     done = adopt_stream(table, catalog, settings=settings, confirm=lambda question: confirmed(question, yes=yes))
     said = "had taken over before" if done.already else "has taken over"
@@ -35,7 +34,7 @@ def adopt(table: str, catalog: str | None, sink: str, checkpoint: str, branch: s
         },
         title=f"Sink {sink} {said} after batch {done.batch_id} of Iceberg's own sink.",
         hints=[
-            f"It ended at {printable(done.offsets)}",
+            f"It ended at {done.offsets}",
             again if done.comes_again else following,
             f"Next: start the same query with lakesink.stream(..., sink_id={sink!r}) on the same checkpoint.",
         ],

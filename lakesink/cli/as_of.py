@@ -1,10 +1,17 @@
-"""The command ``as-of``: the snapshot of a batch, a time or a tag, and how to read it."""
+"""The command ``as-of``: the snapshot of a batch, a time or a tag, and how to read it. Only reads."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
-from lakesink.cli.output import Report, invalid, reporting
+from lakesink.audit.as_of import AsOf, Question, read
+from lakesink.audit.as_of import as_of as look_up
+from lakesink.audit.finding import sink_label
+from lakesink.cli.output import Report, invalid, moment, number, reporting
+from lakesink.cli.rows import cells, documents
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 
 
 def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
@@ -22,7 +29,7 @@ def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime 
 @click.option("--time", callback=_time, metavar="T", help="What readers saw then: 2026-11-21T05:00:12Z.")
 @click.option("--tag", metavar="NAME", help="A tag.")
 @click.option("--branch", metavar="NAME", help="Of which branch.  [default: main]")
-@click.option("--read", is_flag=True, help="Print rows.")
+@click.option("--read", "read_rows", is_flag=True, help="Print rows.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Of --read: at most so many.")
 @reporting
 def as_of(  # noqa: PLR0913 - click hands over one argument an option
@@ -34,7 +41,7 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
     time: datetime | None,
     tag: str | None,
     branch: str | None,
-    read: bool,
+    read_rows: bool,
     limit: int,
 ) -> Report:
     """Exit code 2: it is not there, not there any more, or not told exactly."""
@@ -42,8 +49,57 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
         raise invalid("Not exactly one of --batch, --time and --tag was given.", "Give one of them.")
     if (sink is not None and batch is None) or (branch is not None and tag is not None):
         raise invalid("--sink goes with --batch, and --branch with --batch or --time.", "Leave out what does not fit.")
-    from lakesink.audit.as_of import Question  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-    from lakesink.cli import past  # noqa: PLC0415 - as above
-
+    opened = load_table(connect(catalog, create=False), table)
     question = Question(batch, time, tag, sink, branch or "main")
-    return past.as_of_report(table, catalog, question, limit=limit if read else None)
+    answer = look_up(opened, table, question)
+    rows = read(opened, answer.snapshot_id, limit) if read_rows else None
+    found = [] if rows is None else documents(rows)
+    document = {"table": table, "catalog": opened.catalog.name, **_document(answer)}
+    return Report(
+        document=document if rows is None else document | {"read": found},
+        title=f"{table} in {opened.catalog.name} as of {_asked(question)}: {_facts(answer)}",
+        columns=() if rows is None else rows.column_names,
+        rows=cells(found),
+        hints=_hints(answer, asked_rows=rows is not None, found=len(found)),
+    )
+
+
+def _document(answer: AsOf) -> dict[str, Any]:
+    return {
+        "snapshot_id": answer.snapshot_id,
+        "committed_at": answer.committed_at,
+        "rows": answer.rows,
+        "batches": [
+            {"sink": key.name, "branch": key.branch, "kind": key.kind.value, "batch_id": batch_id}
+            for key, batch_id in answer.batches.items()
+        ],
+        "tags": answer.tags,
+        "note": answer.note,
+        "sql": {engine.lower(): query for engine, query in answer.queries.items()},
+    }
+
+
+def _asked(question: Question) -> str:
+    if question.tag is not None:
+        return f"tag {question.tag}"
+    what = f"batch {question.batch_id}" if question.time is None else moment(question.time)
+    sink = f" of {question.sink}" if question.sink else ""
+    return what + sink + ("" if question.branch == "main" else f" on branch {question.branch}")
+
+
+def _facts(answer: AsOf) -> str:
+    batches = ", ".join(f"{sink_label(key)} {batch_id}" for key, batch_id in answer.batches.items())
+    return (
+        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {number(answer.rows)} rows"
+        + (f", newest batches: {batches}" if batches else ", no batch of lakesink in it")
+        + (f", tags: {', '.join(answer.tags)}" if answer.tags else "")
+    )
+
+
+def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
+    shown = [f"{number(found)} of {number(answer.rows)} rows; --limit shows more."] if asked_rows else []
+    moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
+    sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
+    next_step = "put the engine's name of the catalog before the table, and run it"
+    next_step += "." if asked_rows else "; or add --read to see rows here."
+    return [*shown, *([answer.note] if answer.note else []), *moving, *sql, f"Next: {next_step}"]

@@ -1,8 +1,46 @@
-"""The command ``audit``: what arrived, proved from the table alone."""
+"""The command ``audit``: what arrived, proved from the table or directory alone. Only reads."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
 
 import click
+from pyiceberg.table import Table
 
-from lakesink.cli.output import Report, reporting
+from lakesink.audit.checkpoint import Done, read_done
+from lakesink.audit.directory import DirectoryProof, audit_directory
+from lakesink.audit.finding import Code, Finding, Note, counted
+from lakesink.audit.proof import Proof, SinkProof
+from lakesink.audit.proof import audit as prove
+from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
+from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, reporting, size
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.connect.errors import catalog_error
+from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.redact import redact, safe_cause
+
+_SHOWN = 5
+_DIRECTORY_WORDS = {
+    Code.LEDGER_DAMAGED: (
+        "A commit is missing, torn, changed or out of its order: readers and the stream stop.",
+        "Put its file back from a backup, or take the directory back to a batch before it (lakesink rewind).",
+    ),
+    Code.BATCH_TWICE: (
+        "One batch was committed twice: its rows are there twice.",
+        "Take the directory back to the batch before the second one (lakesink rewind), and let the stream go on.",
+    ),
+    Code.BATCH_GAP: (
+        "Batches are missing between two that are there.",
+        "Take the directory back to the batch before the gap (lakesink rewind), or replay them from the source.",
+    ),
+    Code.CHECKPOINT_AHEAD: (
+        "Spark calls batches done that the directory does not have: their rows are not in it.",
+        "Stop the stream, run lakesink rewind with the newest batch that is in the directory, and start it again.",
+    ),
+}
 
 
 @click.command(
@@ -15,8 +53,199 @@ from lakesink.cli.output import Report, reporting
 @reporting
 def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, skip_footers: bool) -> Report:
     """Exit code 1: something is not as it must be; 2: some could not be looked at; 3: all was accepted."""
-    from lakesink.cli import directory, proving  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    if is_directory(table, catalog):
+        return _directory_report(table, checkpoint=checkpoint, sink=sink)
+    return audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)
 
-    if directory.is_directory(table, catalog):
-        return directory.audit_of_directory(table, checkpoint=checkpoint, sink=sink)
-    return proving.audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)
+
+def audit_report(
+    identifier: str, catalog: str | None, *, checkpoint: str | None, sink: str | None, footers: bool
+) -> Report:
+    """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
+    started = time.perf_counter()
+    done = read_done(checkpoint) if checkpoint is not None else None
+    table = load_table(connect(catalog, create=False), identifier)
+    proof = _proved(table, done, sink, footers=footers)
+    seconds = time.perf_counter() - started
+    return Report(
+        document={
+            "table": identifier,
+            "catalog": table.catalog.name,
+            "well": not proof.findings,
+            "accepted_only": bool(proof.findings) and not _broken(proof.findings),
+            "sinks": [asdict(found) for found in proof.sinks],
+            **_documents(proof.findings, proof.notes, {}),
+            "looked_at": {
+                "snapshots": proof.snapshots,
+                "manifests": proof.manifests,
+                "files": proof.files,
+                "bytes": proof.bytes,
+                "footers": proof.footers,
+                "unchecked": proof.unchecked,
+            },
+            "leftovers": asdict(proof.leftovers),
+            "seconds": round(seconds, 3),
+        },
+        title=f"{identifier} in {table.catalog.name}: {_verdict(proof)}",
+        columns=("sink", "branch", "last batch>", "retained from>", "batches>", "rows>", "since"),
+        rows=[_row(found) for found in proof.sinks],
+        hints=[redact(hint) for hint in (*_lines(proof, seconds), _next_step(identifier, proof))],
+        exit_code=_exit_code(proof.findings, proof.unchecked) if proof.sinks else NOT_WELL,
+    )
+
+
+def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool) -> Proof:
+    """The proof, or that the storage failed; the original leaves only if it shows no secret, so not as a context."""
+    known = table.io.properties
+    try:
+        return prove(table, done=done, sink=sink, footers=footers, now_ms=time.time_ns() // 1_000_000)
+    except OSError as error:
+        failure = error
+    raise catalog_error(failure, "The table", known) from safe_cause(failure, known)
+
+
+def _directory_report(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
+    done = read_done(checkpoint) if checkpoint is not None else None
+    proof = audit_directory(directory, sink=sink, done=done)
+    batches = counted(sum(len(found.markers) for found in proof.sinks), "batch")
+    clean = f"clean: {batches}, each there once, with all files"
+    now = datetime.now(UTC)
+    return Report(
+        document={
+            "directory": redact(directory),
+            "well": not proof.findings,
+            "sinks": [state_of(found) for found in proof.sinks],
+            **_documents(proof.findings, proof.notes, _DIRECTORY_WORDS),
+        },
+        title=f"{redact(directory)}: {_verdict_on(proof.findings) or clean}",
+        columns=COLUMNS,
+        rows=[state_row(found, now) for found in proof.sinks],
+        hints=[redact(line) for line in _directory_lines(proof)],
+        exit_code=_exit_code(proof.findings),
+    )
+
+
+def _verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:
+    """The findings in words; empty if there are none."""
+    broken = len(_broken(findings))
+    accepted = len(findings) - broken
+    if broken:
+        return counted(broken, "finding") + (f", and {accepted:,} accepted" if accepted else "")
+    if accepted:
+        batches = sum(len(finding.items) for finding in findings if finding.code is Code.BATCH_ACCEPTED)
+        rest = f"; {counted(unchecked, 'file')} could not be looked at" if unchecked else ""
+        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{rest}"
+    return ""
+
+
+def _exit_code(findings: Sequence[Finding], unchecked: int = 0) -> int:
+    if _broken(findings):
+        return NOT_WELL
+    if unchecked:
+        return NOT_CHECKED
+    return ACCEPTED if findings else OK
+
+
+def _documents(
+    findings: Sequence[Finding], notes: Sequence[Note], words: Mapping[Code, tuple[str, str]]
+) -> dict[str, Any]:
+    """Findings and notes for JSON; `words` replace what a code means and what to do."""
+    return {
+        "findings": [
+            _finding(finding, *words.get(finding.code, (finding.code.means, finding.code.action)))
+            for finding in findings
+        ],
+        "notes": [asdict(note) | {"found": redact(note.found)} for note in notes],
+    }
+
+
+def _told(said: Finding | Note) -> str:
+    """A finding or note with its subject."""
+    return f"{said.subject}: {said.found}" if said.subject else said.found
+
+
+def _broken(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that no operator accepted."""
+    return [finding for finding in findings if not finding.accepted]
+
+
+def _verdict(proof: Proof) -> str:
+    if proof.findings:
+        return _verdict_on(proof.findings, proof.unchecked)
+    if not proof.sinks:
+        return "no lakesink stream has written to it"
+    if proof.unchecked:
+        return f"no finding, but {counted(proof.unchecked, 'file')} could not be looked at"
+    batches = counted(sum(found.batches for found in proof.sinks), "batch")
+    return f"clean: {batches}, each there once, whole and readable"
+
+
+def _directory_lines(proof: DirectoryProof) -> Iterator[str]:
+    for finding in proof.findings:
+        means, action = _DIRECTORY_WORDS.get(finding.code, (finding.code.means, finding.code.action))
+        yield f"[{finding.code.name}] {_told(finding)}"
+        yield f"  It means: {means}"
+        yield f"  Do: {action}"
+    for note in proof.notes:
+        yield f"note: {_told(note)}"
+    markers = [marker for found in proof.sinks for marker in found.markers]
+    files = sum(len(marker.parts) for marker in markers)
+    yield f"Looked at {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
+
+
+def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
+    return {
+        "code": finding.code.name,
+        "subject": finding.subject,
+        "found": redact(finding.found),
+        "accepted": finding.accepted,
+        "means": means,
+        "action": action,
+        "items": [redact(item) for item in finding.items],
+    }
+
+
+def _row(found: SinkProof) -> list[str]:
+    return [
+        found.sink if found.kind == "stream" else f"{found.sink} (txn)",
+        found.branch,
+        number(found.last),
+        number(found.oldest),
+        number(found.batches),
+        number(found.rows),
+        "-" if found.since is None else moment(found.since),
+    ]
+
+
+def _lines(proof: Proof, seconds: float) -> Iterator[str]:
+    by_code = sorted(proof.findings, key=lambda finding: list(Code).index(finding.code))
+    for code, group in groupby(by_code, key=lambda finding: finding.code):
+        yield from _of_code(code, list(group))
+    for note in proof.notes:
+        yield f"note: {_told(note)}"
+    footers = "sizes and footers" if proof.footers else "sizes"
+    yield (
+        f"Looked at {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
+        f" {counted(proof.files, 'file')} ({size(proof.bytes)}) in {seconds:.1f} s."
+    )
+
+
+def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings[:_SHOWN]:
+        yield f"[{code.name}] {_told(finding)}"
+    if len(findings) > _SHOWN:
+        yield f"[{code.name}] and {number(len(findings) - _SHOWN)} more; --output json has all."
+    yield f"  It means: {code.means}"
+    yield f"  Do: {code.action}"
+
+
+def _next_step(identifier: str, proof: Proof) -> str:
+    if proof.findings and not _broken(proof.findings):
+        return "Next: see by the rows whether what was accepted is right; it is reported until its snapshots expire."
+    if proof.findings:
+        return "Next: mend what was found, from the top, and run lakesink audit again."
+    if not proof.sinks:
+        return f"Next: check the name of the table and the catalog, or lakesink status {plain(identifier)}"
+    if proof.unchecked:
+        return "Next: see why files could not be looked at (rights, network), and run lakesink audit again."
+    return f"Next: lakesink log {plain(identifier)} shows the batches."

@@ -1,14 +1,15 @@
 """The command ``certify``: is a catalog fit for exactly-once?"""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
-from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, printable, progress, reported
-
-if TYPE_CHECKING:
-    from lakesink.checks.certify.examine import Certificate
+from lakesink.checks.certify.examine import Certificate
+from lakesink.checks.certify.examine import certify as ask
+from lakesink.checks.certify.race import Size
+from lakesink.checks.certify.verdict import ADVICE, Verdict
+from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, progress, reported
+from lakesink_catalog.connect.catalog import CatalogConfig
 
 _WIDTH = 17
 
@@ -24,33 +25,27 @@ _WIDTH = 17
 @reported
 def certify(catalog: str | None, writers: int, commits: int, processes: int) -> Report:
     """Exit code 1: a stream with lakesink's defaults is not exactly-once on it; 2: not decided."""
-    from lakesink.checks.certify.examine import certify as ask  # noqa: PLC0415 - help must not import PyIceberg
-    from lakesink.checks.certify.race import Size  # noqa: PLC0415 - as above
-    from lakesink_catalog.connect.catalog import CatalogConfig  # noqa: PLC0415 - as above
-
     found = CatalogConfig(catalog).find()
     with progress() as say:
         return _report(ask(found, Size(writers, commits, processes), say))
 
 
-def _report(certificate: "Certificate") -> Report:
-    from lakesink.checks.certify.verdict import ADVICE, Verdict  # noqa: PLC0415 - as above
-
+def _report(certificate: Certificate) -> Report:
     verdict = certificate.verdict
     unfit = NOT_CHECKED if verdict is Verdict.UNDECIDED else NOT_WELL
     return Report(
         document=certificate.to_json() | {"advice": ADVICE[verdict]},
-        title=f"{printable(certificate.catalog)} is {verdict.value}.",
+        title=f"{certificate.catalog} is {verdict.value}.",
         hints=["", *_lines(certificate), "", f"Next: {ADVICE[verdict]}"],
         exit_code=OK if verdict.fit else unfit,
     )
 
 
-def _lines(certificate: "Certificate") -> Iterator[str]:
+def _lines(certificate: Certificate) -> Iterator[str]:
     for finding in certificate.findings:
-        yield f"  {finding.standing.value:9} {finding.check.value:{_WIDTH}} {printable(finding.found)}"
+        yield f"  {finding.standing.value:9} {finding.check.value:{_WIDTH}} {finding.found}"
         if finding.standing.value == "broken":
             yield f"  {'':9} {'':{_WIDTH}} so: {finding.check.follows}"
     for what in certificate.left:
-        yield f"  not removed: {printable(what)}. Remove it by hand."
+        yield f"  not removed: {what}. Remove it by hand."
     yield f"  {', '.join(f'{name} {version}' for name, version in certificate.software.items())}"

@@ -3,22 +3,20 @@
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from lakesink.cli.output import NOT_WELL, OK, Report, number, reported
+from lakesink.demo.next_steps import next_steps
+from lakesink.demo.place import Place, check_machine, prepare
+from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 if TYPE_CHECKING:
-    from lakesink.demo.place import Place
-    from lakesink.demo.process import BatchLine
     from lakesink.demo.story import Ending
 
 _ALL_ROWS = 336_776
 _FEWEST_ROWS = 1_000
-_CATALOG_HOME = "LAKESINK_HOME"
 
 
 @click.command(help="Stream the flights of 2013 into a table, kill the driver twice on the way, and prove every row.")
@@ -41,47 +39,17 @@ _CATALOG_HOME = "LAKESINK_HOME"
 @reported
 def demo(folder: Path, rows: int, *, no_kill: bool) -> Report:
     """Exit code 1: some claim does not hold. 2: the demo could not run to its end."""
-    from lakesink.demo import machine, place, story  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    check_machine()
+    from lakesink.demo.story import Screen, tell  # noqa: PLC0415 - imports the packages that were just looked for
 
-    machine.check_machine()
-    stage = place.prepare(folder)
-    os.environ[_CATALOG_HOME] = str(stage.lakehouse)
-    with _Screen() as screen:
-        ending = story.tell(stage, screen, row_limit=rows, kill=not no_kill)
+    stage = prepare(folder)
+    os.environ[HOME_VARIABLE] = str(stage.lakehouse)
+    with Screen() as screen:
+        ending = tell(stage, screen, row_limit=rows, kill=not no_kill)
     return _report(stage, ending)
 
 
-class _Screen:
-    """Tells the story on standard error: steps always, a moving bar on a terminal only."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._bar: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def say(self, text: str) -> None:
-        self._progress.console.print(text, markup=False)
-
-    def expect(self, batches: int) -> None:
-        self._bar = self._progress.add_task("starting Spark", total=batches)
-
-    def batch(self, line: "BatchLine") -> None:
-        assert self._bar is not None
-        description = f"batch {line.batch_id} {line.event}"
-        self._progress.update(self._bar, completed=line.batch_id + 1, description=description)
-
-
-def _report(stage: "Place", ending: "Ending") -> Report:
-    from lakesink.demo.next_steps import next_steps  # noqa: PLC0415 - as above
-
+def _report(stage: Place, ending: "Ending") -> Report:
     steps = next_steps(stage, ending.as_of)
     verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims marked <<<."
     return Report(
@@ -94,7 +62,7 @@ def _report(stage: "Place", ending: "Ending") -> Report:
             (check.claim, _cell(check.expected), _cell(check.found), "" if check.holds else "<<<")
             for check in ending.checks
         ],
-        hints=["", "What to try next:", *(f"\n# {step.what}\n{step.command}" for step in steps)],
+        hints=["", "What to try next:", *(line for step in steps for line in ("", f"# {step.what}", step.command))],
         exit_code=OK if ending.proved else NOT_WELL,
     )
 
@@ -103,7 +71,7 @@ def _cell(value: int | str) -> str:
     return value if isinstance(value, str) else number(value)
 
 
-def _document(stage: "Place", ending: "Ending") -> dict[str, Any]:
+def _document(stage: Place, ending: "Ending") -> dict[str, Any]:
     facts = asdict(ending)
     batch_id, snapshot_id = facts.pop("as_of")
     return {

@@ -1,11 +1,27 @@
-"""The command ``diff``: rows that came into a table after one batch, up to and including another."""
+"""The command ``diff``: rows that came into a table after one batch, up to and including another. Only reads."""
 
+from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakesink.cli.output import Report, invalid, reporting
+from lakesink.audit.as_of import look_back
+from lakesink.audit.finding import sink_label
+from lakesink.audit.which import Chosen, Past, by_batch
+from lakesink.cli.output import Report, invalid, number, reporting
+from lakesink.cli.rows import cells, documents
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import time_of
+from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.ledger import mark_of
+
+if TYPE_CHECKING:
+    from lakesink.audit.changes import Changes
+
+FOREIGN = "others"
 
 
 @click.command(help="Rows added to TABLE after batch A, up to and including batch B: counted, and some shown.")
@@ -30,6 +46,82 @@ def diff(
             "lakesink diff counts by DuckDB, which is not installed.",
             action="pip install duckdb",
         )
-    from lakesink.cli import past_diff  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    from lakesink.audit.changes import changes  # noqa: PLC0415 - DuckDB is an extra
 
-    return past_diff.diff_report(table, catalog, past_diff.Stretch(from_batch, to_batch, sink, branch), limit)
+    opened = load_table(connect(catalog, create=False), table)
+    past = look_back(opened, table, branch)
+    newer = by_batch(past, to_batch, sink)
+    older = None if from_batch < 0 else by_batch(past, from_batch, sink)
+    start = older.snapshot_id if older else None
+    found = changes(opened, start, newer.snapshot_id, limit)
+    commits, linked = _commits(past, start, newer.snapshot_id)
+    shown = documents(found.sample)
+    assert newer.key is not None, "a batch has a sink"
+    return Report(
+        document={
+            "table": table,
+            "catalog": opened.catalog.name,
+            "branch": branch,
+            "sink": newer.key.name,
+            "from": _end(past, older, from_batch),
+            "to": _end(past, newer, to_batch),
+            "rows_added": found.rows_added,
+            "rows_removed": found.rows_removed,
+            "files_added": found.files_added,
+            "files_removed": found.files_removed,
+            "compared": "rows" if found.compared else "files",
+            "commits": dict(commits) if linked else None,
+            "sample": shown,
+        },
+        title=f"{table} in {opened.catalog.name}: {number(found.rows_added)} rows added after batch"
+        f" {from_batch} up to batch {to_batch} of {sink_label(newer.key)}, {number(found.files_added)} files",
+        columns=found.sample.column_names,
+        rows=cells(shown),
+        hints=[
+            *_hints(found, from_batch, commits if linked else None),
+            *(end.note for end in (older, newer) if end and end.note),
+            _next_step(table, to_batch, sink, branch),
+        ],
+    )
+
+
+def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
+    if chosen is None:
+        return {"batch_id": batch_id, "snapshot_id": None, "committed_at": None, "note": "the empty table"}
+    at = time_of(past.snapshots[chosen.snapshot_id].timestamp_ms)
+    return {"batch_id": batch_id, "snapshot_id": chosen.snapshot_id, "committed_at": at, "note": chosen.note}
+
+
+def _commits(past: Past, start: int | None, end: int) -> tuple[Counter[str], bool]:
+    """Snapshots of each writer after `start` up to `end`, and whether links lead from one to the other."""
+    found: Counter[str] = Counter()
+    first: int | None = None
+    for snapshot in past.ancestry(end):
+        if snapshot.snapshot_id == start:
+            return found, True
+        mark = mark_of(snapshot.summary)
+        found[sink_label(mark.key) if mark else FOREIGN] += 1
+        first = snapshot.sequence_number
+    return found, start is None and first == 1
+
+
+def _hints(found: "Changes", from_batch: int, commits: Counter[str] | None) -> Iterator[str]:
+    shown = found.sample.num_rows
+    if shown < found.rows_added:
+        yield f"{number(shown)} of {number(found.rows_added)} rows shown; --limit shows more."
+    if found.compared:
+        yield (
+            f"Somebody rewrote or deleted between: {number(found.files_removed)} files of batch {from_batch} are gone"
+            f" or have other deletes, so rows were compared; {number(found.rows_removed)} rows were removed."
+        )
+    if commits is None:
+        yield "Snapshots between have expired or were rolled back: who wrote these rows is not shown any more."
+    elif len(commits) > 1:
+        who = ", ".join(f"{name} {number(count)}" for name, count in sorted(commits.items()))
+        yield f"The rows are of every writer to the branch. Commits between: {who}."
+
+
+def _next_step(table: str, to_batch: int, sink: str | None, branch: str) -> str:
+    of_sink = f" --sink {sink}" if sink else ""
+    of_branch = "" if branch == "main" else f" --branch {branch}"
+    return f"Next: lakesink as-of {table} --batch {to_batch}{of_sink}{of_branch} --read"

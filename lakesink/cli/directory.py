@@ -1,38 +1,20 @@
 """What the commands look at, of the directory of a sink of files, turned into reports. Only reads."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakesink.audit.checkpoint import read_done
-from lakesink.audit.directory import DirectoryProof, SinkInDirectory, audit_directory, committed_at, sinks_in
-from lakesink.audit.finding import Code, counted
-from lakesink.cli.output import NOT_WELL, OK, Report, invalid, moment, number, printable, size, span
-from lakesink.cli.proving import documents_of, exit_code, told, verdict_on, words_for
+from lakesink.audit.directory import SinkInDirectory, committed_at, sinks_in
+from lakesink.audit.finding import counted
+from lakesink.cli.output import NOT_WELL, OK, Report, invalid, moment, number, size, span
 from lakesink.cli.rows import parsed_offsets
 from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.directory.marker import Marker
 from lakesink_protocol.redact import redact
 
-_DIRECTORY_WORDS = {
-    Code.LEDGER_DAMAGED: (
-        "A commit is missing, torn, changed or out of its order: readers and the stream stop.",
-        "Put its file back from a backup, or take the directory back to a batch before it (lakesink rewind).",
-    ),
-    Code.BATCH_TWICE: (
-        "One batch was committed twice: its rows are there twice.",
-        "Take the directory back to the batch before the second one (lakesink rewind), and let the stream go on.",
-    ),
-    Code.BATCH_GAP: (
-        "Batches are missing between two that are there.",
-        "Take the directory back to the batch before the gap (lakesink rewind), or replay them from the source.",
-    ),
-    Code.CHECKPOINT_AHEAD: (
-        "Spark calls batches done that the directory does not have: their rows are not in it.",
-        "Stop the stream, run lakesink rewind with the newest batch that is in the directory, and start it again.",
-    ),
-}
+COLUMNS = ("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>")
+"""Headings of `state_row`."""
+_LOG_COLUMNS = ("sink", "batch>", "commit>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
 
 
 def is_directory(target: str, catalog: str | None) -> bool:
@@ -47,7 +29,7 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
     """How each sink of a directory stands; a last batch older than `max_age` is too old."""
     now = datetime.now(UTC)
     _, sinks = sinks_in(directory, None)
-    standings = [_standing(found, max_age, now) for found in sinks]
+    standings = [(found, _standing(found, max_age, now)) for found in sinks]
     hints = [
         f"The commits of sink {found.name} cannot be trusted: {found.damage}. Next: lakesink audit {directory}"
         for found in sinks
@@ -56,13 +38,13 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
     return Report(
         document={
             "directory": redact(directory),
-            "sinks": [_state(found, standing) for found, standing in zip(sinks, standings, strict=True)],
+            "sinks": [state_of(found) | {"standing": standing} for found, standing in standings],
         },
-        title=printable(f"{redact(directory)}: {counted(len(sinks), 'sink')}"),
-        columns=("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>", "standing"),
-        rows=[_state_row(found, standing, now) for found, standing in zip(sinks, standings, strict=True)],
-        hints=[printable(redact(hint)) for hint in (*hints, f"Next: lakesink log {directory}")],
-        exit_code=OK if all(standing == "ok" for standing in standings) else NOT_WELL,
+        title=f"{redact(directory)}: {counted(len(sinks), 'sink')}",
+        columns=(*COLUMNS, "standing"),
+        rows=[[*state_row(found, now), standing] for found, standing in standings],
+        hints=[redact(hint) for hint in (*hints, f"Next: lakesink log {directory}")],
+        exit_code=OK if all(standing == "ok" for _, standing in standings) else NOT_WELL,
     )
 
 
@@ -80,46 +62,12 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
             "committed": len(records),
             "batches": [_record(name, marker) for name, marker in shown],
         },
-        title=printable(f"{redact(directory)}: {number(len(shown))} of {number(len(records))} committed batches"),
-        columns=("sink", "batch>", "commit>", "rows>", "files>", "size>", "committed", "outcome", "offsets"),
+        title=f"{redact(directory)}: {number(len(shown))} of {number(len(records))} committed batches",
+        columns=_LOG_COLUMNS,
         rows=[_record_row(name, marker) for name, marker in shown],
         hints=[f"{number(hidden)} older batches are not shown; --limit shows more."] if hidden else [],
         exit_code=OK if records else NOT_WELL,
     )
-
-
-def audit_of_directory(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
-    """What arrived, proved from the directory, and from Spark's checkpoint if it is named."""
-    done = read_done(checkpoint) if checkpoint is not None else None
-    proof = audit_directory(directory, sink=sink, done=done)
-    batches = counted(sum(len(found.markers) for found in proof.sinks), "batch")
-    clean = f"clean: {batches}, each there once, with all files"
-    return Report(
-        document={
-            "directory": redact(directory),
-            "well": not proof.findings,
-            "sinks": [_state(found, "") for found in proof.sinks],
-            **documents_of(proof.findings, proof.notes, _DIRECTORY_WORDS),
-        },
-        title=printable(f"{redact(directory)}: {verdict_on(proof.findings) or clean}"),
-        columns=("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>"),
-        rows=[_state_row(found, "", datetime.now(UTC))[:-1] for found in proof.sinks],
-        hints=[printable(redact(line)) for line in _lines(proof)],
-        exit_code=exit_code(proof.findings),
-    )
-
-
-def _lines(proof: DirectoryProof) -> Iterator[str]:
-    for finding in proof.findings:
-        means, action = words_for(finding.code, _DIRECTORY_WORDS)
-        yield f"[{finding.code.name}] {told(finding)}"
-        yield f"  It means: {means}"
-        yield f"  Do: {action}"
-    for note in proof.notes:
-        yield f"note: {told(note)}"
-    markers = [marker for found in proof.sinks for marker in found.markers]
-    files = sum(len(marker.parts) for marker in markers)
-    yield f"Looked at {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
 
 
 def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) -> str:
@@ -129,7 +77,8 @@ def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) 
     return "stale" if max_age is not None and (last is None or now - last > max_age) else "ok"
 
 
-def _state(found: SinkInDirectory, standing: str) -> dict[str, Any]:
+def state_of(found: SinkInDirectory) -> dict[str, Any]:
+    """One sink for JSON."""
     newest = found.markers[-1] if found.markers else None
     return {
         "sink": found.name,
@@ -141,11 +90,12 @@ def _state(found: SinkInDirectory, standing: str) -> dict[str, Any]:
         "files": sum(len(marker.parts) for marker in found.markers),
         "bytes": sum(marker.size_bytes for marker in found.markers),
         "offsets": None if newest is None else parsed_offsets(newest.batch.offsets),
-    } | ({"standing": standing} if standing else {})
+    }
 
 
-def _state_row(found: SinkInDirectory, standing: str, now: datetime) -> list[str]:
-    state = _state(found, standing)
+def state_row(found: SinkInDirectory, now: datetime) -> list[str]:
+    """One sink as text, under `COLUMNS`."""
+    state = state_of(found)
     last = state["committed_at"]
     return [
         found.name,
@@ -155,7 +105,6 @@ def _state_row(found: SinkInDirectory, standing: str, now: datetime) -> list[str
         number(state["batches"]),
         number(state["rows"]),
         size(state["bytes"]),
-        standing,
     ]
 
 

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from lakesink.cli.output import NOT_WELL, OK, Report, printable, progress, reporting
+from lakesink.cli.output import NOT_WELL, OK, Report, progress, reporting
 
 if TYPE_CHECKING:
     from lakesink.checks.doctor.finding import Finding
@@ -61,7 +62,7 @@ def _of_query(root: str, *, alone: bool) -> Report:
     findings = list(check_query(root))
     weak = [finding.check for finding in findings if finding.standing.value in ("warning", "failed")]
     advice = "change what it says, start the query, and look again" if weak else f"lakesink doctor --checkpoint {root}"
-    return _report(findings, f"Next: {printable(advice)}")
+    return _report(findings, f"Next: {advice}")
 
 
 def _failed(findings: "Sequence[Finding]", check: str) -> bool:
@@ -76,22 +77,11 @@ def _report(findings: "Sequence[Finding]", next_step: str) -> Report:
     counts = _counts(findings)
     summary = ", ".join(f"{counts[standing]} {standing}" for standing in ("ok", "warning", "failed", "skipped"))
     return Report(
-        document={"well": not counts["failed"], "checks": [_document(finding) for finding in findings]},
+        document={"well": not counts["failed"], "checks": [asdict(finding) for finding in findings]},
         title=f"lakesink doctor: {summary}",
         hints=[*_lines(findings), "", next_step],
         exit_code=NOT_WELL if counts["failed"] else OK,
     )
-
-
-def _document(finding: "Finding") -> dict[str, Any]:
-    return {
-        "part": finding.part.value,
-        "check": finding.check,
-        "standing": finding.standing.value,
-        "found": finding.found,
-        "fix": finding.fix,
-        "details": dict(finding.details),
-    }
 
 
 def _lines(findings: "Sequence[Finding]") -> Iterator[str]:
@@ -99,15 +89,15 @@ def _lines(findings: "Sequence[Finding]") -> Iterator[str]:
     for finding in findings:
         if finding.part is not part:
             part = finding.part
-            yield f"\n{part.value}"
-        yield f"  {finding.standing.value:8} {finding.check:{_CHECK_WIDTH}} {printable(finding.found)}"
+            yield from ("", part.value)
+        yield f"  {finding.standing.value:8} {finding.check:{_CHECK_WIDTH}} {finding.found}"
         if finding.fix:
-            yield f"  {'':8} {'':{_CHECK_WIDTH}} do: {printable(finding.fix)}"
+            yield f"  {'':8} {'':{_CHECK_WIDTH}} do: {finding.fix}"
 
 
 def _next_step(counts: Counter[str], table: str | None) -> str:
     if counts["failed"]:
         return "Next: mend what failed, from the top, and run lakesink doctor again."
     if table is not None:
-        return f"Next: lakesink status {printable(table)}"
+        return f"Next: lakesink status {table}"
     return "Next: lakesink doctor TABLE --checkpoint DIR looks at a stream; lakesink demo shows one."

@@ -1,15 +1,34 @@
-"""The command ``engines``: configuration and first queries for another engine, ready to paste."""
+"""The command ``engines``: configuration and first queries for another engine, ready to paste. Only reads."""
+
+from dataclasses import asdict, replace
 
 import click
+from pyiceberg.table import Table
 
+from lakesink.audit.as_of import Question, as_of
 from lakesink.cli.output import Report, invalid, reporting
+from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
+from lakesink.engines.recipe import Moment, Recipe
+from lakesink.engines.target import target_of
+from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.read.history import history
+from lakesink_catalog.tables.tables import load_table, parse_identifier
+from lakesink_protocol.identity import MAIN_BRANCH
 
-ENGINES = ("trino", "spark", "duckdb", "flink", "pyiceberg")
+_RECIPES = {
+    "trino": trino.recipe,
+    "spark": spark.recipe,
+    "duckdb": duckdb.recipe,
+    "flink": flink.recipe,
+    "pyiceberg": pyiceberg.recipe,
+}
+FORMAT_VERSION = 2
+_COMMENTS = {"pyiceberg": "#"}
 
 
 @click.command("engines", help="Configuration and first queries for another engine, for this catalog and TABLE.")
 @click.argument("table")
-@click.option("--for", "engine", type=click.Choice(ENGINES), required=True, help="The engine.")
+@click.option("--for", "engine", type=click.Choice(list(_RECIPES)), required=True, help="The engine.")
 @click.option("--batch", type=click.IntRange(0), metavar="N", help="Go back to this batch.  [default: the newest]")
 @click.option("--sink", metavar="ID", help="Whose batch; needed if several sinks write to main.")
 @reporting
@@ -17,6 +36,42 @@ def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, 
     """Exit code 2: there is no such table or batch, or no recipe for it."""
     if sink is not None and batch is None:
         raise invalid("--sink goes with --batch.", "Give --batch too.")
-    from lakesink.cli import recipes  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    found = CatalogConfig(catalog).find()
+    opened = load_table(found.open(create=False), table)
+    target = target_of(found, opened, parse_identifier(table), _moment(opened, table, batch, sink))
+    recipe = _RECIPES[engine](target)
+    version = target.format_version
+    if version != FORMAT_VERSION:
+        note = f"The table is of format version {version}; this was tried with version {FORMAT_VERSION}."
+        recipe = replace(recipe, notes=(*recipe.notes, note))
+    return Report(
+        document={"table": table, "catalog": found.name, **asdict(recipe)},
+        title=f"{table} in {found.name}, for {recipe.engine}",
+        hints=_lines(recipe, _COMMENTS.get(engine, "--")),
+    )
 
-    return recipes.engines_report(table, catalog, engine, batch=batch, sink=sink)
+
+def _moment(table: Table, identifier: str, batch: int | None, sink: str | None) -> Moment | None:
+    """The batch that is asked for, else the newest one, else what is there."""
+    if batch is None:
+        retained = [record for record in history(table, branch=MAIN_BRANCH) if record.in_branch]
+        if not retained:
+            head = table.metadata.current_snapshot()
+            return None if head is None else Moment("the table as it is now", head.snapshot_id)
+        batch, sink = retained[-1].batch_id, retained[-1].sink
+    answer = as_of(table, identifier, Question(batch_id=batch, sink=sink))
+    lasting = [name for name in answer.tags if name not in answer.moving]
+    return Moment(f"the table as of batch {batch}", answer.snapshot_id, next(iter(lasting), None))
+
+
+def _lines(recipe: Recipe, comment: str) -> list[str]:
+    """Files and queries stand as they are, to be copied; the words around them are their comments."""
+    lines = [f"Needs: {need}." for need in recipe.needs]
+    lines += [f"Note: {note}" for note in recipe.notes]
+    for file in recipe.files:
+        lines += ["", f"{file.name}: {file.what}", "", *file.text.splitlines()]
+    lines += ["", "First queries:", ""]
+    end = ";" if comment == "--" else ""
+    for query in recipe.queries:
+        lines += [f"{comment} {query.what}", f"{query.text}{end}"]
+    return [*lines, "", f"Next: write {recipe.files[0].name}, start the engine with it, and run the queries."]

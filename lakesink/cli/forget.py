@@ -1,8 +1,11 @@
 """The command ``forget``: retires a sink that will not come back."""
 
+from functools import partial
+
 import click
 
-from lakesink.cli.output import Report, confirmed, number, printable, reporting
+from lakesink.cli.output import Report, confirmed, number, reporting
+from lakesink.operate.forget import forget_sink
 
 
 @click.command(help="Retire a sink of TABLE: its ledger entry and ledger tag go, its rows and snapshots stay.")
@@ -15,17 +18,8 @@ from lakesink.cli.output import Report, confirmed, number, printable, reporting
 @reporting
 def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, tags: bool, yes: bool) -> Report:
     """Exit code 2: there is no such sink, or the catalog did not take the commit."""
-    from lakesink.operate.forget import forget_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-
-    done = forget_sink(
-        table,
-        catalog,
-        sink=sink,
-        branch=branch,
-        txn=txn,
-        tags=tags,
-        confirm=lambda question: confirmed(question, yes=yes),
-    )
+    confirm = partial(confirmed, yes=yes)
+    done = forget_sink(table, catalog, sink=sink, branch=branch, txn=txn, tags=tags, confirm=confirm)
     return Report(
         document={
             "table": table,
@@ -37,7 +31,7 @@ def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool
         },
         title=f"{table} has forgotten {sink}: snapshot {done.snapshot_id} of branch {done.branch} says so.",
         hints=[
-            f"Left where they are: its rows, its snapshots, and its prepared records in {printable(done.records)}",
+            f"Left where they are: its rows, its snapshots, and its prepared records in {done.records}",
             f"Audit tags removed: {number(len(done.audit_tags))}."
             if tags
             else "Its audit tags stay; --tags removes them.",

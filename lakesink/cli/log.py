@@ -1,8 +1,18 @@
-"""The command ``log``: the batches that a table's snapshots still show."""
+"""The command ``log``: the batches that a table's snapshots still show. Only reads."""
+
+from dataclasses import asdict
 
 import click
 
-from lakesink.cli.output import Report, reporting
+from lakesink.audit.finding import key_of, sink_label
+from lakesink.cli.directory import is_directory, log_of_directory
+from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, reporting, size
+from lakesink.cli.rows import parsed_offsets
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.read.history import Record, history
+from lakesink_catalog.tables.tables import load_table
+
+_COLUMNS = ("sink", "branch", "batch>", "snapshot>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
 
 
 @click.command(
@@ -15,8 +25,54 @@ from lakesink.cli.output import Report, reporting
 @reporting
 def log(table: str, catalog: str | None, sink: str | None, branch: str | None, limit: int) -> Report:
     """Exit code 1: no batch is retained."""
-    from lakesink.cli import directory, looking  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
+    if is_directory(table, catalog):
+        return log_of_directory(table, sink=sink, branch=branch, limit=limit)
+    opened = load_table(connect(catalog, create=False), table)
+    records = history(opened, sink=sink, branch=branch)
+    return _report(table, opened.catalog.name, records[-limit:], len(records))
 
-    if directory.is_directory(table, catalog):
-        return directory.log_of_directory(table, sink=sink, branch=branch, limit=limit)
-    return looking.log_report(table, catalog, sink=sink, branch=branch, limit=limit)
+
+def _report(identifier: str, catalog: str | None, shown: list[Record], retained: int) -> Report:
+    return Report(
+        document={
+            "table": identifier,
+            "catalog": catalog,
+            "retained": retained,
+            "batches": [asdict(record) | {"offsets": parsed_offsets(record.offsets)} for record in shown],
+        },
+        title=f"{identifier} in {catalog}: {number(len(shown))} of {number(retained)} retained batches",
+        columns=_COLUMNS,
+        rows=[_row(record) for record in shown],
+        hints=_hints(identifier, shown, hidden=retained - len(shown)),
+        exit_code=OK if retained else NOT_WELL,
+    )
+
+
+def _row(record: Record) -> list[str]:
+    rolled_back = ", rolled back" if record.in_branch is False else ""
+    without = f", {record.missing_inputs} input files missing" if record.missing_inputs else ""
+    return [
+        sink_label(key_of(record)),
+        record.branch,
+        number(record.batch_id),
+        str(record.snapshot_id),
+        number(record.rows),
+        number(record.files),
+        size(record.bytes),
+        moment(record.committed_at),
+        (record.accepted or record.outcome) + without + rolled_back + _of_documents(record),
+        record.offsets,
+    ]
+
+
+def _of_documents(record: Record) -> str:
+    malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
+    return malformed + (f", {number(record.unknown_keys)} unknown keys" if record.unknown_keys else "")
+
+
+def _hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str]:
+    if not shown:
+        return [f"No batch of lakesink is retained in {identifier}. Next: lakesink status {identifier}"]
+    older = [f"{number(hidden)} older batches are not shown; --limit shows more."] if hidden else []
+    newest = shown[-1].snapshot_id
+    return [*older, f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."]

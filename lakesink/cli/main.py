@@ -1,4 +1,4 @@
-"""Entry point of ``lakesink``. Commands are imported when they run: help and version answer at once.
+"""Entry point of ``lakesink``. A command is imported when it is named: help and version answer at once.
 
 Exit codes: 0 all is well; 1 something was looked at and is not well, or is not there; 2 it could not be looked at;
 3 nothing is wrong but what an operator accepted.
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from lakesink import __version__
+from lakesink.cli.output import Report, reported
 from lakesink_protocol.suggest import did_you_mean
 
 COMMANDS = {
@@ -45,7 +46,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(importlib.import_module(f"lakesink.cli.{name}"), name)
+        try:
+            command: click.Command = getattr(importlib.import_module(f"lakesink.cli.{name}"), name)
+        except Exception as error:  # noqa: BLE001 - PyIceberg reads its configuration when it is imported
+            return _failed(error)
         return command
 
     def resolve_command(
@@ -60,6 +64,17 @@ class LazyGroup(click.Group):
         """The list of commands in help."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
+
+
+def _failed(error: Exception) -> click.Command:
+    """A command in the place of one that cannot be imported: it reports that error."""
+
+    @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+    @reported
+    def fail() -> Report:
+        raise error
+
+    return fail
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

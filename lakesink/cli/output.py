@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any, TypeVar
 
 import click
@@ -35,7 +36,7 @@ class Report:
     title: str  # first line of the text
     columns: Sequence[str] = ()  # headings; a trailing ``>`` aligns right
     rows: Sequence[Sequence[str]] = ()  # cells as text
-    hints: Sequence[str] = ()  # last lines of the text: what to do next
+    hints: Sequence[str] = ()  # last lines of the text, each on one line: what to do next
     exit_code: int = OK
 
 
@@ -147,11 +148,11 @@ def _print_report(report: Report, output: str) -> None:
         _print_json(report.document)
         return
     console = _console()
-    console.print(Text(report.title, style="bold"))
+    console.print(Text(printable(report.title), style="bold"))
     if report.rows:
         console.print(_table(report))
     for hint in report.hints:
-        console.print(Text(hint))
+        console.print(Text(printable(hint)))
 
 
 def _table(report: Report) -> Table:
@@ -194,6 +195,8 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _jsonable(value: Any) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
     assert isinstance(value, datetime), f"no JSON form for {type(value).__name__}"
     return value.isoformat().replace("+00:00", "Z")
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from lakesink.cli.output import Report, printable, progress, reported, size
+from lakesink.cli.output import Report, progress, reported, size
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import describe
 
@@ -40,7 +40,7 @@ def pack(*, file: Path) -> Report:
     with progress() as say:
         say("packing")
         packages = make(file)
-    size_bytes, shown = file.stat().st_size, printable(str(file))
+    size_bytes, shown = file.stat().st_size, str(file)
     python, platform = f"{sys.version_info.major}.{sys.version_info.minor}", sysconfig.get_platform()
     options = f"--archives {shown}#{FOLDER} --conf spark.executorEnv.PYTHONPATH={FOLDER}"
     return Report(

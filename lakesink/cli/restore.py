@@ -1,8 +1,11 @@
 """The command ``restore``: sets a lost ledger entry again."""
 
+from functools import partial
+
 import click
 
 from lakesink.cli.output import Report, confirmed, reporting
+from lakesink.operate.forget import restore_sink
 
 
 @click.command(help="Set the lost ledger entry of a sink of TABLE again, from its newest batch there; no row changes.")
@@ -14,16 +17,8 @@ from lakesink.cli.output import Report, confirmed, reporting
 @reporting
 def restore(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, yes: bool) -> Report:
     """Exit code 2: the entry cannot be told from the table, or the catalog did not take the commit."""
-    from lakesink.operate.forget import restore_sink  # noqa: PLC0415 - PyIceberg takes a second to import; help must not
-
-    done = restore_sink(
-        table,
-        catalog,
-        sink=sink,
-        branch=branch,
-        txn=txn,
-        confirm=lambda question: confirmed(question, yes=yes),
-    )
+    confirm = partial(confirmed, yes=yes)
+    done = restore_sink(table, catalog, sink=sink, branch=branch, txn=txn, confirm=confirm)
     last = done.entry.batch_id
     title = f"The ledger of {sink} in {table} ends with batch {last}"
     return Report(

@@ -1,14 +1,13 @@
 """The command ``rewind``: takes a checkpoint back to an earlier batch, and the directory of a sink of files with it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from lakesink.audit.checkpoint import opened
 from lakesink.cli.output import Report, confirmed, invalid, number, reported
-
-if TYPE_CHECKING:
-    from lakesink.operate.rewind import Plan
-    from lakesink.operate.rewind_directory import DirectoryPlan
+from lakesink.operate.rewind import Plan, RewindableCheckpoint
+from lakesink.operate.rewind_directory import DirectoryPlan, RewindableDirectory
 
 
 @click.command(
@@ -26,10 +25,6 @@ def rewind(
     checkpoint: str, to_batch: int, directory: str | None, sink: str | None, backup: str | None, *, yes: bool
 ) -> Report:
     """Exit code 2: it cannot be taken back to that batch; nothing was changed."""
-    from lakesink.audit.checkpoint import opened  # noqa: PLC0415 - help must not import fsspec
-    from lakesink.operate.rewind import RewindableCheckpoint  # noqa: PLC0415 - as above
-    from lakesink.operate.rewind_directory import RewindableDirectory  # noqa: PLC0415 - as above
-
     if sink is not None and directory is None:
         raise invalid("--sink names a sink of a directory, and none is given.", "Give --directory too.")
     place = RewindableCheckpoint(checkpoint)
@@ -60,7 +55,7 @@ def rewind(
     return Report(document=document, title=_title(plan, commits), hints=hints)
 
 
-def _question(plan: "Plan", commits: "DirectoryPlan | None") -> str:
+def _question(plan: Plan, commits: DirectoryPlan | None) -> str:
     """What to ask before anything is changed; empty if nothing will be."""
     parts = []
     if commits is not None and (commits.numbers or commits.records):
@@ -75,7 +70,7 @@ def _question(plan: "Plan", commits: "DirectoryPlan | None") -> str:
     return f"Is the query stopped, and shall lakesink {' and '.join(parts)}?" if parts else ""
 
 
-def _title(plan: "Plan", commits: "DirectoryPlan | None") -> str:
+def _title(plan: Plan, commits: DirectoryPlan | None) -> str:
     text = f"The checkpoint ends at batch {plan.to_batch}: {number(len(plan.batches))} batches will run again."
     if not plan.files:
         text = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
@@ -84,7 +79,7 @@ def _title(plan: "Plan", commits: "DirectoryPlan | None") -> str:
     return f"{number(len(commits.numbers))} commits of sink {commits.sink_id} were taken out of the directory. {text}"
 
 
-def _document(directory: str | None, commits: "DirectoryPlan", aside: str | None) -> dict[str, Any]:
+def _document(directory: str | None, commits: DirectoryPlan, aside: str | None) -> dict[str, Any]:
     return {
         "directory": directory,
         "sink": commits.sink_id,

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import lakesink
-from lakesink.demo.child import end_with_parent
 from lakesink.demo.flights import SPARK_SCHEMA
 from lakesink.demo.place import SINK_ID, TABLE, Place
+from lakesink.demo.process import end_with_parent
 from lakesink.demo.session import quiet_session
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 

@@ -1,17 +1,17 @@
 """Runs the demo's driver as a child process, follows its log, and leaves no process behind."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakesink.checks.child import child, end
-from lakesink.demo.child import driver_environment
 from lakesink.demo.place import Place
+from lakesink_catalog.connect.catalog import HOME_VARIABLE
 from lakesink_catalog.failpoints import VARIABLE as FAILPOINTS
 
 LONGEST_SECONDS = 900
@@ -46,32 +46,48 @@ def run_driver(
     place: Place, files_per_batch: int, failpoint: str | None, on_batch: Callable[[BatchLine], None]
 ) -> DriverRun:
     """Run a driver until it and its Java and Python children have ended; `failpoint` as in ``LAKESINK_FAILPOINTS``."""
-    batches: list[BatchLine] = []
-    tail: list[str] = []
-    with _started(place, files_per_batch, failpoint) as process, place.log.open("a", buffering=1) as log:
-        assert process.stdout is not None
-        for line in process.stdout:  # ends when the last process that holds the other end of the pipe ends
-            log.write(line)
-            tail = [*tail[-30:], line]
-            found = _BATCH.search(line)
-            if found:
-                batches.append(BatchLine(found["event"], int(found["batch"])))
-                on_batch(batches[-1])
-    return DriverRun(process.returncode, tuple(batches), "".join(tail))
-
-
-@contextmanager
-def _started(place: Place, files_per_batch: int, failpoint: str | None) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", DRIVER, str(place.home), str(files_per_batch)]
     environment = driver_environment(place.lakehouse)
     environment.pop(FAILPOINTS, None)
     if failpoint is not None:
         environment[FAILPOINTS] = failpoint
-    with child(command, environment, subprocess.PIPE) as process:
+    batches: list[BatchLine] = []
+    tail: list[str] = []
+    with child(command, environment, subprocess.PIPE) as process, place.log.open("a", buffering=1) as log:
+        assert process.stdout is not None
         watchdog = threading.Timer(LONGEST_SECONDS, end, (process,))
         watchdog.daemon = True
+        watchdog.start()
         try:
-            watchdog.start()
-            yield process
+            for line in process.stdout:  # ends when the last process that holds the other end of the pipe ends
+                log.write(line)
+                tail = [*tail[-30:], line]
+                found = _BATCH.search(line)
+                if found:
+                    batches.append(BatchLine(found["event"], int(found["batch"])))
+                    on_batch(batches[-1])
         finally:
             watchdog.cancel()
+    return DriverRun(process.returncode, tuple(batches), "".join(tail))
+
+
+def end_with_parent() -> None:
+    """Called in a `lakesink.checks.child`: it now ends when its parent ends."""
+    threading.Thread(target=_wait_for_the_end, daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
+    os.read(sys.stdin.fileno(), 1)  # nothing is ever written: this returns when the other end closes
+    os._exit(1)
+
+
+def driver_environment(lakehouse: os.PathLike[str]) -> dict[str, str]:
+    """The environment of a Spark driver: this Python for its executors, and the embedded catalog of a folder."""
+    own = {
+        HOME_VARIABLE: os.fspath(lakehouse),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    environment = os.environ | own
+    environment.pop("SPARK_REMOTE", None)
+    return environment

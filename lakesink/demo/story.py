@@ -3,7 +3,10 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from lakesink.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, only, source_checks
 from lakesink.demo.counts import Comparison, compare, count_rows
@@ -16,17 +19,35 @@ from lakesink_protocol.errors import LakesinkError
 MOST_BATCHES = 25
 
 
-class Audience(Protocol):
-    """Receives progress of the demo."""
+class Screen:
+    """Tells the story on standard error: steps always, a moving bar on a terminal only."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._bar: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
 
     def say(self, text: str) -> None:
-        """One step of the demo."""
+        """Tell one step of the demo."""
+        self._progress.console.print(text, markup=False)
 
     def expect(self, batches: int) -> None:
-        """The number of batches."""
+        """Show a bar for this number of batches."""
+        self._bar = self._progress.add_task("starting Spark", total=batches)
 
     def batch(self, line: BatchLine) -> None:
-        """A driver has finished a batch."""
+        """Move the bar: a driver has finished a batch."""
+        assert self._bar is not None
+        description = f"batch {line.batch_id} {line.event}"
+        self._progress.update(self._bar, completed=line.batch_id + 1, description=description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +100,25 @@ class Ending:
         return all(check.holds for check in self.checks)
 
 
-def tell(place: Place, audience: Audience, *, row_limit: int, kill: bool) -> Ending:
+def tell(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> Ending:
     """Run the demo in an empty folder; without `kill`, the first driver finishes."""
     started = time.monotonic()
     plan = Plan.of(write_daily_files(place.home, row_limit))
-    stage = _Stage(place, audience, plan, runs=[])
-    audience.say(
+    stage = _Stage(place, screen, plan, runs=[])
+    screen.say(
         f"{sum(plan.source.rows):,} flights in {len(plan.source.rows)} files, one a day: {plan.batches} batches."
     )
-    audience.expect(plan.batches)
+    screen.expect(plan.batches)
     deaths = (stage.die_before_commit(), stage.die_after_commit()) if kill else ()
     stage.live_on()
-    audience.say("Counting the source's text file and the table's data files with DuckDB.")
+    screen.say("Counting the source's text file and the table's data files with DuckDB.")
     return stage.ending(deaths, compare(plan.source.csv, row_limit, files_as_of()), started)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
     place: Place
-    audience: Audience
+    screen: Screen
     plan: Plan
     runs: list[DriverRun]
 
@@ -105,7 +126,7 @@ class _Stage:
         batch_id = self.plan.recovered
         self._die("after-prepared", batch_id)
         died = DiedBeforeCommit(batch_id, read_record(batch_id), look())
-        self.audience.say(
+        self.screen.say(
             f"SIGKILL. Driver {len(self.runs)} left batch {batch_id} prepared and not committed:"
             f" {len(died.record.files)} data files that no reader sees."
         )
@@ -114,7 +135,7 @@ class _Stage:
     def die_after_commit(self) -> DiedAfterCommit:
         batch_id = self.plan.replayed
         self._die("after-commit", batch_id)
-        self.audience.say(
+        self.screen.say(
             f"SIGKILL. Driver {len(self.runs)} left batch {batch_id} committed, but Spark does not know and will run it"
             " again."
         )
@@ -165,7 +186,7 @@ class _Stage:
             raise _driver_failed(what, run, self.place)
 
     def _run(self, failpoint: str | None) -> DriverRun:
-        run = run_driver(self.place, self.plan.files_per_batch, failpoint, self.audience.batch)
+        run = run_driver(self.place, self.plan.files_per_batch, failpoint, self.screen.batch)
         self.runs.append(run)
         return run
 

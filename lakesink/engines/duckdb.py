@@ -1,7 +1,6 @@
 """DuckDB's Iceberg extension: attaches a REST catalog; reads tables of other catalogs by their metadata file. Pure."""
 
-from lakesink.engines.queries import Words, first_queries, quoted, text_literal
-from lakesink.engines.recipe import File, Query, Recipe
+from lakesink.engines.recipe import File, Query, Recipe, first_queries, quoted, text_literal
 from lakesink.engines.target import Rest, Target
 
 ENGINE = "DuckDB 1.5.5"
@@ -80,9 +79,9 @@ def _queries(target: Target) -> tuple[Query, ...]:
     if isinstance(target.backend, Rest):
         *namespaces, name = target.parts
         table = quoted((target.catalog, ".".join(namespaces), name), '"')
-        return first_queries(Words(table, _newest(table), "AT (VERSION => {})"), target.moment)
+        return first_queries(target.moment, table=table, newest=_newest(table), at_snapshot="AT (VERSION => {})")
     file = text_literal(target.metadata_file)
-    found = first_queries(Words(f"iceberg_scan({file})", _newest(file), ""), None)
+    found = first_queries(None, table=f"iceberg_scan({file})", newest=_newest(file), at_snapshot="")
     if target.moment is None:
         return found
     at = f"{file}, snapshot_from_id => {target.moment.snapshot_id}"

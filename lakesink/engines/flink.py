@@ -1,9 +1,7 @@
 """Flink SQL with Iceberg's own catalog. Pure."""
 
-from lakesink.engines.java import jars, java_catalog
-from lakesink.engines.queries import Words, first_queries, newest_batches, quoted, text_literal
-from lakesink.engines.recipe import FLINK_RUNTIME, ICEBERG_OF_FLINK, SAME_NAME, File, Recipe
-from lakesink.engines.target import Target
+from lakesink.engines.recipe import File, Query, Recipe, first_queries, newest_batches, quoted, text_literal
+from lakesink.engines.target import FLINK_RUNTIME, Target, jars, java_catalog
 
 ENGINE = "Flink 2.1"
 _HADOOP = ("hadoop-client-api-3.4.2.jar", "hadoop-client-runtime-3.4.2.jar", "commons-logging-1.3.0.jar")
@@ -11,7 +9,7 @@ _HADOOP = ("hadoop-client-api-3.4.2.jar", "hadoop-client-runtime-3.4.2.jar", "co
 
 def recipe(target: Target) -> Recipe:
     """Statements for the SQL client or the SQL gateway."""
-    names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in (FLINK_RUNTIME, *jars(target, ICEBERG_OF_FLINK))]
+    names = [f"{'-'.join(jar.split(':')[1:])}.jar" for jar in jars(target, FLINK_RUNTIME)]
     return Recipe(
         engine=ENGINE,
         needs=(f"in Flink's lib folder: {', '.join((*names, *_HADOOP))}", *target.access),
@@ -22,11 +20,8 @@ def recipe(target: Target) -> Recipe:
                 _setup(target),
             ),
         ),
-        queries=first_queries(_words(target), target.moment),
-        notes=(
-            *((SAME_NAME.format(target.catalog),) if target.is_sql else ()),
-            "Flink shows a snapshot of the past under the table's present columns.",
-        ),
+        queries=_queries(target),
+        notes=(*target.notes, "Flink shows a snapshot of the past under the table's present columns."),
     )
 
 
@@ -38,11 +33,12 @@ def _setup(target: Target) -> str:
     return f"SET 'execution.runtime-mode' = 'batch';\nCREATE CATALOG {catalog} WITH (\n{lines}\n);\n"
 
 
-def _words(target: Target) -> Words:
+def _queries(target: Target) -> tuple[Query, ...]:
     *namespaces, table = target.parts
     database = (target.catalog, ".".join(namespaces))
     snapshots = quoted((*database, f"{table}$snapshots"), "`")
-    return Words(
+    return first_queries(
+        target.moment,
         table=quoted((*database, table), "`"),
         newest=newest_batches(snapshots, "summary['{}']"),
         at_snapshot="/*+ OPTIONS('snapshot-id'='{}') */",

@@ -1,6 +1,6 @@
 """PyIceberg without lakesink. Pure."""
 
-from lakesink.engines.recipe import SAME_NAME, File, Query, Recipe
+from lakesink.engines.recipe import File, Query, Recipe
 from lakesink.engines.target import Rest, Target
 from lakesink_protocol.errors import CatalogError
 
@@ -21,7 +21,7 @@ def recipe(target: Target) -> Recipe:
         needs=(f"pip install 'pyiceberg[{extras}]'", *target.access),
         files=(File(f"{target.catalog}_table.py", "run it first", _program(target)),),
         queries=tuple(_queries(target)),
-        notes=(SAME_NAME.format(target.catalog),) if target.is_sql else (),
+        notes=target.notes,
     )
 
 

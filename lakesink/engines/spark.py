@@ -1,9 +1,7 @@
 """Spark SQL with Iceberg's own catalog. Pure."""
 
-from lakesink.engines.java import jars, java_catalog
-from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
-from lakesink.engines.recipe import ICEBERG_OF_SPARK, SAME_NAME, SPARK_RUNTIME, File, Recipe, properties_file
-from lakesink.engines.target import Target
+from lakesink.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
+from lakesink.engines.target import SPARK_RUNTIME, Target, jars, java_catalog
 
 ENGINE = "Spark 4.1"
 
@@ -20,15 +18,15 @@ def recipe(target: Target) -> Recipe:
                 properties_file(_settings(target), " "),
             ),
         ),
-        queries=first_queries(_words(target), target.moment),
-        notes=(SAME_NAME.format(target.catalog),) if target.is_sql else (),
+        queries=_queries(target),
+        notes=target.notes,
     )
 
 
 def _settings(target: Target) -> dict[str, str]:
     catalog = f"spark.sql.catalog.{target.catalog}"
     return {
-        "spark.jars.packages": ",".join((SPARK_RUNTIME, *jars(target, ICEBERG_OF_SPARK))),
+        "spark.jars.packages": ",".join(jars(target, SPARK_RUNTIME)),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "jdbc" if target.is_sql else "rest",
@@ -37,9 +35,10 @@ def _settings(target: Target) -> dict[str, str]:
     }
 
 
-def _words(target: Target) -> Words:
+def _queries(target: Target) -> tuple[Query, ...]:
     table = quoted((target.catalog, *target.parts), "`")
-    return Words(
+    return first_queries(
+        target.moment,
         table=table,
         newest=newest_batches(f"{table}.snapshots", "summary['{}']"),
         at_snapshot="VERSION AS OF {}",

@@ -9,13 +9,19 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import Table
 from sqlalchemy import URL, make_url
 
-from lakesink.engines.recipe import POSTGRES_DRIVER, SQLITE_DRIVER
+from lakesink.engines.recipe import Moment
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import bears_secret
 
+SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+FLINK_RUNTIME = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
+"""The newest release of each runtime: Iceberg 1.12.0 has none for Flink."""
+SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
+POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.7"
+_AWS_BUNDLE = "org.apache.iceberg:iceberg-aws-bundle"
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")
 _AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another of AWS's ways, in the engine's environment"
 _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path")
@@ -94,15 +100,6 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A snapshot for a time-travel query."""
-
-    what: str  # its batch, in words
-    snapshot_id: int
-    tag: str | None = None  # a tag that stays at the snapshot; None for none
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """One table of one catalog."""
 
@@ -127,6 +124,14 @@ class Target:
     def access(self) -> tuple[str, ...]:
         """What the environment of every engine must contain, in words and without secrets."""
         return ((_AWS_VARIABLES,) if self.on_s3 else ()) + self.backend.needs
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What readers of every engine should know of the catalog."""
+        if not self.is_sql:
+            return ()
+        start = "SQL catalogs keep the catalog's name in every row: under another name than"
+        return (f"{start} {self.catalog!r} the same database shows no tables.",)
 
 
 def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment: Moment | None) -> Target:
@@ -159,6 +164,37 @@ def has_equality_deletes(table: Table) -> bool:
         if manifest.content is ManifestContent.DELETES
         for entry in manifest.fetch_manifest_entry(table.io)
     )
+
+
+def java_catalog(target: Target) -> dict[str, str]:
+    """Properties of the catalog, without its type."""
+    backend = target.backend
+    if isinstance(backend, Rest):
+        secrets = {key: f"env:{variable}" for key, variable in backend.secrets.items()}
+        found = {"uri": backend.uri, **backend.properties, **secrets}
+    else:
+        user = {"jdbc.user": backend.user} if backend.user else {}
+        found = {"uri": backend.jdbc, **user, "jdbc.schema-version": "V1"}
+    if target.warehouse:
+        found["warehouse"] = target.warehouse
+    return found | _java_storage(target)
+
+
+def jars(target: Target, runtime: str) -> tuple[str, ...]:
+    """Maven coordinates of a runtime of Iceberg, and of what it needs for this catalog and storage."""
+    driver = () if isinstance(target.backend, Rest) else (target.backend.driver,)
+    bundle = (f"{_AWS_BUNDLE}:{runtime.rpartition(':')[2]}",) if target.on_s3 else ()
+    return (runtime, *driver, *bundle)
+
+
+def _java_storage(target: Target) -> dict[str, str]:
+    if not target.on_s3:
+        return {}
+    endpoint = {"s3.endpoint": target.storage["s3.endpoint"]} if "s3.endpoint" in target.storage else {}
+    region = {"client.region": target.storage["s3.region"]} if "s3.region" in target.storage else {}
+    # Servers with an endpoint of their own seldom have a host name for every bucket.
+    path_style = {"s3.path-style-access": "true"} if endpoint else {}
+    return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **endpoint, **region, **path_style}
 
 
 def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:

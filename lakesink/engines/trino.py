@@ -3,9 +3,8 @@
 import re
 
 from lakesink.audit.which import id_for_trino
-from lakesink.engines.queries import Words, first_queries, newest_batches, quoted
-from lakesink.engines.recipe import SQLITE_DRIVER, File, Recipe, properties_file
-from lakesink.engines.target import Rest, Sqlite, Target
+from lakesink.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
+from lakesink.engines.target import SQLITE_DRIVER, Rest, Sqlite, Target
 from lakesink_protocol.errors import CatalogError
 
 ENGINE = "Trino 476"
@@ -30,7 +29,7 @@ def recipe(target: Target) -> Recipe:
                 properties_file({"connector.name": "iceberg", **_catalog(target), **_storage(target)}),
             ),
         ),
-        queries=first_queries(_words(target, name), target.moment),
+        queries=_queries(target, name),
         notes=tuple(_notes(target)),
     )
 
@@ -108,11 +107,12 @@ def _notes(target: Target) -> list[str]:
     return found
 
 
-def _words(target: Target, name: str) -> Words:
+def _queries(target: Target, name: str) -> tuple[Query, ...]:
     *namespaces, table = target.parts
     schema = (name, ".".join(namespaces))
     snapshots = quoted((*schema, f"{table}$snapshots"), '"')
-    return Words(
+    return first_queries(
+        target.moment,
         table=quoted((*schema, table), '"'),
         newest=newest_batches(snapshots, "element_at(summary, '{}')"),
         at_snapshot="FOR VERSION AS OF " + (id_for_trino(target.moment.snapshot_id) if target.moment else ""),

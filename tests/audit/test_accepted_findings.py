@@ -7,7 +7,7 @@ import pytest
 
 from lakesink.audit.finding import Code
 from lakesink.audit.proof import audit
-from lakesink.cli import proving
+from lakesink.cli.audit import audit_report
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind
 from testkit.builders import START_MS, Lake, Stream, counted, expected
@@ -90,14 +90,14 @@ def test_what_an_operator_accepted_is_never_called_clean(
     proof = audit(lake.table())
     assert {finding.code.name for finding in proof.findings} == STORIES[story]
     assert all(finding.accepted for finding in proof.findings)
-    monkeypatch.setattr(proving, "connect", lambda *_, **__: lake.catalog)
+    monkeypatch.setattr("lakesink.cli.audit.connect", lambda *_, **__: lake.catalog)
     monkeypatch.setattr("time.time_ns", lambda: (START_MS + 10**9) * 10**6)  # these tables were written in that year
-    report = proving.audit_report("demo.events", None, checkpoint=None, sink=None, footers=True)
+    report = audit_report("demo.events", None, checkpoint=None, sink=None, footers=True)
     assert report.exit_code == 3
     assert "not clean: an operator accepted" in report.title
     assert report.document["accepted_only"] is True
     remove_ref(lake, stream.key.ledger_tag)
-    broken = proving.audit_report("demo.events", None, checkpoint=None, sink=None, footers=True)
+    broken = audit_report("demo.events", None, checkpoint=None, sink=None, footers=True)
     assert broken.exit_code == 3, "a tag that is not there is a note"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.demo.machine import check_machine
+from lakesink.demo.place import check_machine
 from lakesink_protocol.errors import SettingsError
 
 ROOT = Path(__file__).parents[2]

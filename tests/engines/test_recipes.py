@@ -9,8 +9,8 @@ import pytest
 
 from lakesink.audit.which import queries
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
-from lakesink.engines.recipe import Recipe
-from lakesink.engines.target import Moment, Postgres, Rest, Sqlite, Target, target_of
+from lakesink.engines.recipe import Moment, Recipe
+from lakesink.engines.target import Postgres, Rest, Sqlite, Target, target_of
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from testkit.builders import Lake
 

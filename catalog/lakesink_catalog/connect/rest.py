@@ -5,10 +5,10 @@ A request that is accepted and never answered would block the stream for ever. H
 """
 
 import json
-import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.rest import Endpoint, Endpoints, HttpMethod, RestCatalog
@@ -106,7 +106,8 @@ class _BoundedAdapter(BaseAdapter):
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._timeout
-        return _within(self._seconds, "whole answer", lambda: self._answer(request, *args, **kwargs))
+        late = ReadTimeout(f"no whole answer within {self._seconds:g} s")
+        return within(self._seconds, lambda: self._answer(request, *args, **kwargs), late)
 
     def close(self) -> None:
         self._inner.close()
@@ -124,27 +125,23 @@ class _BoundedAuthManager(AuthManager):
         self._seconds = seconds
 
     def auth_header(self) -> str | None:
-        return _within(self._seconds, "token", self._inner.auth_header)
+        return within(self._seconds, self._inner.auth_header, ReadTimeout(f"no token within {self._seconds:g} s"))
 
 
-def _within(seconds: float, what: str, call: Callable[[], T]) -> T:
-    """The call's result, if it comes in time; otherwise the call goes on in its own thread and is ignored."""
-    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+def within(seconds: float, call: Callable[[], T], late: Exception) -> T:
+    """The call's result, if it comes in time; otherwise raises `late`, and the call goes on in its own thread."""
+    answer: Future[T] = Future()
 
     def ask() -> None:
         try:
-            answers.put((call(), None))
+            answer.set_result(call())
         except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
-            answers.put((None, error))
+            answer.set_exception(error)
 
-    threading.Thread(target=ask, daemon=True, name="lakesink-rest").start()
-    try:
-        answer, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise ReadTimeout(f"no {what} within {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return cast("T", answer)
+    threading.Thread(target=ask, daemon=True, name="lakesink-within").start()
+    if not wait([answer], seconds).done:
+        raise late
+    return answer.result()
 
 
 def _timeout_seconds(properties: Mapping[str, Any]) -> float:

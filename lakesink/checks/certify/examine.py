@@ -14,11 +14,11 @@ from sqlalchemy import Engine
 from lakesink import __version__
 from lakesink.checks.bench import Bench, bench_in
 from lakesink.checks.certify.probes import PROBES, two_tables
-from lakesink.checks.certify.race import Size, Step, race
+from lakesink.checks.certify.race import Size, race
 from lakesink.checks.certify.state import RaceFigures, race_figures
 from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict, judge
 from lakesink_catalog.connect.catalog import FoundCatalog
-from lakesink_catalog.connect.kinds import is_of_one_process, kind_of
+from lakesink_catalog.connect.kinds import kind_of
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
@@ -127,8 +127,8 @@ class _Asker:
         return self._judged(check, first, second)
 
     def _judged(self, check: Check, *benches: Bench) -> Finding:
-        step = Step(tuple(bench.scratch.name for bench in benches), self.ledger_tag)
-        reports = race(self.found, step, self.size, within_process=is_of_one_process(self.found.properties))
+        names = [bench.scratch.name for bench in benches]
+        reports = race(self.found, names, self.size, ledger_tag=self.ledger_tag)
         sent = [request for requests, _ in reports for request in requests]
         troubles = [trouble for _, told in reports for trouble in told]
         figures = race_figures(sent, [bench.state() for bench in benches], ledger_tag=self.ledger_tag)

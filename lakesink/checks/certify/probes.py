@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
@@ -82,10 +83,9 @@ def all_or_nothing(bench: Bench) -> Iterator[str]:
     yield bench.accepts(first)
     yield bench.refuses(late, "a commit that asserted an old head")
     fresh = bench.offers(1)[0]
-    properties = [update for update in fresh.request.updates if isinstance(update, SetPropertiesUpdate)]
-    yield bench.refuses(
-        fresh.altered(updates=[*properties, _nowhere(fresh)]), "a commit that moved the branch to no snapshot"
-    )
+    properties = [update for update in fresh.updates if isinstance(update, SetPropertiesUpdate)]
+    torn = replace(fresh, updates=(*properties, _nowhere(fresh)))
+    yield bench.refuses(torn, "a commit that moved the branch to no snapshot")
     yield bench.accepts(bench.offers(1)[0])
 
 
@@ -102,26 +102,27 @@ def sent_twice(bench: Bench) -> Iterator[str]:
     """A request that is sent again, later or at the same time, lands once."""
     first = bench.offers(1)[0]
     yield bench.accepts(first)
-    yield _once(bench, first, lambda: bench.heard.append(bench.ask(first, bench.other).refused_as))
+    bench.heard.append(bench.ask(first, bench.other).refused_as)
+    yield _once(bench, first)
     second = bench.offers(1)[0]
     with ThreadPoolExecutor(SENDERS) as senders:
         sent = [senders.submit(bench.ask, second, (bench.mine, bench.other)[at % 2]) for at in range(SENDERS)]
     answers = [answer.result() for answer in sent]
     if all(answer.refused_as for answer in answers):
         yield f"It refused every copy of a commit that nothing speaks against: {answers[0].detail}."
-    yield _once(bench, second, lambda: None)
+    yield _once(bench, second)
 
 
 def two_tables(first: Bench, second: Bench) -> str:
     """A request lands in both tables, which must be empty; if one table must refuse, it lands in none."""
     [both, late] = zip(first.offers(), second.offers(), strict=True)
-    send(first.mine, both)
+    send(first.mine, *both)
     landed = [first.state(), second.state()]
     if any(state.head != offered.snapshot_id for state, offered in zip(landed, both, strict=True)):
         return "It accepted a commit of two tables that they do not both show."
     fresh = first.offers(1)[0]
     try:
-        send(first.other, [fresh, late[1]])
+        send(first.other, fresh, late[1])
     except NO_ANSWER:
         raise
     except Exception as error:  # noqa: BLE001 - whatever else it is, it is a no
@@ -146,8 +147,7 @@ PROBES: Mapping[Check, Probe] = {
 }
 
 
-def _once(bench: Bench, offered: Offer, again: Callable[[], None]) -> str:
-    again()
+def _once(bench: Bench, offered: Offer) -> str:
     state = bench.state()
     times = [snapshot for snapshot, _ in state.snapshots].count(offered.snapshot_id)
     if times != 1 or state.head != offered.snapshot_id:
@@ -161,16 +161,16 @@ def _asserting(offered: Offer, wrong: TableRequirement) -> Offer:
     def same(requirement: TableRequirement) -> bool:
         return type(requirement) is type(wrong) and getattr(requirement, "ref", None) == getattr(wrong, "ref", None)
 
-    kept = [requirement for requirement in offered.request.requirements if not same(requirement)]
-    return offered.altered(requirements=[*kept, wrong])
+    kept = (requirement for requirement in offered.requirements if not same(requirement))
+    return replace(offered, requirements=(*kept, wrong))
 
 
 def _only_head(offered: Offer) -> Offer:
     """The offer without its assertion on the tag, so that only the head can refuse it."""
-    kept = [need for need in offered.request.requirements if getattr(need, "ref", KEY.branch) == KEY.branch]
-    return offered.altered(requirements=kept)
+    kept = (need for need in offered.requirements if getattr(need, "ref", KEY.branch) == KEY.branch)
+    return replace(offered, requirements=tuple(kept))
 
 
 def _nowhere(offered: Offer) -> SetSnapshotRefUpdate:
-    moves = [update for update in offered.request.updates if isinstance(update, SetSnapshotRefUpdate)]
+    moves = [update for update in offered.updates if isinstance(update, SetSnapshotRefUpdate)]
     return next(move for move in moves if move.ref_name == KEY.branch)

@@ -6,7 +6,7 @@ loads the table again. Every commit therefore has up to as many rivals as there 
 
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from lakesink.checks.bench import answer, fence_on, next_offers
 from lakesink.checks.certify.state import Sent
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.connect.kinds import is_of_one_process
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe
 
@@ -40,21 +41,6 @@ class Size:
 Report = tuple[list[Sent], list[str]]
 """Result of one writer: its requests, and what kept it from sending."""
 
-Attempt = Callable[[], Sent]
-"""Loads, builds, and sends once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a writer repeats: one request with the next batch of each table. It is pickled for other processes."""
-
-    names: tuple[str, ...]
-    ledger_tag: bool
-
-    def of_writer(self, catalog: Catalog) -> Attempt:
-        """The attempt of one writer, on its own connection."""
-        return partial(_attempt, catalog, [fence_on(catalog, name, ledger_tag=self.ledger_tag) for name in self.names])
-
 
 def _attempt(catalog: Catalog, fences: Sequence[FencedCommit]) -> Sent:
     sent = answer(catalog, *(next_offers(fence)[0] for fence in fences))
@@ -72,16 +58,17 @@ def _shows(fence: FencedCommit, snapshot_id: int) -> bool:
     return table.metadata.snapshot_by_id(snapshot_id) is not None
 
 
-def race(found: FoundCatalog, step: Step, size: Size, *, within_process: bool) -> list[Report]:
-    """Run the writers and return their reports; `within_process` if other processes do not see the catalog."""
-    if within_process or size.processes == 1:
-        return _drive(found, step, size, size.writers, Barrier(1))
+def race(found: FoundCatalog, names: Sequence[str], size: Size, *, ledger_tag: bool) -> list[Report]:
+    """Let all writers repeat one request with the next batch of each table, and return their reports."""
+    drive = partial(_drive, found, names, size, ledger_tag=ledger_tag)
+    if size.processes == 1 or is_of_one_process(found.properties):
+        return drive(size.writers, Barrier(1))
     shares = [len(range(number, size.writers, size.processes)) for number in range(size.processes)]
     shares = [share for share in shares if share]
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads of this process hold
     gate = context.Barrier(len(shares))
     with ProcessPoolExecutor(len(shares), context, _hold, (gate,)) as processes:
-        running = [processes.submit(_drive, found, step, size, share) for share in shares]
+        running = [processes.submit(drive, share) for share in shares]
         return [report for process in running for report in process.result()]
 
 
@@ -90,25 +77,33 @@ def _hold(gate: Barrier) -> None:
     _gate = gate
 
 
-def _drive(found: FoundCatalog, step: Step, size: Size, writers: int, gate: Barrier | None = None) -> list[Report]:
+def _drive(
+    found: FoundCatalog,
+    names: Sequence[str],
+    size: Size,
+    writers: int,
+    gate: Barrier | None = None,
+    *,
+    ledger_tag: bool,
+) -> list[Report]:
     """Run the writers of one process."""
     gate = gate or _gate
     assert gate is not None
     catalogs = [found.open(create=False) for _ in range(writers)]
-    attempts = [step.of_writer(catalog) for catalog in catalogs]
+    fences = [[fence_on(catalog, name, ledger_tag=ledger_tag) for name in names] for catalog in catalogs]
     gate.wait(START_SECONDS)
     deadline = time.monotonic() + size.seconds
     with ThreadPoolExecutor(writers) as threads:
-        return list(threads.map(_write, catalogs, attempts, repeat(size.commits), repeat(deadline)))
+        return list(threads.map(_write, catalogs, fences, repeat(size.commits), repeat(deadline)))
 
 
-def _write(catalog: Catalog, attempt: Attempt, commits: int, deadline: float) -> Report:
+def _write(catalog: Catalog, fences: Sequence[FencedCommit], commits: int, deadline: float) -> Report:
     sent: list[Sent] = []
     troubles: list[str] = []
     landed = unanswered = 0
     while landed < commits and unanswered < _MOST_UNANSWERED and time.monotonic() < deadline:
         try:
-            sent.append(attempt())
+            sent.append(_attempt(catalog, fences))
         except Exception as error:  # noqa: BLE001 - whatever keeps a writer from sending is told
             troubles.append(describe(error, catalog.properties))
             unanswered += 1

@@ -1,7 +1,7 @@
 """Compares what a table shows with the catalog's answers to commits. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -53,19 +53,14 @@ class RaceFigures:
     @property
     def broken(self) -> str:
         """What the catalog did wrong; else empty."""
-        return ", ".join(self._wrongs())
-
-    def _wrongs(self) -> Iterator[str]:
-        if self.lost:
-            yield f"{self.lost} of {self.acknowledged} acknowledged commits are lost"
-        if self.torn:
-            yield f"{self.torn} commits are in one table and not in the other"
-        if self.forked:
-            yield f"{self.forked} snapshots were put on a head that another one had taken"
-        if self.unread:
-            yield f"{self.unread} acknowledged commits were not seen by the one who sent them"
-        if self.parted:
-            yield "ledger entry or tag are not at the head"
+        wrongs = {
+            f"{self.lost} of {self.acknowledged} acknowledged commits are lost": self.lost,
+            f"{self.torn} commits are in one table and not in the other": self.torn,
+            f"{self.forked} snapshots were put on a head that another one had taken": self.forked,
+            f"{self.unread} acknowledged commits were not seen by the one who sent them": self.unread,
+            "ledger entry or tag are not at the head": self.parted,
+        }
+        return ", ".join(text for text, count in wrongs.items() if count)
 
 
 def race_figures(sent: Sequence[Sent], states: Sequence[State], *, ledger_tag: bool) -> RaceFigures:

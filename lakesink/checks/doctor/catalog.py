@@ -1,9 +1,6 @@
 """Checks the catalog that a stream would use here: which one, why this one, its kind, and whether it answers."""
 
 import os
-import queue
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import KINDS, kind_of
-from lakesink_catalog.connect.rest import TIMEOUT_PROPERTY
+from lakesink_catalog.connect.rest import TIMEOUT_PROPERTY, within
 from lakesink_protocol.errors import CatalogError
 
 HTTP_SECONDS = 15
@@ -109,34 +106,15 @@ def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, li
         catalog = found.open(create=False)
         return catalog, translated(found.where, found.properties, catalog.list_namespaces)
 
-    answer = attempt(Part.CATALOG, "answers", lambda: _within(longest_seconds, knock, found), found.properties)
+    late = CatalogError(
+        "CATALOG_UNREACHABLE",
+        f"{found.where} gave no answer within {longest_seconds:g} s.",
+        data="Nothing was written.",
+        action="Check that the service runs, that the uri names it, and that no firewall drops the connection.",
+    )
+    answer = attempt(Part.CATALOG, "answers", lambda: within(longest_seconds, knock, late), found.properties)
     if isinstance(answer, Finding) and "[LAKESINK_CATALOG_MISSING]" in answer.found:
         standing = Standing.OK if found.home else Standing.WARNING
         text = "It is not there yet: the first stream with create_table=True makes it."
         return replace(answer, standing=standing, found=text, fix="")
     return answer
-
-
-def _within(seconds: float, call: Callable[[], Any], found: FoundCatalog) -> Any:
-    """The call's result, within a time limit: some catalog libraries wait without end."""
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            answers.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - carried to the thread that asked
-            answers.put((None, error))
-
-    threading.Thread(target=ask, daemon=True, name="lakesink-doctor").start()
-    try:
-        result, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise CatalogError(
-            "CATALOG_UNREACHABLE",
-            f"{found.where} gave no answer within {seconds:g} s.",
-            data="Nothing was written.",
-            action="Check that the service runs, that the uri names it, and that no firewall drops the connection.",
-        ) from None
-    if error is not None:
-        raise error
-    return result

@@ -1,6 +1,5 @@
 """The order of the checks. A check that depends on a failed one is reported as skipped."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, att
 from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys
 from lakesink.checks.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink.checks.doctor.spark import check_spark
-from lakesink.checks.doctor.storage import check_storage
+from lakesink.checks.doctor.storage import check_storage, now_ms
 from lakesink.checks.doctor.table import check_table
 from lakesink_catalog.tables.tables import load_table
 
@@ -97,9 +96,9 @@ def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Itera
         yield table
         return
     yield from check_table(identifier, table)
-    now_ms = time.time_ns() // 1_000_000
-    yield from check_lifetimes(table, now_ms)
+    looked_ms = now_ms()
+    yield from check_lifetimes(table, looked_ms)
     sightings: list[Sighting] = []
     yield from check_storage(Part.TABLE, table, sightings, may_write=may_write)
-    sightings.append(Sighting("the table's newest change", None, last_change_ms(table), now_ms))
+    sightings.append(Sighting("the table's newest change", None, last_change_ms(table), looked_ms))
     yield check_clock(Part.TABLE, sightings)

@@ -1,23 +1,31 @@
-"""Tests a catalog with a scratch table: rival commits to it, files in its folder, then removal of everything."""
+"""Tests a catalog with a scratch table: rival commits to it, files in its folder, then removal of everything.
 
-import time
+Of two requests that assert the same head, at most one is accepted, and an accepted commit is in the table. A catalog
+that breaks this promise loses or doubles batches without an error. Run the test before a stream uses the catalog.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 from pyiceberg.catalog import Catalog
 
-from lakesink.checks.bench import Bench, bench_in
+from lakesink.checks.bench import Bench, ScratchTable, answer, bench_in, send
+from lakesink.checks.certify.state import Sent, State, broken_promise
 from lakesink.checks.doctor.clock import Sighting, check_clock
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
-from lakesink.checks.doctor.storage import check_storage
-from lakesink.checks.doctor.swap import NOT_ATOMIC, prove_swap
-from lakesink.checks.scratch_table import ScratchTable
+from lakesink.checks.doctor.storage import check_storage, now_ms
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
+from lakesink_catalog.connect.errors import translated
 from lakesink_protocol.errors import CatalogError
 
 SWAP = "compare-and-swap"
+RACES = 5
 NAMESPACE_PREFIX = "lakesink_doctor_"
 _MATTERS_OF_RIGHTS = ("LAKESINK_CATALOG_REJECTED", "LAKESINK_STORAGE_REJECTED", "PermissionError", "Forbidden")
+_TOUCHED = "Only a table that was made for this question was touched."
+_WITHOUT_TAG = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
 _ASK = "Add --write-probe: it makes a table in a namespace of its own, sends rival commits to it, and drops both."
 
 
@@ -31,11 +39,11 @@ def prove_catalog(found: FoundCatalog, catalog: Catalog) -> list[Finding]:
     scratch = ScratchTable(catalog, NAMESPACE_PREFIX)
     sightings: list[Sighting] = []
     try:
-        before_ms = _now_ms()
+        before_ms = now_ms()
         table = attempt(Part.CATALOG, SWAP, scratch.create, found.properties)
         if isinstance(table, Finding):
             return [_not_made(table)]
-        created = Sighting("the catalog", before_ms, table.metadata.last_updated_ms, _now_ms())
+        created = Sighting("the catalog", before_ms, table.metadata.last_updated_ms, now_ms())
         sightings.append(created)
         swap = _swap(scratch, found)
         storage = check_storage(Part.CATALOG, table, sightings, may_write=True)
@@ -56,23 +64,74 @@ def prove_place(found: FoundCatalog) -> list[Finding]:
 def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
     catalog = scratch.catalog
     try:
-        proof = prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True))
+        proof = _prove_swap(Bench(scratch, catalog, found.open(), ledger_tag=True))
         return [Finding(Part.CATALOG, SWAP, Standing.OK, proof)]
     except CatalogError as error:
         failure = error
-    if failure.code == NOT_ATOMIC:
+    if failure.code == "LAKESINK_CATALOG_NOT_ATOMIC":
         return [_swap_failed(failure)]
     try:
         with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as tagless:
-            proof = prove_swap(tagless)
+            proof = _prove_swap(tagless)
     except Exception:  # noqa: BLE001 - without the tag it is no better, so the first failure is the finding
         return [_swap_failed(failure)]
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
-    fix = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
     return [
         Finding(Part.CATALOG, SWAP, Standing.OK, proof),
-        Finding(Part.CATALOG, "tags", Standing.WARNING, refused, fix),
+        Finding(Part.CATALOG, "tags", Standing.WARNING, refused, _WITHOUT_TAG),
     ]
+
+
+def _prove_swap(bench: Bench) -> str:
+    """Send pairs of commits that assert the same head, in turn and then at once; returns the proof in words."""
+    refused_as = _in_turn(bench)
+    races = sum(_at_once(bench) for _ in range(RACES))
+    return f"the second of two commits on one head was refused ({refused_as}); {races} races, one winner each"
+
+
+def _in_turn(bench: Bench) -> str:
+    """The first commit lands completely, the second is refused; returns the name of that error."""
+    first, second = bench.offers()
+    translated(f"The catalog {bench.mine.name!r}", bench.mine.properties, lambda: send(bench.mine, first))
+    landed = Sent((first.snapshot_id,))
+    state = _checked(bench, [landed])
+    if state.entry != first.snapshot_id:
+        raise _not_atomic(bench, "It accepted a commit and left out the table property in it.")
+    if bench.ledger_tag and state.tag != first.snapshot_id:
+        raise CatalogError(
+            "CATALOG_WITHOUT_TAGS",
+            f"The catalog {bench.mine.name!r} accepted a commit and left out the tag in it.",
+            data=_TOUCHED,
+            action=_WITHOUT_TAG,
+        )
+    rival = answer(bench.mine, second)
+    _checked(bench, [landed, rival])
+    return rival.refused_as
+
+
+def _at_once(bench: Bench) -> bool:
+    """True if one of the two landed; a cautious catalog may refuse both."""
+    with ThreadPoolExecutor(2) as pool:
+        rivals = list(pool.map(answer, (bench.mine, bench.other), bench.offers()))
+    shown = dict(_checked(bench, rivals).snapshots)
+    return any(snapshot_id in shown for sent in rivals for snapshot_id in sent.snapshot_ids)
+
+
+def _checked(bench: Bench, rivals: Sequence[Sent]) -> State:
+    state = bench.state()
+    if broken := broken_promise(rivals, state):
+        raise _not_atomic(bench, broken)
+    return state
+
+
+def _not_atomic(bench: Bench, what: str) -> CatalogError:
+    return CatalogError(
+        "CATALOG_NOT_ATOMIC",
+        f"The catalog {bench.mine.name!r} does not keep its word. {what}",
+        data=_TOUCHED,
+        action="Do not stream into this catalog: no writer can be exactly-once on it. Use a SQL or REST catalog whose"
+        " commits are atomic.",
+    )
 
 
 def _swap_failed(failure: CatalogError) -> Finding:
@@ -93,7 +152,3 @@ def _removed(scratch: ScratchTable) -> list[Finding]:
         return []
     found = f"A scratch table was not removed whole: {'; '.join(left)}"
     return [Finding(Part.CATALOG, "scratch", Standing.WARNING, found, "Remove it by hand.")]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

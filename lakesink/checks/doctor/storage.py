@@ -73,13 +73,13 @@ def _data_round_trip(table: Table, location: str, sightings: list[Sighting]) -> 
 
 
 def _object_round_trip(filesystem: FileSystem, path: str, sightings: list[Sighting]) -> bytes:
-    before_ms = _now_ms()
+    before_ms = now_ms()
     with filesystem.open_output_stream(path, compression=None) as sink:
         sink.write(_CONTENT)
     try:
         modified = filesystem.get_file_info(path).mtime_ns
         if modified:
-            sightings.append(Sighting("the storage of data files", before_ms, modified // 1_000_000, _now_ms()))
+            sightings.append(Sighting("the storage of data files", before_ms, modified // 1_000_000, now_ms()))
         with filesystem.open_input_stream(path, compression=None) as source:
             return bytes(source.read())
     finally:
@@ -101,5 +101,6 @@ def _scratch_name(location: str) -> str:
     return f"{location}/lakesink-doctor-{uuid.uuid4()}.tmp"
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Milliseconds since the epoch, by this machine's clock."""
     return time.time_ns() // 1_000_000

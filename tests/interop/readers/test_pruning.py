@@ -29,7 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakesink.engines.queries import text_literal
+from lakesink.engines.recipe import text_literal
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 from tests.interop.readers.engines import Engine
 from tests.interop.readers.kinds import PRIMITIVES, SCHEMA
