@@ -56,31 +56,19 @@ def as_decimal(kind: Primitive, unscaled: int) -> Decimal:
 
 def raw_values(array: pa.Array) -> list[Raw | None]:
     """The raw values of an Arrow array of one of the writer's types, with None for NULL."""
-    kind = array.type
-    if pa.types.is_decimal128(kind):
-        return _unscaled(array)
-    return _as_physical(array).to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
-
-
-def _as_physical(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return array.view(pa.int32())
-    if pa.types.is_temporal(kind):
-        return array.view(pa.int64())
-    return array.view(pa.binary()) if pa.types.is_string(kind) else array
-
-
-def _unscaled(array: pa.Array) -> list[Raw | None]:
-    data = array.buffers()[1]
-    values: list[Raw | None] = []
-    for position, valid in enumerate(array.is_valid().to_pylist(), start=array.offset):
-        start = position * _DECIMAL_BYTES
-        found = data[start : start + _DECIMAL_BYTES].to_pybytes() if valid else None
-        values.append(None if found is None else int.from_bytes(found, "little", signed=True))
-    return values
+    types, kind = pa.types, array.type
+    if types.is_decimal128(kind):
+        unscaled = array.view(pa.binary(_DECIMAL_BYTES)).to_pylist()
+        return [None if data is None else int.from_bytes(data, "little", signed=True) for data in unscaled]
+    if types.is_date32(kind):
+        array = array.view(pa.int32())
+    elif types.is_temporal(kind):
+        array = array.view(pa.int64())
+    elif types.is_string(kind):
+        array = array.view(pa.binary())
+    return array.to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
 
 
 def _minimal(unscaled: int) -> bytes:
-    bits = unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()
+    bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
     return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
