@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -40,21 +40,23 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Primitive:
     """A leaf's type in Iceberg's spelling: ``long``, ``decimal(9, 2)``, ``fixed[4]``, ..."""
 
     name: str
 
-    @property
+    @cached_property
     def decimal(self) -> tuple[int, int] | None:
         """Precision and scale; None for other types."""
-        return _precision_and_scale(self.name)
+        found = _DECIMAL.fullmatch(self.name)
+        return (int(found[1]), int(found[2])) if found else None
 
-    @property
+    @cached_property
     def fixed_bytes(self) -> int | None:
         """Length of a ``fixed``; None for other types."""
-        return _length(self.name)
+        found = _FIXED.fullmatch(self.name)
+        return int(found[1]) if found else None
 
     @property
     def is_floating(self) -> bool:
@@ -163,56 +165,33 @@ def leaves(schema: Struct) -> tuple[Leaf, ...]:
 def sql_type_of(kind: Type) -> str:
     """A type in Spark's spelling, for messages; with Iceberg's name if Spark does not have it."""
     text = sql_type(arrow_type(kind, annotated=True))
-    own = isinstance(kind, Primitive) and (kind.name == "uuid" or kind.fixed_bytes is not None)
-    return f"{text} ({kind.name})" if own and isinstance(kind, Primitive) else text
-
-
-@cache
-def _precision_and_scale(name: str) -> tuple[int, int] | None:
-    found = _DECIMAL.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-@cache
-def _length(name: str) -> int | None:
-    found = _FIXED.fullmatch(name)
-    return int(found[1]) if found else None
+    if isinstance(kind, Primitive) and (kind.name == "uuid" or kind.fixed_bytes is not None):
+        return f"{text} ({kind.name})"
+    return text
 
 
 def _leaves(
-    kind: Type, path: tuple[str, ...], groups: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool
+    kind: Nested, path: tuple[str, ...], groups: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool
 ) -> Iterator[Leaf]:
-    for index, field in enumerate(_children(kind)):
-        below, within = (*path, field.name), (*groups, *_group(kind), field.name)
-        at = (*indices, index)
-        in_list = repeated or not isinstance(kind, Struct)
+    fields, group = _children(kind)
+    in_list = repeated or not isinstance(kind, Struct)
+    for index, field in enumerate(fields):
+        below, within, at = (*path, field.name), (*groups, *group, field.name), (*indices, index)
         if isinstance(field.type, Primitive):
             yield Leaf(field.field_id, field.type, below, ".".join(within), at, in_list)
         else:
             yield from _leaves(field.type, below, within, at, repeated=in_list)
 
 
-def _group(kind: Type) -> tuple[str, ...]:
-    """The group that Parquet puts around the parts of a list or map."""
+def _children(kind: Nested) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+    """The parts of a type, and the group that Parquet puts around those of a list or map."""
     match kind:
-        case ListOf():
-            return ("list",)
-        case MapOf():
-            return ("key_value",)
-        case _:
-            return ()
-
-
-def _children(kind: Type) -> tuple[Field, ...]:
-    match kind:
-        case Primitive():
-            return ()
         case Struct(fields):
-            return fields
+            return fields, ()
         case ListOf(element):
-            return (element,)
+            return (element,), ("list",)
         case MapOf(key, value):
-            return (key, value)
+            return (key, value), ("key_value",)
 
 
 def _parse_type(document: Any, path: tuple[str, ...]) -> Type:
