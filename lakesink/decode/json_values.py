@@ -124,7 +124,7 @@ class JsonReader:
         opened = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
         [lists] = opened.columns
         elements = self.read(lists.flatten(), element.type, (*path, ITEM))
-        values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
+        values = rebuild_list(lists, arrow_type(kind), elements.values)
         below = _holders(lists, either(elements.misfits, _missing(elements, element)))
         return Parsed(values, either(opened.misfits, below))
 
@@ -137,7 +137,7 @@ class JsonReader:
         read_items = self.read(items, kind.value.type, (*path, ENTRY))
         found = read_keys.values
         known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may contain
-        values = rebuild_map(maps, arrow_type(kind), lambda _: known, lambda _: read_items.values)
+        values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
         below = _holders(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
         wrong = (below, _lost(opened.texts, maps), _one_key_spelled_twice(entries, found, kind))

@@ -5,7 +5,7 @@ Neither Spark (`CAST(value AS STRING)` accepts any bytes) nor Parquet's writer c
 
 import pyarrow as pa
 
-from lakesink.writer.nested import as_list
+from lakesink.writer.nested import entries
 from lakesink.writer.refusals import text_invalid
 
 Path = tuple[str, ...]
@@ -48,7 +48,7 @@ def _parts(array: pa.Array) -> list[tuple[str, pa.Array]]:
     if pa.types.is_struct(kind):
         return list(zip((field.name for field in kind), array.flatten(), strict=True))
     if pa.types.is_map(kind):
-        return list(zip(("key", "value"), as_list(array).flatten().flatten(), strict=True))
+        return list(zip(("key", "value"), entries(array), strict=True))
     return [("element", array.flatten())]
 
 
