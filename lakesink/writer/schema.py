@@ -86,6 +86,11 @@ class ListOf:
 
     element: "Field"
 
+    @property
+    def fields(self) -> tuple["Field", ...]:
+        """Its only part."""
+        return (self.element,)
+
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
@@ -94,6 +99,14 @@ class MapOf:
     key: "Field"
     value: "Field"
 
+    @property
+    def fields(self) -> tuple["Field", ...]:
+        """Its parts."""
+        return self.key, self.value
+
+
+_GROUPS: Mapping[type, tuple[str, ...]] = {Struct: (), ListOf: ("list",), MapOf: ("key_value",)}
+"""The group that Parquet puts around the parts of a list or map."""
 
 Nested = Struct | ListOf | MapOf
 Type = Primitive | Nested
@@ -153,11 +166,11 @@ def arrow_type(kind: Type, *, annotated: bool = False) -> pa.DataType:
             return pa.struct([arrow_field(field, annotated=annotated) for field in fields])
         case ListOf(element):
             return pa.list_(arrow_field(element, annotated=annotated))
-        case MapOf(key, value):
-            return pa.map_(arrow_field(key, annotated=annotated), arrow_field(value, annotated=annotated))
+        case MapOf():
+            return pa.map_(*(arrow_field(part, annotated=annotated) for part in kind.fields))
 
 
-def leaves(schema: Struct) -> tuple[Leaf, ...]:
+def leaves(schema: Nested) -> tuple[Leaf, ...]:
     """Leaf columns in the order of Parquet's columns."""
     return tuple(_leaves(schema, (), (), (), repeated=False))
 
@@ -173,25 +186,13 @@ def sql_type_of(kind: Type) -> str:
 def _leaves(
     kind: Nested, path: tuple[str, ...], groups: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool
 ) -> Iterator[Leaf]:
-    fields, group = _children(kind)
     in_list = repeated or not isinstance(kind, Struct)
-    for index, field in enumerate(fields):
-        below, within, at = (*path, field.name), (*groups, *group, field.name), (*indices, index)
+    for index, field in enumerate(kind.fields):
+        below, within, at = (*path, field.name), (*groups, *_GROUPS[type(kind)], field.name), (*indices, index)
         if isinstance(field.type, Primitive):
             yield Leaf(field.field_id, field.type, below, ".".join(within), at, in_list)
         else:
             yield from _leaves(field.type, below, within, at, repeated=in_list)
-
-
-def _children(kind: Nested) -> tuple[tuple[Field, ...], tuple[str, ...]]:
-    """The parts of a type, and the group that Parquet puts around those of a list or map."""
-    match kind:
-        case Struct(fields):
-            return fields, ()
-        case ListOf(element):
-            return (element,), ("list",)
-        case MapOf(key, value):
-            return (key, value), ("key_value",)
 
 
 def _parse_type(document: Any, path: tuple[str, ...]) -> Type:
