@@ -136,19 +136,19 @@ def _judge(registry: str, path: str, error: urllib.error.HTTPError) -> None:
     Only the registry's error code means a missing schema: any other server also answers 404.
     """
     with error:
-        if error.code == 404 and _code(error.read(_MOST_BYTES)) == _NO_SUCH_SCHEMA:
+        if error.code == 404 and (_object(error.read(_MOST_BYTES)) or {}).get("error_code") == _NO_SUCH_SCHEMA:
             raise _NoSuchSchema
     if error.code < 500 and error.code != 429:
         hint = f"; it takes a name and password from {USER} and {PASSWORD}" if error.code in (401, 403) else ""
         raise registry_refused(redact(registry), f"it answers {error.code} to {path[:40]}{hint}")
 
 
-def _code(body: bytes) -> Any:
+def _object(body: bytes) -> dict[str, Any] | None:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return answer.get("error_code") if isinstance(answer, dict) else None
+    return answer if isinstance(answer, dict) else None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -161,12 +161,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _answer(url: str) -> Mapping[str, Any]:
     request = urllib.request.Request(url, headers={"Accept": "application/json", **_credentials()})  # noqa: S310 - of http(s)
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=_LONGEST_SECONDS) as response:
-        body = response.read(_MOST_BYTES)
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
+        answer = _object(response.read(_MOST_BYTES))
+    if answer is None:
         raise SchemaInvalid("the registry's answer is no JSON object")
     return answer
 
