@@ -18,12 +18,11 @@ from lakesink.writer.nested import (
     rebuild_list,
     rebuild_map,
     rebuild_struct,
-    visible_nulls,
     with_a_key_twice,
     without_validity,
 )
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import how_to_cast, keys_become_one, lossy_value, null_in_required, schema_mismatch, shown
+from lakesink.writer.refusals import how_to_cast, null_in_required, schema_mismatch, shown
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type, parse_schema, sql_type_of
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
@@ -150,7 +149,13 @@ def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], 
     def checked(array: pa.Array) -> pa.Array:
         maps = convert(array)
         if len(with_a_key_twice(pc.list_parent_indices(as_list(maps)), maps.keys)):
-            raise keys_become_one(path, sql_type(incoming.key_type), sql_type_of(target.key.type))
+            arrives, wanted = sql_type(incoming.key_type), sql_type_of(target.key.type)
+            raise WriteError(
+                "LOSSY_VALUE",
+                f"A map in column {_named(path)} has keys that differ as {shown(arrives)} and are one {shown(wanted)}.",
+                action="A map holds a key once. Merge such entries in the query, or filter the rows: for UUIDs, compare"
+                " lower(key).",
+            )
         return maps
 
     return convert if incoming.key_type == arrow.key_type else checked
@@ -165,7 +170,12 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
         try:
             return cast(array)
         except pa.ArrowInvalid:
-            raise lossy_value(path, sql_type(incoming), sql_type_of(target)) from None
+            arrives, wanted = sql_type(incoming), sql_type_of(target)
+            raise WriteError(  # Arrow's own message would show the value
+                "LOSSY_VALUE",
+                f"A value in column {_named(path)} ({shown(arrives)}) is not exactly a {shown(wanted)}.",
+                action=f"{how_to_cast(path, arrives, wanted)} Every value must then be exactly a {wanted}.",
+            ) from None
 
     return convert
 
@@ -195,7 +205,7 @@ def _revealed(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa
     """A required child without NULLs; ignores NULLs where the parent is NULL."""
     if not field.required or not child.null_count:
         return child
-    visible = visible_nulls(child, parent)
+    visible = child.null_count - parent.null_count  # a flattened child is NULL wherever its parent is
     if visible:
         raise null_in_required(_dotted((*path, field.name)), visible)
     return without_validity(child)

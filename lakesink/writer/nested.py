@@ -53,13 +53,6 @@ def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
     return pc.divide(entries.field("values").filter(pc.greater(entries.field("counts"), 1)), count)
 
 
-def visible_nulls(child: pa.Array, parent: pa.Array) -> int:
-    """NULLs of a child where the parent is not NULL."""
-    if not parent.null_count:
-        return int(child.null_count)
-    return pc.sum(pc.and_(parent.is_valid(), child.is_null())).as_py() or 0
-
-
 def validity_of(array: pa.Array) -> pa.Buffer | None:
     """The validity bitmap from bit 0 on, for any offset of the array; None without NULLs."""
     return pc.invert(array.is_null()).buffers()[1] if array.null_count else None

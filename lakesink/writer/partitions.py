@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.plan import PartitionField
-from lakesink.writer.refusals import partition_value_unfit
+from lakesink.writer.refusals import shown
 from lakesink.writer.schema import Struct, leaves, sql_type_of
 from lakesink.writer.single_value import encode_value, raw_values
 from lakesink.writer.transforms import Transform, distinguishable, parse_transform
+from lakesink_protocol.errors import WriteError
 
 Partition = tuple[bytes | None, ...]
 """One value for each partition field, in Iceberg's single-value binary form; None is NULL."""
@@ -98,8 +99,14 @@ def _partitioned(table: pa.Table, source: Source) -> pa.Array:
     except pa.ArrowInvalid:
         transform = source.transform
         spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
-        column = table.column_names[source.indices[0]]
-        raise partition_value_unfit(source.name, spelled, column, sql_type_of(transform.source)) from None
+        column, kind = table.column_names[source.indices[0]], sql_type_of(transform.source)
+        raise WriteError(
+            "PARTITION_VALUE_UNFIT",
+            f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
+            f" {shown(source.name)!r}.",
+            action=f"What {spelled} makes of it does not fit: filter such values in the query, widen the column, or"
+            " partition the table in another way.",
+        ) from None
 
 
 def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:

@@ -6,7 +6,8 @@ Neither Spark (`CAST(value AS STRING)` accepts any bytes) nor Parquet's writer c
 import pyarrow as pa
 
 from lakesink.writer.nested import entries
-from lakesink.writer.refusals import text_invalid
+from lakesink.writer.refusals import shown
+from lakesink_protocol.errors import WriteError
 
 Path = tuple[str, ...]
 
@@ -16,7 +17,13 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         path = _invalid(column, (name,))
         if path is not None:
-            raise text_invalid(".".join(path), first_row + _first_invalid(column))
+            row = first_row + _first_invalid(column)
+            raise WriteError(
+                "TEXT_INVALID",
+                f"Column {shown('.'.join(path))!r} holds text that is not UTF-8, in row {row} of its task.",
+                action="No reader could read it. Keep such bytes in a BINARY column, or repair or filter them in the"
+                " query by make_valid_utf8(...) or is_valid_utf8(...).",
+            )
 
 
 def _first_invalid(column: pa.Array) -> int:
