@@ -197,7 +197,9 @@ def _leaves(
 
 def _parse_type(document: Any, path: tuple[str, ...]) -> Type:
     if isinstance(document, str):
-        return _parse_primitive(document, path)
+        if Primitive(document).arrow is None:
+            raise _unwritable(path, document)
+        return Primitive(document)
     match document["type"]:
         case "list":
             return ListOf(_parse_part(document, "element", path, required=document["element-required"]))
@@ -221,13 +223,6 @@ def _parse_struct(document: Mapping[str, Any], path: tuple[str, ...]) -> Struct:
 
 def _parse_part(document: Mapping[str, Any], part: str, path: tuple[str, ...], *, required: bool) -> Field:
     return Field(document[f"{part}-id"], part, required, _parse_type(document[part], (*path, part)))
-
-
-def _parse_primitive(name: str, path: tuple[str, ...]) -> Primitive:
-    primitive = Primitive(name)
-    if primitive.arrow is None:
-        raise _unwritable(path, name)
-    return primitive
 
 
 def _unwritable(path: tuple[str, ...], name: str) -> Exception:

@@ -6,7 +6,6 @@ timestamps (in Iceberg's unit) and decimals (unscaled); float, bool, or bytes fo
 
 import struct
 from collections.abc import Mapping
-from decimal import Context, Decimal
 
 import pyarrow as pa
 
@@ -26,7 +25,6 @@ _FORMATS: Mapping[str, str] = {
     "timestamptz": "<q",
 }
 _DECIMAL_BYTES = 16
-_EXACT = Context(prec=80)
 
 
 def encode_value(kind: Primitive, raw: Raw) -> bytes:
@@ -46,12 +44,6 @@ def decode_value(kind: Primitive, data: bytes) -> Raw:
         return data
     value: Raw = struct.unpack(_FORMATS[kind.name], data)[0]
     return value
-
-
-def as_decimal(kind: Primitive, unscaled: int) -> Decimal:
-    """The decimal of an unscaled value, exact at any precision."""
-    assert kind.decimal is not None
-    return Decimal(unscaled).scaleb(-kind.decimal[1], _EXACT)
 
 
 def raw_values(array: pa.Array) -> list[Raw | None]:

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,7 @@ from pyiceberg_core import transform as core
 
 from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink.writer.schema import Primitive
-from lakesink.writer.single_value import Raw, as_decimal, raw_values
+from lakesink.writer.single_value import Raw, raw_values
 
 _SPELLING = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _INT = Primitive("int")
@@ -29,6 +30,7 @@ _WIDEST = 2**31 - 1
 _MICROS_AN_HOUR = 3_600_000_000
 _MICROS_A_DAY = 24 * _MICROS_AN_HOUR
 _DAYS_IN_400_YEARS = 146_097
+_EXACT = Context(prec=80)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -67,7 +69,7 @@ class Transform:
             return "null"
         kind = self.result
         if kind.decimal:
-            return f"{as_decimal(kind, int(raw)):f}"
+            return f"{Decimal(int(raw)).scaleb(-kind.decimal[1], _EXACT):f}"
         return _HUMAN.get(self.name, _HUMAN.get(kind.name, _human_bytes))(raw)
 
 
