@@ -21,7 +21,6 @@ Convert = Callable[[pa.Array], pa.Array]
 """Converts texts to values; raises `pyarrow.ArrowInvalid` if a text does not fit."""
 
 _EPOCH_DAY = "1970-01-01T"
-_TRUE, _FALSE = "true", "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,8 @@ def _converter(kind: Primitive) -> Convert:
 
 
 def _boolean(texts: pa.Array) -> pa.Array:
-    true = pc.equal(texts, _TRUE)
-    if not _all(pc.or_(true, pc.equal(texts, _FALSE))):
+    true = pc.equal(texts, "true")
+    if _any(pc.and_(pc.invert(true), pc.not_equal(texts, "false"))):
         raise pa.ArrowInvalid("neither true nor false")
     return true
 
@@ -135,10 +134,6 @@ def _from_base64(text: str) -> bytes:
     if base64.b64encode(found).decode() != value:
         raise ValueError(value)
     return found
-
-
-def _all(mask: pa.BooleanArray) -> bool:
-    return pc.all(mask, min_count=0).as_py() is not False
 
 
 def _any(mask: pa.BooleanArray) -> bool:

@@ -55,7 +55,10 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
         raise registry_unreachable(redact(location), describe(error)) from None
     try:
         document = json.loads(content)
-        return {int(number): _text_of(schema) for number, schema in document.items()}
+        return {
+            int(number): schema if isinstance(schema, str) else json.dumps(schema)
+            for number, schema in document.items()
+        }
     except (ValueError, AttributeError, RecursionError):
         raise registry_refused(redact(location), "it is no JSON object from ids to schemas") from None
 
@@ -64,8 +67,10 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
     """A function from a number to a schema, None if unknown; it raises WriteError if the registry is unusable."""
 
     def find(number: int) -> WriterSchema | None:
+        if number not in in_file and not is_url(registry):
+            return None
         try:
-            texts = _fetched(registry.rstrip("/"), number) if is_url(registry) else _listed(in_file, number)
+            texts = _fetched(registry.rstrip("/"), number) if is_url(registry) else (in_file[number],)
             return parse_writer_schema(texts)
         except _NoSuchSchema:
             return None
@@ -73,16 +78,6 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
             raise registry_refused(redact(registry), f"its schema {number} cannot be used: {error}") from None
 
     return find
-
-
-def _text_of(schema: Any) -> str:
-    return schema if isinstance(schema, str) else json.dumps(schema)
-
-
-def _listed(in_file: Mapping[int, str], number: int) -> Texts:
-    if number not in in_file:
-        raise _NoSuchSchema
-    return (in_file[number],)
 
 
 @lru_cache(maxsize=1024)
