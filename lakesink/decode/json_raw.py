@@ -35,11 +35,6 @@ def items(text: str) -> list[str]:
     return list(_parts(text))
 
 
-def as_json(part: str | None) -> str | None:
-    """A part as JSON; None for null."""
-    return None if part == "null" else part
-
-
 def as_text(part: str | None) -> str | None:
     """The characters of a string, or the JSON of any other value without blanks; None for null."""
     if part is None or part == "null":

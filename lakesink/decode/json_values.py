@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import SOMETHING, as_written, found_at, parsed, unopened, whole
-from lakesink.decode.json_raw import as_json, as_text, first_members, items, unique_members
+from lakesink.decode.json_raw import as_text, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
 from lakesink.decode.unknown_keys import LOOKED_AT, UnknownKeys
@@ -201,7 +201,9 @@ def _parts(text: str, kind: Nested) -> list[Any]:
 
 
 def _part(part: str | None, kind: Type) -> str | None:
-    return as_text(part) if _asked(kind) == _TEXT else as_json(part)
+    if _asked(kind) == _TEXT:
+        return as_text(part)
+    return None if part == "null" else part
 
 
 def _pointers(names: Sequence[str]) -> str:

@@ -89,7 +89,12 @@ def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sen
     found = _by_name([field.name for field in incoming], path, "the rows", case_sensitive=case_sensitive)
     for name, position in found.items():
         if name not in known:
-            raise _unknown(incoming[position], schema, path)
+            field = incoming[position]
+            kind, hint = shown(sql_type(field.type)), did_you_mean(field.name, [one.name for one in schema.fields])
+            raise schema_mismatch(
+                f"Column {_named((*path, field.name))} ({kind}) of the rows is not in the table.",
+                action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
+            )
     return [found.get(name) for name in known]
 
 
@@ -105,14 +110,6 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
             )
         positions[key] = position
     return positions
-
-
-def _unknown(field: pa.Field, schema: Struct, path: Path) -> WriteError:
-    hint = did_you_mean(field.name, [known.name for known in schema.fields])
-    return schema_mismatch(
-        f"Column {_named((*path, field.name))} ({shown(sql_type(field.type))}) of the rows is not in the table.",
-        action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
-    )
 
 
 def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive: bool) -> Cast:

@@ -3,6 +3,8 @@
 Neither Spark (`CAST(value AS STRING)` accepts any bytes) nor Parquet's writer checks it.
 """
 
+from bisect import bisect_left
+
 import pyarrow as pa
 
 from lakesink.writer.nested import entries
@@ -28,13 +30,7 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
 
 def _first_invalid(column: pa.Array) -> int:
     """Position of the first row with an invalid text, of which there is at least one."""
-    start, count = 0, len(column)
-    while count > 1:
-        half = count // 2
-        if _invalid(column.slice(start, half), ()) is None:
-            start, half = start + half, count - half
-        count = half
-    return start
+    return bisect_left(range(len(column)), x=True, key=lambda at: _invalid(column.slice(0, at + 1), ()) is not None)
 
 
 def _invalid(array: pa.Array, path: Path) -> Path | None:

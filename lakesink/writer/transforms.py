@@ -53,7 +53,9 @@ class Transform:
         """The transform's values, one bit pattern for NaN; `pyarrow.ArrowInvalid` for a result beyond its type."""
         match self.name:
             case "identity":
-                return _one_nan(values) if self.source.is_floating else values
+                if not self.source.is_floating:
+                    return values
+                return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
             case "bucket":
                 return core.bucket(values, self.width)
             case "truncate":
@@ -132,10 +134,6 @@ def _far_period(period: str, days: int) -> int:
     day = date(1970, 1, 1) + timedelta(days=rest)
     years = day.year - 1970 + 400 * cycles
     return years if period == "year" else years * 12 + day.month - 1
-
-
-def _one_nan(values: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
 
 
 def _human_bytes(raw: bytes) -> str:

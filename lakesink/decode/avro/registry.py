@@ -32,9 +32,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _DEEPEST_REFERENCE = 20
 _POLICY = RetryPolicy(num_retries=3, min_wait_ms=200, max_wait_ms=2_000, total_timeout_ms=30_000)
 
-Texts = tuple[str, ...]
-"""A schema as JSON, after the schemas that it refers to."""
-
 
 class _NoSuchSchema(Exception):
     """The registry answers and has no schema of this number."""
@@ -81,7 +78,8 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
 
 
 @lru_cache(maxsize=1024)
-def _fetched(registry: str, number: int) -> Texts:
+def _fetched(registry: str, number: int) -> tuple[str, ...]:
+    """A schema as JSON, after the schemas that it refers to."""
     return tuple(_with_references(registry, _asked(registry, f"schemas/ids/{number}"), 0, {}).values())
 
 
