@@ -149,25 +149,21 @@ class Checkpoint:
 
     def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """Like `batch`, with the missing input files: Spark skips them silently."""
-        if batch_id > 0 and previous is None:
-            previous = self.offsets(batch_id - 1)
         batch, lines = self._batch(query_id, batch_id, end, previous)
         paths = source_log_paths(lines)
         if not paths:
             return batch
         with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
-            there = pool.map(self.files.is_there, paths)
-            return replace(
-                batch, missing_inputs=tuple(path for path, seen in zip(paths, there, strict=True) if not seen)
-            )
+            there = list(pool.map(self.files.is_there, paths))
+        return replace(batch, missing_inputs=tuple(path for path, seen in zip(paths, there, strict=True) if not seen))
 
     def batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
         """The batch `batch_id` with its fingerprint; reads the previous end offsets if `previous` is None."""
-        if batch_id > 0 and previous is None:
-            previous = self.offsets(batch_id - 1)
         return self._batch(query_id, batch_id, end, previous)[0]
 
     def _batch(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None) -> tuple[Batch, list[str]]:
+        if batch_id > 0 and previous is None:
+            previous = self.offsets(batch_id - 1)
         if previous is not None:
             self._check_sources(batch_id, previous, end)
         start = self._initial(end) if previous is None else previous.by_source

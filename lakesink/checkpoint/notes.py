@@ -6,7 +6,7 @@ the command line reads them too.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from lakesink.checkpoint.sources import Replay, Source
@@ -57,6 +57,9 @@ class QueryNotes:
         return json.dumps({"version": NOTES_VERSION, **told}, indent=1).encode()
 
 
+_PLAIN = {field.name: field.type for field in fields(QueryNotes) if field.type in (str, bool)}
+
+
 def is_atomic(scheme: str, file_manager: str = "") -> bool:
     """True if Spark is known to create checkpoint files atomically and only once; `file_manager` is a class name."""
     return scheme in _ATOMIC_SCHEMES or file_manager == _ATOMIC_MANAGER
@@ -74,7 +77,7 @@ def parse_notes(data: bytes) -> QueryNotes:
         sources = tuple(_source(source) for source in told.pop("sources"))
         functions = {name: _named(names) for name, names in told.pop("functions").items()}
         notes = QueryNotes(**told, sources=sources, functions=Functions(**functions))
-        if not isinstance(notes.speculation, bool) or not all(isinstance(text, str) for text in _texts(notes)):
+        if not all(isinstance(getattr(notes, name), kind) for name, kind in _PLAIN.items()):
             raise ValueError("they hold a value of another kind")
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"they are damaged: {type(error).__name__}") from None
@@ -87,15 +90,3 @@ def _source(told: dict[str, Any]) -> Source:
 
 def _named(names: Iterable[Any]) -> tuple[str, ...]:
     return tuple(str(name)[:LONGEST_NAME] for name in names)[:MOST_NAMES]
-
-
-def _texts(notes: QueryNotes) -> tuple[str, ...]:
-    return (
-        notes.lakesink,
-        notes.query_id,
-        notes.sink,
-        notes.table,
-        notes.output_mode,
-        notes.scheme,
-        notes.file_manager,
-    )

@@ -71,7 +71,14 @@ def parse_offset_log(text: str) -> Offsets:
     if not _names_sources(lines[0]):
         return Offsets(ends)
     if len(ends) > 1:
-        raise _named_by_position()
+        raise QueryError(
+            "SOURCES_BY_POSITION",
+            "The query names its sources, and its checkpoint keeps their offsets by position, without the names.",
+            data=DataState.UNCHANGED,
+            action="Spark 4.2 would read each source from another one's offset once they change places. Start on a new"
+            " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the"
+            " default.",
+        )
     return Offsets(ends, Keys.UNTOLD)
 
 
@@ -118,7 +125,10 @@ def source_log_paths(lines: Iterable[str]) -> list[str]:
 def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: int) -> list[str]:
     """`source_log_lines` of a compacted log; reads backwards from its end, only as far as needed."""
     found: list[str] = []
-    for line in _lines_backwards(read_range, size_bytes):
+    for line_bytes in _lines_backwards(read_range, size_bytes):
+        line = line_bytes.decode().strip()
+        if not line:
+            continue
         if line == LOG_VERSION:
             break
         position = _entry_offset(line)
@@ -172,16 +182,6 @@ def _keyed(lines: Sequence[str], *, named: bool) -> Offsets:
     return Offsets(ends, Keys.NAMES if named else Keys.POSITIONS)
 
 
-def _named_by_position() -> QueryError:
-    return QueryError(
-        "SOURCES_BY_POSITION",
-        "The query names its sources, and its checkpoint keeps their offsets by position, without the names.",
-        data=DataState.UNCHANGED,
-        action="Spark 4.2 would read each source from another one's offset once they change places. Start on a new"
-        " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the default.",
-    )
-
-
 def _offset(line: str) -> Any:
     text = line.strip()
     if text == NO_OFFSET:
@@ -199,16 +199,12 @@ def _entry_offset(line: str) -> int:
         raise unreadable("a file source's log has a line that is not an entry") from None
 
 
-def _lines_backwards(read_range: ReadRange, size_bytes: int) -> Iterator[str]:
-    """Lines from last to first; decodes whole lines only, because a chunk may split a character."""
+def _lines_backwards(read_range: ReadRange, size_bytes: int) -> Iterator[bytes]:
+    """Whole lines from last to first, not decoded: a chunk may split a character."""
     rest, end = b"", size_bytes
     while end > 0:
         start = max(0, end - TAIL_BYTES)
         rest, *whole = (read_range(start, end - start) + rest).split(b"\n")
-        yield from _decoded(reversed(whole))
+        yield from reversed(whole)
         end = start
-    yield from _decoded([rest])
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
-    return (line.decode().strip() for line in lines if line.strip())
+    yield rest

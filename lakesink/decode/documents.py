@@ -98,10 +98,10 @@ class Decoder:
         if parsed.misfits is not None:
             self._collect(parsed.misfits, batch)
         self._places.passed(batch)
-        arrays = dict(zip(_own_names(self.schema), parsed.values.flatten(), strict=True))
-        arrays |= {name: batch.column(theirs) for name, theirs in _asked_of_kafka(self.schema).items()}
+        decoded = iter(parsed.values.flatten())
         names = [field.name for field in self.schema.fields]
-        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
+        arrays = [batch.column(KAFKA_COLUMNS[name]) if name in KAFKA_COLUMNS else next(decoded) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _parsed(self, documents: pa.Array) -> Parsed:
         """NULL, blank text and anything but an object are malformed too: every document gives a row."""
@@ -171,17 +171,10 @@ def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
             "The table has columns for what Kafka says of a record, and none for what a document holds.",
             action="Add the documents' columns to the table, or write Kafka's without decode.",
         )
-    missing = [theirs for theirs in _asked_of_kafka(schema).values() if theirs not in incoming.names]
+    asked = [KAFKA_COLUMNS[field.name] for field in schema.fields if field.name in KAFKA_COLUMNS]
+    missing = [name for name in asked if name not in incoming.names]
     if missing:
         raise schema_mismatch(
             f"The table has a column for Kafka's {missing[0]!r}, which the rows do not have.",
             action="Keep the column of Kafka's source in the query, or drop the table's column.",
         )
-
-
-def _own_names(schema: Struct) -> list[str]:
-    return [field.name for field in own_columns(schema).fields]
-
-
-def _asked_of_kafka(schema: Struct) -> dict[str, str]:
-    return {field.name: KAFKA_COLUMNS[field.name] for field in schema.fields if field.name in KAFKA_COLUMNS}

@@ -10,7 +10,7 @@ without backtracking: larger patterns take a hundred times as long.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
@@ -19,7 +19,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.writer.schema import ListOf, MapOf, Nested, Primitive, Struct, Type
+from lakesink.writer.schema import ListOf, MapOf, Nested, Primitive, Struct, Type, leaves
 
 _EXACT_DIGITS = 15
 """Digits of a decimal number that a double keeps."""
@@ -42,6 +42,14 @@ _KEY = rf"(?:{_TEXT}{_BLANKS}:{_BLANKS})?"
 _ALL_TEXTS = rf"{_NESTED}{_BLANKS}(?:{_KEY}(?:{_TEXT}|[a-zA-Z]+){_BLANKS},{_BLANKS})*{_KEY}"
 """An array or object up to its first part that is neither a string nor a word."""
 _RESPELLED_ITEMS = rf"{_ALL_TEXTS}(?:{_RESPELLED}|{_RESPELLED_JSON}|[-0-9\[{{](?s:.*)(?:\\|[:,\[]{_RESPELLED}))"
+_STRING = Primitive("string")
+_SUSPICIOUS: Mapping[tuple[bool, bool], tuple[str, str]] = {
+    (False, False): (_RISKY, _RISKY),
+    (False, True): (_RISKY_ITEMS, _NESTED),
+    (True, False): (rf"(?:{_RESPELLED}|{_RESPELLED_JSON})", rf"(?:{_RESPELLED}|{_NESTED})"),
+    (True, True): (_RESPELLED_ITEMS, _NESTED),
+}
+"""Patterns of suspicious values and of their beginnings: of strings, else decimals; below a list or map, or not."""
 _MINUS_ZERO = r"-0[ \t\r\n,\]}]"
 _ESCAPED_KEY = rf'\\.[^"\\]*"{_BLANKS}:'
 """The end of a key, from its last escape."""
@@ -58,37 +66,19 @@ class _Watch:
     Attributes:
         anywhere: Matches all documents that a named pattern matches; None if this search is not worthwhile.
         named: Each matches documents whose relevant values may change.
-        escaped: The same for keys written with escapes; None if no names are searched.
-        zeros: Matches documents that may have -0 in a double column; None without such columns.
+        rare: The same for keys written with escapes, and for -0 in double columns.
     """
 
     anywhere: str | None
     named: tuple[str, ...]
-    escaped: str | None
-    zeros: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Keeper:
-    """A place in a document's type whose digits must be kept.
-
-    Attributes:
-        is_text: True for a string column, False for a decimal column.
-        is_held: True for the items of lists or maps.
-        name: Name of the member; None for the items of the document itself.
-    """
-
-    is_text: bool
-    is_held: bool
-    name: str | None
+    rare: tuple[str, ...]
 
 
 def respelled(documents: pa.StringArray, kind: Nested) -> pa.Array | None:
     """Positions of valid documents that must be read in their original spelling; None if there are none."""
     watch = _watch(kind)
     found = _named(documents, watch)
-    rare = [pattern for pattern in (watch.escaped, watch.zeros) if pattern is not None]
-    found += [_matching(documents, pattern) for pattern in rare if _anywhere(documents, pattern)]
+    found += [_matching(documents, pattern) for pattern in watch.rare if _anywhere(documents, pattern)]
     found = [positions for positions in found if len(positions)]
     return pc.unique(pa.concat_arrays(found)) if found else None
 
@@ -119,13 +109,13 @@ def _matching(documents: pa.StringArray, pattern: str) -> pa.Array:
 
 @cache
 def _watch(kind: Nested) -> _Watch:
-    keepers = list(_keepers(kind, None))
-    thens = [(_then(keeper), keeper.name) for keeper in keepers]
-    named = [f"^{then}" for then, name in thens if name is None]
-    anywhere = None if named or len(keepers) <= _MANY_NAMES else _any_of(f":{_first(keeper)}" for keeper in keepers)
-    named += _by_names(sorted((then, name) for then, name in thens if name is not None))
-    escaped = f"{_ESCAPED_KEY}(?:{_any_of(then for then, _ in thens)})" if keepers else None
-    return _Watch(anywhere, tuple(named), escaped, _MINUS_ZERO if _has_doubles(kind) else None)
+    keepers = list(_keepers(kind))
+    named = [f"^{then}" for name, then, _ in keepers if name is None]
+    anywhere = None if named or len(keepers) <= _MANY_NAMES else _any_of(f":{first}" for _, _, first in keepers)
+    named += _by_names(sorted((then, name) for name, then, _ in keepers if name is not None))
+    rare = [f"{_ESCAPED_KEY}(?:{_any_of(then for _, then, _ in keepers)})"] if keepers else []
+    rare += [_MINUS_ZERO] if any(leaf.type.is_floating for leaf in leaves(kind)) else []
+    return _Watch(anywhere, tuple(named), tuple(rare))
 
 
 def _any_of(patterns: Iterable[str]) -> str:
@@ -151,46 +141,13 @@ def _literal(name: str) -> str:
     return "".join(rf"\x{{{ord(character):x}}}" for character in name)
 
 
-def _then(keeper: _Keeper) -> str:
-    """The pattern that makes a document suspicious after a keeper's name."""
-    if keeper.is_held:
-        return _RESPELLED_ITEMS if keeper.is_text else _RISKY_ITEMS
-    return rf"(?:{_RESPELLED}|{_RESPELLED_JSON})" if keeper.is_text else _RISKY
-
-
-def _first(keeper: _Keeper) -> str:
-    """The pattern of the beginning of such a value."""
-    if keeper.is_held:
-        return _NESTED
-    return rf"(?:{_RESPELLED}|{_NESTED})" if keeper.is_text else _RISKY
-
-
-def _has_doubles(kind: Type) -> bool:
-    match kind:
-        case Primitive(name):
-            return name in ("float", "double")
-        case ListOf(element):
-            return _has_doubles(element.type)
-        case MapOf(_, value):
-            return _has_doubles(value.type)
-        case Struct(fields):
-            return any(_has_doubles(field.type) for field in fields)
-
-
-def _keepers(kind: Type, name: str | None) -> Iterator[_Keeper]:
-    held = False
+def _keepers(kind: Type, name: str | None = None) -> Iterator[tuple[str | None, str, str]]:
+    """Places whose digits must be kept: their names, None for the items of the document, and suspicious values."""
+    is_held = False
     while isinstance(kind, ListOf | MapOf):
-        kind, held = kind.element.type if isinstance(kind, ListOf) else kind.value.type, True
+        kind, is_held = kind.fields[-1].type, True
     if isinstance(kind, Struct):
         for field in kind.fields:
             yield from _keepers(field.type, field.name)
-    elif _keeps(kind):
-        yield _Keeper(_is_text(kind), held, name)
-
-
-def _keeps(kind: Type) -> bool:
-    return isinstance(kind, Primitive) and (kind.decimal is not None or _is_text(kind))
-
-
-def _is_text(kind: Type) -> bool:
-    return kind == Primitive("string")
+    elif kind == _STRING or kind.decimal:
+        yield name, *_SUSPICIOUS[kind == _STRING, is_held]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path
-from lakesink.writer.schema import Field, ListOf, MapOf, Struct, Type, sql_type_of
+from lakesink.writer.schema import Field, Primitive, sql_type_of
 
 OBJECT = "a JSON object"
 _CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
@@ -22,11 +22,8 @@ class Number(str):
     __slots__ = ()
 
 
-class Absent:
-    """Stands for a missing key."""
-
-
-ABSENT = Absent()
+ABSENT: Any = object()
+"""Stands for a missing key."""
 
 
 class Object(dict[str, Any]):
@@ -98,8 +95,9 @@ def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator
     elif path[0] == KEY:
         yield from ((passed, key, "") for key in value)
     else:
+        assert not isinstance(field.type, Primitive)
         for step, below in _parts(value, path[0]):
-            yield from _values(below, path[1:], _below(field.type), (*passed, step))
+            yield from _values(below, path[1:], field.type.fields[-1], (*passed, step))
 
 
 def _parts(value: Any, step: str) -> Iterator[tuple[str, Any]]:
@@ -111,22 +109,9 @@ def _parts(value: Any, step: str) -> Iterator[tuple[str, Any]]:
         yield step, value.get(step, ABSENT)
 
 
-def _below(kind: Type) -> Field:
-    """The single field below a type with one leaf."""
-    match kind:
-        case ListOf(element):
-            return element
-        case MapOf(_, value):
-            return value
-        case Struct((field,)):
-            return field
-        case _:
-            raise AssertionError(kind)
-
-
 def _kind(value: Any) -> str:
     match value:
-        case None | Absent():
+        case _ if value is None or value is ABSENT:
             return "null" if value is None else "no value"
         case bool():
             return "true or false"

@@ -12,35 +12,27 @@ _WRITTEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|,(?![ \t\r\n]*[\]}])|[^ \t\r
 """Tokens without blanks and trailing commas."""
 
 
-def members(text: str) -> Iterator[tuple[str, str]]:
+def members(text: str) -> list[tuple[str, str]]:
     """Keys, unescaped, and values of an object, in order."""
     parts = _parts(text)
-    for key in parts:
-        yield _unquoted(key), next(parts)
+    return [(_unquoted(key), next(parts)) for key in parts]
 
 
 def first_members(text: str, names: Sequence[str]) -> list[str | None]:
     """The values of these keys in an object, the first one of a duplicate key; None for a missing key."""
-    found: dict[str, str] = {}
-    for key, value in members(text):
-        found.setdefault(key, value)
+    found = dict(reversed(members(text)))
     return [found.get(name) for name in names]
 
 
 def unique_members(text: str) -> list[tuple[str, str]] | None:
     """Keys and values of an object; None if it has a duplicate key."""
-    found = list(members(text))
-    return found if len({key for key, _ in found}) == len(found) else None
+    found = members(text)
+    return found if len(dict(found)) == len(found) else None
 
 
 def items(text: str) -> list[str]:
     """The items of an array."""
     return list(_parts(text))
-
-
-def as_json(part: str | None) -> str | None:
-    """A part as JSON; None for null."""
-    return None if part == "null" else part
 
 
 def as_text(part: str | None) -> str | None:

@@ -5,7 +5,6 @@ JSON with quotes, because a number may look like Base64.
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ Convert = Callable[[pa.Array], pa.Array]
 """Converts texts to values; raises `pyarrow.ArrowInvalid` if a text does not fit."""
 
 _EPOCH_DAY = "1970-01-01T"
-_TRUE, _FALSE = "true", "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +81,17 @@ def _misfits(texts: pa.Array, convert: Convert, first: int) -> Iterator[int]:
 
 
 def _converter(kind: Primitive) -> Convert:
-    if kind.fixed_bytes:
-        return partial(_fixed, length=kind.fixed_bytes)
+    if wants_json(kind):
+        return partial(_bytes, kind=kind.arrow)
     if kind.decimal:
         precision, scale = kind.decimal
         return partial(parse_decimals, precision=precision, scale=scale)
-    special = _SPECIAL.get(kind.name)
-    return special or partial(pc.cast, target_type=kind.arrow)
+    return _SPECIAL.get(kind.name, partial(pc.cast, target_type=kind.arrow))
 
 
 def _boolean(texts: pa.Array) -> pa.Array:
-    true = pc.equal(texts, _TRUE)
-    if not _all(pc.or_(true, pc.equal(texts, _FALSE))):
+    true = pc.equal(texts, "true")
+    if _any(pc.and_(pc.invert(true), pc.not_equal(texts, "false"))):
         raise pa.ArrowInvalid("neither true nor false")
     return true
 
@@ -123,40 +120,20 @@ def _time(texts: pa.Array) -> pa.Array:
     return pc.cast(moments, pa.time64("us"))
 
 
-def _binary(texts: pa.Array) -> pa.Array:
-    return _each(texts, _from_base64, pa.binary())
+def _bytes(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array([None if text is None else _from_base64(text) for text in texts.to_pylist()], kind)
+    except (TypeError, ValueError):
+        raise pa.ArrowInvalid("not the Base64 of so many bytes") from None
 
 
-def _fixed(texts: pa.Array, length: int) -> pa.Array:
-    def decoded(text: str) -> bytes | None:
-        value = _from_base64(text)
-        return value if value is not None and len(value) == length else None
-
-    return _each(texts, decoded, pa.binary(length))
-
-
-def _from_base64(text: str) -> bytes | None:
+def _from_base64(text: str) -> bytes:
     """Accept only canonical Base64: other spellings may have lost information."""
     value = json.loads(text)
-    if not isinstance(value, str):
-        return None
     found = base64.b64decode(value, validate=True)
-    return found if base64.b64encode(found).decode() == value else None
-
-
-def _each(texts: pa.Array, convert: Callable[[str], bytes | None], kind: pa.DataType) -> pa.Array:
-    try:
-        found = [None if text is None else convert(text) for text in texts.to_pylist()]
-    except (ValueError, binascii.Error):
-        raise pa.ArrowInvalid("not the text of such bytes") from None
-    values = pa.array(found, kind)
-    if values.null_count != texts.null_count:
-        raise pa.ArrowInvalid("another number of bytes")
-    return values
-
-
-def _all(mask: pa.BooleanArray) -> bool:
-    return pc.all(mask, min_count=0).as_py() is not False
+    if base64.b64encode(found).decode() != value:
+        raise ValueError(value)
+    return found
 
 
 def _any(mask: pa.BooleanArray) -> bool:
@@ -172,5 +149,4 @@ _SPECIAL: dict[str, Convert] = {
     "string": lambda texts: texts,
     "time": _time,
     "uuid": parse_uuids,
-    "binary": _binary,
 }

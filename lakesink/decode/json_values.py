@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import SOMETHING, as_written, found_at, parsed, unopened, whole
-from lakesink.decode.json_raw import as_json, as_text, first_members, items, unique_members
+from lakesink.decode.json_raw import as_text, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
 from lakesink.decode.unknown_keys import LOOKED_AT, UnknownKeys
@@ -99,19 +99,17 @@ class JsonReader:
                 return self._map(texts, kind, path)
 
     def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
-        opened = self._open(texts, struct, "{", _members(struct))
+        texts, columns, misfits = self._open(texts, struct, "{", _members(struct))
         if self.unknown is not None:
-            self.unknown.saw(path, self._unknown_in(opened.texts[:LOOKED_AT], struct))
+            self.unknown.saw(path, self._unknown_in(texts[:LOOKED_AT], struct))
         parts = [
             self.read(column, field.type, (*path, field.name))
-            for column, field in zip(opened.columns, struct.fields, strict=True)
+            for column, field in zip(columns, struct.fields, strict=True)
         ]
-        values = rebuild_struct(opened.texts, [part.values for part in parts], list(arrow_type(struct)))
+        values = rebuild_struct(texts, [part.values for part in parts], list(arrow_type(struct)))
         wrong = [part.misfits for part in parts]
-        wrong += [
-            _missing(part, field, opened.texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)
-        ]
-        return Parsed(values, reduce(either, wrong, opened.misfits))
+        wrong += [_missing(part, field, texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)]
+        return Parsed(values, reduce(either, wrong, misfits))
 
     def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
         """Keys without a field in some documents, with the number of their values other than null."""
@@ -121,30 +119,31 @@ class JsonReader:
         return found
 
     def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
-        opened = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
-        [lists] = opened.columns
+        _, [lists], misfits = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
         elements = self.read(lists.flatten(), element.type, (*path, ITEM))
-        values = rebuild_list(lists, arrow_type(kind), lambda _: elements.values)
+        values = rebuild_list(lists, arrow_type(kind), elements.values)
         below = _holders(lists, either(elements.misfits, _missing(elements, element)))
-        return Parsed(values, either(opened.misfits, below))
+        return Parsed(values, either(misfits, below))
 
     def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
-        opened = self._open(texts, kind, "{", _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})"))
-        [maps] = opened.columns
+        query = _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})")
+        texts, [maps], misfits = self._open(texts, kind, "{", query)
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
         read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
         read_items = self.read(items, kind.value.type, (*path, ENTRY))
         found = read_keys.values
         known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may contain
-        values = rebuild_map(maps, arrow_type(kind), lambda _: known, lambda _: read_items.values)
+        values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
         below = _holders(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
-        wrong = (below, _lost(opened.texts, maps), _one_key_spelled_twice(entries, found, kind))
-        return Parsed(values, reduce(either, wrong, opened.misfits))
+        wrong = (below, _lost(texts, maps), _one_key_spelled_twice(entries, found, kind))
+        return Parsed(values, reduce(either, wrong, misfits))
 
-    def _open(self, texts: pa.Array, kind: Nested, opener: str, query: str) -> "_Opened":
-        """Open one level of JSON: the texts of its parts.
+    def _open(
+        self, texts: pa.Array, kind: Nested, opener: str, query: str
+    ) -> tuple[pa.Array, list[pa.Array], pa.BooleanArray | None]:
+        """Open one level of JSON: the documents, NULL where they cannot be opened, the parts, and the misfits.
 
         A document of this type starts with `opener`. `query` reads the column ``value`` of ``documents``.
         """
@@ -159,20 +158,11 @@ class JsonReader:
         positions = respelled(texts, kind)
         if positions is not None:
             columns = _as_written(columns, texts, positions, kind)
-        return _Opened(texts, columns, wrong)
+        return texts, columns, wrong
 
     def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
         self._connection.register("documents", pa.table({"value": texts}))
         return [column.combine_chunks() for column in self._connection.sql(query).to_arrow_table().columns]
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """Documents of one level, NULL if they could not be opened; `columns` is the query's result."""
-
-    texts: pa.Array
-    columns: list[pa.Array]
-    misfits: pa.BooleanArray | None
 
 
 def _members(struct: Struct) -> str:
@@ -211,7 +201,9 @@ def _parts(text: str, kind: Nested) -> list[Any]:
 
 
 def _part(part: str | None, kind: Type) -> str | None:
-    return as_text(part) if _asked(kind) == _TEXT else as_json(part)
+    if _asked(kind) == _TEXT:
+        return as_text(part)
+    return None if part == "null" else part
 
 
 def _pointers(names: Sequence[str]) -> str:

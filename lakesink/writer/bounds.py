@@ -5,14 +5,14 @@ A missing bound is always correct; a bound that is too narrow hides rows. So an 
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakesink.writer.schema import Primitive
 from lakesink.writer.single_value import Raw, encode_value
 
-_LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = 0xD7FF, 0xE000
-_LAST_CODE_POINT = 0x10FFFF
+_BEFORE_SURROGATES, _AFTER_SURROGATES = "\ud7ff", "\ue000"
+_LAST_CHARACTER = chr(sys.maxunicode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +66,18 @@ def _shorten_text(value: bytes, length: int, *, upper: bool) -> bytes | None:
         return None
     if len(text) <= length:
         return value
-    if not upper:
-        return text[:length].encode()
-    following = _increment([ord(character) for character in text[:length]], _next_code_point)
-    return None if following is None else "".join(map(chr, following)).encode()
+    return _next_text(text[:length]) if upper else text[:length].encode()
+
+
+def _next_text(text: str) -> bytes | None:
+    """The shortest text above all that start with `text`; None if there is none."""
+    kept = text.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return None
+    following = _AFTER_SURROGATES if kept[-1] == _BEFORE_SURROGATES else chr(ord(kept[-1]) + 1)
+    return (kept[:-1] + following).encode()
 
 
 def _next_bytes(value: bytes) -> bytes | None:
-    following = _increment(list(value), lambda byte: byte + 1 if byte < 0xFF else None)
-    return None if following is None else bytes(following)
-
-
-def _next_code_point(code: int) -> int | None:
-    if code == _LAST_BEFORE_SURROGATES:
-        return _FIRST_AFTER_SURROGATES
-    return None if code == _LAST_CODE_POINT else code + 1
-
-
-def _increment(units: list[int], following: Callable[[int], int | None]) -> list[int] | None:
-    """The shortest sequence above all that start with `units`; None if every unit is the last of its kind."""
-    for position in range(len(units) - 1, -1, -1):
-        unit = following(units[position])
-        if unit is not None:
-            return [*units[:position], unit]
-    return None
+    kept = value.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -30,18 +30,21 @@ _ACCEPTED: Mapping[str, frozenset[pa.DataType]] = {
     "timestamp": frozenset({pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")}),
     "string": _TEXT,
     "binary": _BINARY,
+    "uuid": _BINARY,
 }
 
 
 def lossless_cast(incoming: pa.DataType, target: Primitive) -> Cast | None:
     """The cast from an Arrow type to the target; None if it could lose information."""
+    kind = target.arrow
     if pa.types.is_dictionary(incoming):
-        return _after_decoding(lossless_cast(incoming.value_type, target))
-    if incoming == target.arrow:
-        return _unchanged
-    if target.name == "uuid":
-        return _uuid_cast(incoming)
-    return _cast_to(target.arrow) if _is_accepted(incoming, target) else None
+        cast = lossless_cast(incoming.value_type, target)
+        return None if cast is None else lambda array: cast(array.dictionary_decode())
+    if incoming == kind:
+        return lambda array: array
+    if target.name == "uuid" and incoming in _TEXT:
+        return lambda array: parse_uuids(array.cast(pa.string()))
+    return (lambda array: array.cast(kind)) if _is_accepted(incoming, target) else None
 
 
 def _is_accepted(incoming: pa.DataType, target: Primitive) -> bool:
@@ -55,24 +58,6 @@ def _is_accepted(incoming: pa.DataType, target: Primitive) -> bool:
     if target.name == "binary" and pa.types.is_fixed_size_binary(incoming):
         return True
     return incoming in _ACCEPTED[target.name]
-
-
-def _unchanged(array: pa.Array) -> pa.Array:
-    return array
-
-
-def _cast_to(target: pa.DataType) -> Cast:
-    return lambda array: array.cast(target)
-
-
-def _after_decoding(cast: Cast | None) -> Cast | None:
-    return None if cast is None else lambda array: cast(array.dictionary_decode())
-
-
-def _uuid_cast(incoming: pa.DataType) -> Cast | None:
-    if incoming in _TEXT:
-        return lambda array: parse_uuids(array.cast(pa.string()))
-    return _cast_to(pa.binary(UUID_BYTES)) if incoming in _BINARY else None
 
 
 def parse_uuids(texts: pa.Array) -> pa.Array:

@@ -14,27 +14,16 @@ from lakesink.writer.casts import Cast, lossless_cast
 from lakesink.writer.nested import (
     all_null,
     as_list,
+    entries,
     rebuild_list,
     rebuild_map,
     rebuild_struct,
-    visible_nulls,
     with_a_key_twice,
-    without_extensions,
     without_validity,
 )
 from lakesink.writer.plan import WritePlan
-from lakesink.writer.refusals import how_to_cast, keys_become_one, lossy_value, null_in_required, schema_mismatch, shown
-from lakesink.writer.schema import (
-    Field,
-    ListOf,
-    MapOf,
-    Primitive,
-    Struct,
-    arrow_schema,
-    arrow_type,
-    parse_schema,
-    sql_type_of,
-)
+from lakesink.writer.refusals import how_to_cast, null_in_required, schema_mismatch, shown
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type, parse_schema, sql_type_of
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.suggest import did_you_mean
@@ -45,35 +34,19 @@ Source = Callable[[Sequence[pa.Array], int], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The conversion of batches to the table's schema; `stored_as` has the storage types of extension types."""
+    """The conversion of batches with one schema to the table's."""
 
     incoming: pa.Schema
-    target: pa.Schema
-    stored_as: tuple[pa.DataType | None, ...]
-    columns: tuple[tuple[Field, Source], ...]
+    convert: Cast
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch's rows as the table's columns; shares memory wherever types are equal."""
-        incoming = [
-            array.cast(kind) if kind else array for array, kind in zip(batch.columns, self.stored_as, strict=True)
-        ]
-        arrays = []
-        for field, source in self.columns:
-            array = source(incoming, batch.num_rows)
-            if field.required and array.null_count:
-                raise null_in_required(field.name, array.null_count)
-            arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.target)
+        return pa.RecordBatch.from_struct_array(self.convert(batch.to_struct_array()))
 
 
 def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Alignment:
     """The conversion from an incoming schema to the table's; the error for an unknown column has the nearest name."""
-    plain = [field.with_type(without_extensions(field.type)) for field in incoming]
-    stored_as = tuple(
-        None if after.type == field.type else after.type for field, after in zip(incoming, plain, strict=True)
-    )
-    columns = _sources(plain, schema, (), case_sensitive=case_sensitive)
-    return Alignment(incoming, arrow_schema(schema), stored_as, tuple(zip(schema.fields, columns, strict=True)))
+    return Alignment(incoming, _convert_struct(list(incoming), schema, (), case_sensitive=case_sensitive))
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
@@ -93,17 +66,6 @@ def _lacking(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_s
             yield below
         elif isinstance(field.type, Struct) and pa.types.is_struct(incoming[position].type):
             yield from _lacking(list(incoming[position].type), field.type, below, case_sensitive=case_sensitive)
-
-
-def _sources(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[Source]:
-    """The source of the values of every target field."""
-    positions = _match(incoming, schema, path, case_sensitive=case_sensitive)
-    return [
-        _missing(field, path)
-        if position is None
-        else _picked(position, _convert(incoming[position].type, field, path, case_sensitive=case_sensitive))
-        for field, position in zip(schema.fields, positions, strict=True)
-    ]
 
 
 def _missing(field: Field, path: Path) -> Source:
@@ -127,7 +89,12 @@ def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sen
     found = _by_name([field.name for field in incoming], path, "the rows", case_sensitive=case_sensitive)
     for name, position in found.items():
         if name not in known:
-            raise _unknown(incoming[position], schema, path)
+            field = incoming[position]
+            kind, hint = shown(sql_type(field.type)), did_you_mean(field.name, [one.name for one in schema.fields])
+            raise schema_mismatch(
+                f"Column {_named((*path, field.name))} ({kind}) of the rows is not in the table.",
+                action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
+            )
     return [found.get(name) for name in known]
 
 
@@ -145,47 +112,50 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
     return positions
 
 
-def _unknown(field: pa.Field, schema: Struct, path: Path) -> WriteError:
-    hint = did_you_mean(field.name, [known.name for known in schema.fields])
-    return schema_mismatch(
-        f"Column {_named((*path, field.name))} ({shown(sql_type(field.type))}) of the rows is not in the table.",
-        action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
-    )
-
-
 def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive: bool) -> Cast:
-    below = (*path, field.name)
+    if isinstance(incoming, pa.BaseExtensionType):
+        stored = _convert(incoming.storage_type, field, path, case_sensitive=case_sensitive)
+        return lambda array: stored(array.storage)
+    below, target = (*path, field.name), arrow_type(field.type)
     match field.type:
         case Primitive() as primitive:
             return _convert_primitive(incoming, primitive, below)
         case Struct() as struct if pa.types.is_struct(incoming):
-            return _convert_struct(incoming, struct, below, case_sensitive=case_sensitive)
+            return _convert_struct(list(incoming), struct, below, case_sensitive=case_sensitive)
         case ListOf(element) if _is_list(incoming):
             convert = _convert(incoming.value_type, element, below, case_sensitive=case_sensitive)
-            return lambda array: rebuild_list(array, arrow_type(field.type), _checked(convert, element, below))
+            checked = _checked(convert, element, below)
+            return lambda array: rebuild_list(array, target, checked(array.flatten()))
         case MapOf(key, value) if pa.types.is_map(incoming):
-            keys = _convert(incoming.key_type, key, below, case_sensitive=case_sensitive)
-            values = _convert(incoming.item_type, value, below, case_sensitive=case_sensitive)
-            checked = _checked(keys, key, below), _checked(values, value, below)
-            return _with_distinct_keys(
-                lambda array: rebuild_map(array, arrow_type(field.type), *checked), incoming, field.type, below
-            )
+            convert_key = _convert(incoming.key_type, key, below, case_sensitive=case_sensitive)
+            convert_value = _convert(incoming.item_type, value, below, case_sensitive=case_sensitive)
+            parts = _checked(convert_key, key, below), _checked(convert_value, value, below)
+            return _convert_map(incoming, field.type, parts, below)
         case _:
             raise _unfit(incoming, field.type, below)
 
 
-def _with_distinct_keys(convert: Cast, incoming: pa.MapType, target: MapOf, path: Path) -> Cast:
+def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], path: Path) -> Cast:
     """Check for duplicate keys if the key type changes: two texts of one UUID, for example, become one key."""
-    if incoming.key_type == arrow_type(target.key.type):
-        return convert
+    arrow, (convert_keys, convert_values) = arrow_type(target), parts
+
+    def convert(array: pa.Array) -> pa.Array:
+        keys, values = entries(array)
+        return rebuild_map(array, arrow, convert_keys(keys), convert_values(values))
 
     def checked(array: pa.Array) -> pa.Array:
         maps = convert(array)
         if len(with_a_key_twice(pc.list_parent_indices(as_list(maps)), maps.keys)):
-            raise keys_become_one(path, sql_type(incoming.key_type), sql_type_of(target.key.type))
+            arrives, wanted = sql_type(incoming.key_type), sql_type_of(target.key.type)
+            raise WriteError(
+                "LOSSY_VALUE",
+                f"A map in column {_named(path)} has keys that differ as {shown(arrives)} and are one {shown(wanted)}.",
+                action="A map holds a key once. Merge such entries in the query, or filter the rows: for UUIDs, compare"
+                " lower(key).",
+            )
         return maps
 
-    return checked
+    return convert if incoming.key_type == arrow.key_type else checked
 
 
 def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> Cast:
@@ -197,13 +167,24 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
         try:
             return cast(array)
         except pa.ArrowInvalid:
-            raise lossy_value(path, sql_type(incoming), sql_type_of(target)) from None
+            arrives, wanted = sql_type(incoming), sql_type_of(target)
+            raise WriteError(  # Arrow's own message would show the value
+                "LOSSY_VALUE",
+                f"A value in column {_named(path)} ({shown(arrives)}) is not exactly a {shown(wanted)}.",
+                action=f"{how_to_cast(path, arrives, wanted)} Every value must then be exactly a {wanted}.",
+            ) from None
 
     return convert
 
 
-def _convert_struct(incoming: pa.StructType, struct: Struct, path: Path, *, case_sensitive: bool) -> Cast:
-    sources = _sources(list(incoming), struct, path, case_sensitive=case_sensitive)
+def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *, case_sensitive: bool) -> Cast:
+    positions = _match(incoming, struct, path, case_sensitive=case_sensitive)
+    sources = [
+        _missing(field, path)
+        if position is None
+        else _picked(position, _convert(incoming[position].type, field, path, case_sensitive=case_sensitive))
+        for field, position in zip(struct.fields, positions, strict=True)
+    ]
     fields = list(arrow_type(struct))
 
     def convert(array: pa.Array) -> pa.Array:
@@ -221,7 +202,7 @@ def _revealed(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa
     """A required child without NULLs; ignores NULLs where the parent is NULL."""
     if not field.required or not child.null_count:
         return child
-    visible = visible_nulls(child, parent)
+    visible = child.null_count - parent.null_count  # a flattened child is NULL wherever its parent is
     if visible:
         raise null_in_required(_dotted((*path, field.name)), visible)
     return without_validity(child)

@@ -5,14 +5,14 @@ are removed; closed files stay unreferenced.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from lakesink.writer.dictionaries import worth_a_dictionary
-from lakesink.writer.filesystem import PathOf
+from lakesink.writer.filesystem import PathOf, open_filesystem
 from lakesink.writer.locations import new_location
 from lakesink.writer.parquet import FileFormat, OpenFile
 from lakesink.writer.partitions import Partition, Source
@@ -24,30 +24,24 @@ from lakesink_protocol.events import FileClosing
 FULL = 0.9
 """Part of the target size at which a file counts as full, which avoids one more small row group."""
 
-Storage = tuple[FileSystem, PathOf]
 
-
+@dataclass(slots=True)
 class DataFiles:
     """All files of one task; ends with `close` or `abandon`. Storage is opened for the first file only."""
 
-    def __init__(
-        self,
-        plan: WritePlan,
-        file_format: FileFormat,
-        sources: Sequence[Source],
-        task: int,
-        open_storage: Callable[[], Storage],
-    ) -> None:
-        self._plan = plan
-        self._format = file_format
-        self._sources = sources
-        self._task = task
-        self._open_storage = open_storage
-        self._storage: Storage | None = None
-        self._open: OrderedDict[Partition, OpenFile] = OrderedDict()
-        self._closed: list[ContentFile] = []
-        self._arrow_bytes = 0
-        self._file_bytes = 0
+    file_format: FileFormat
+    sources: Sequence[Source]
+    task: int
+    _storage: tuple[FileSystem, PathOf] | None = None
+    _open: OrderedDict[Partition, OpenFile] = field(default_factory=OrderedDict)
+    _closed: list[ContentFile] = field(default_factory=list)
+    _arrow_bytes: int = 0
+    _file_bytes: int = 0
+
+    @property
+    def plan(self) -> WritePlan:
+        """The plan of the batch."""
+        return self.file_format.plan
 
     def is_open(self, partition: Partition) -> bool:
         """True if the partition's next rows go into an existing file."""
@@ -55,8 +49,10 @@ class DataFiles:
 
     def write(self, partition: Partition, rows: pa.Table) -> None:
         """Append rows of one partition, in as many row groups and files as their sizes need."""
-        if self._format.dictionaries is None:
-            self._format = self._learned(rows)
+        if self.file_format.dictionaries is None:
+            limit = self.plan.parquet.dictionary_size_bytes
+            chosen = worth_a_dictionary(rows, self.file_format.columns, limit)
+            self.file_format = replace(self.file_format, dictionaries=chosen)
         bytes_per_row = max(1.0, rows.nbytes / max(1, rows.num_rows))
         start = 0
         while start < rows.num_rows:
@@ -68,7 +64,7 @@ class DataFiles:
     def finish(self, partition: Partition) -> None:
         """Close the partition's open file, if it has one."""
         if partition in self._open:
-            LISTENERS(FileClosing(self._plan.batch_id))  # an executor has only its own listeners
+            LISTENERS(FileClosing(self.plan.batch_id))  # an executor has only its own listeners
             self._closed.append(self._open[partition].close())
             del self._open[partition]
 
@@ -83,28 +79,23 @@ class DataFiles:
         while self._open:
             self._open.popitem()[1].abandon()
 
-    def _learned(self, rows: pa.Table) -> FileFormat:
-        """Choose the dictionaries of all files from the task's first rows."""
-        limit = self._plan.parquet.dictionary_size_bytes
-        return replace(self._format, dictionaries=worth_a_dictionary(rows, self._format.columns, limit))
-
     def _file_for(self, partition: Partition) -> OpenFile:
         if partition in self._open:
             self._open.move_to_end(partition)
             return self._open[partition]
-        while len(self._open) >= max(1, self._plan.open_files):
+        while len(self._open) >= max(1, self.plan.open_files):
             self.finish(next(iter(self._open)))
         if self._storage is None:
-            self._storage = self._open_storage()
-        location = new_location(self._plan, self._sources, self._task, partition)
-        self._open[partition] = OpenFile(*self._storage, location, partition, self._format)
+            self._storage = open_filesystem(self.plan.data_location, self.plan.file_io, self.plan.catalog_name)
+        location = new_location(self.plan, self.sources, self.task, partition)
+        self._open[partition] = OpenFile(*self._storage, location, partition, self.file_format)
         return self._open[partition]
 
     def _next_rows(self, file: OpenFile, available: int, bytes_per_row: float) -> int:
         """Rows of the next row group: equal parts within its limit, and no more than fit into the file."""
-        groups = -(-available * bytes_per_row // max(1, self._plan.parquet.row_group_size_bytes))
+        groups = -(-available * bytes_per_row // max(1, self.plan.parquet.row_group_size_bytes))
         even = -(-available // max(1, int(groups)))
-        room = (self._plan.target_file_size_bytes - file.size_bytes) / self._shrinkage()
+        room = (self.plan.target_file_size_bytes - file.size_bytes) / self._shrinkage()
         return max(1, min(even, int(room / bytes_per_row)))
 
     def _shrinkage(self) -> float:
@@ -116,5 +107,5 @@ class DataFiles:
         file.write_row_group(rows)
         self._arrow_bytes += int(arrow_bytes)
         self._file_bytes += file.size_bytes - before
-        if file.size_bytes >= FULL * self._plan.target_file_size_bytes:
+        if file.size_bytes >= FULL * self.plan.target_file_size_bytes:
             self.finish(file.partition)

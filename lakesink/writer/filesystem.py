@@ -42,25 +42,25 @@ SHAREABLE = frozenset(
 )
 _S3_SECRETS = ("access-key-id", "secret-access-key", "session-token")
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
-_PACKAGES = {"s3": "s3fs", "gcs": "gcsfs", "adls": "adlfs"}
-_EXTRAS: Mapping[str, str] = {
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gcs",
-    "gcs": "gcs",
-    "abfs": "adls",
-    "abfss": "adls",
-    "az": "adls",
-    "wasb": "adls",
-    "wasbs": "adls",
+_PACKAGES: Mapping[str, str] = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "az": "adlfs",
+    "wasb": "adlfs",
+    "wasbs": "adlfs",
 }
+"""fsspec's packages by scheme."""
 _FSSPEC_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "gcs": {
+    "gcsfs": {
         "gcs.project-id": "project",
         "gcs.service.host": "endpoint_url",
         "gcs.requester-pays": "requester_pays",
     },
-    "adls": {
+    "adlfs": {
         "adls.account-name": "account_name",
         "adls.account-host": "account_host",
     },
@@ -162,17 +162,17 @@ def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -
     from fsspec.core import url_to_fs  # noqa: PLC0415 - costs an import that few tables need
 
     scheme = scheme_of(location)
-    extra = _EXTRAS.get(scheme)
-    known, properties = _FSSPEC_OPTIONS.get(extra or "", {}), file_io or {}
+    package, properties = _PACKAGES.get(scheme, ""), file_io or {}
+    known = _FSSPEC_OPTIONS.get(package, {})
     options = {option: properties[key] for key, option in known.items() if key in properties}
     try:
         return url_to_fs(location, use_listings_cache=False, skip_instance_cache=True, **options)[0]
     except (ImportError, ValueError) as error:
-        package = f"Run `pip install {_PACKAGES[extra]}`" if extra else f"Install fsspec's package for {scheme}://"
+        install = f"Run `pip install {package}`" if package else f"Install fsspec's package for {scheme}://"
         raise unsupported_storage(
             location,
             describe(error),
-            action=f"{package} in the Python of driver and executors, or use file:, s3://, gs:// or abfs://.",
+            action=f"{install} in the Python of driver and executors, or use file:, s3://, gs:// or abfs://.",
         ) from error
 
 

@@ -5,29 +5,28 @@ free, so small partitions can grow.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lakesink.writer.files import DataFiles
-from lakesink.writer.partitions import Group, Grouping, Source, group
-from lakesink.writer.plan import WritePlan
+from lakesink.writer.partitions import Group, Grouping, group
 
 
+@dataclass(slots=True)
 class Gatherer:
     """Holds a task's rows back from its files until there are enough."""
 
-    def __init__(self, plan: WritePlan, schema: pa.Schema, sources: Sequence[Source], files: DataFiles) -> None:
-        self._limit = plan.buffer_bytes if sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
-        self._schema = schema
-        self._sources = sources
-        self._files = files
-        self._batches: list[pa.RecordBatch] = []
-        self._bytes = 0
+    files: DataFiles
+    _batches: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows; writes rows at the memory limit."""
         size = batch.nbytes
-        if self._batches and self._bytes + size > self._limit:
+        plan = self.files.plan
+        limit = plan.buffer_bytes if self.files.sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
+        if self._batches and self._bytes + size > limit:
             self._relieve()
         self._batches.append(batch)
         self._bytes += size
@@ -36,16 +35,16 @@ class Gatherer:
         """Write all rows and close the files; partitions with an open file first, because the others could evict it."""
         if not self._batches:
             return
-        grouping = group(self._take(), self._sources)
-        groups = sorted(grouping.groups, key=lambda found: not self._files.is_open(found.partition))
+        grouping = self._take()
+        groups = sorted(grouping.groups, key=lambda found: not self.files.is_open(found.partition))
         for part in _parts(groups, grouping.table.num_rows // 2):
             self._write(grouping, part)
             for found in part:
-                self._files.finish(found.partition)
+                self.files.finish(found.partition)
 
     def _relieve(self) -> None:
         """Write the largest partitions. The rest is copied, because slices would keep all of the memory."""
-        grouping = group(self._take(), self._sources)
+        grouping = self._take()
         groups = sorted(grouping.groups, key=lambda found: found.count, reverse=True)
         largest = next(_parts(groups, grouping.table.num_rows // 2))
         self._write(grouping, largest)
@@ -56,12 +55,12 @@ class Gatherer:
 
     def _write(self, grouping: Grouping, groups: Sequence[Group]) -> None:
         for partition, rows in grouping.split(groups):
-            self._files.write(partition, rows)
+            self.files.write(partition, rows)
 
-    def _take(self) -> pa.Table:
-        table = pa.Table.from_batches(self._batches, schema=self._schema)
+    def _take(self) -> Grouping:
+        table = pa.Table.from_batches(self._batches)
         self._batches, self._bytes = [], 0
-        return table
+        return group(table, self.files.sources)
 
 
 def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:

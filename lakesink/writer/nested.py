@@ -4,7 +4,7 @@ Incoming arrays may be slices, have values below NULL parents, and use other chi
 0, have nothing below a NULL list, and have the target's exact type: Parquet's field ids come from it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,26 +22,23 @@ def all_null(rows: int, kind: pa.DataType) -> pa.Array:
 
 def rebuild_struct(array: pa.Array, children: Sequence[pa.Array], fields: Sequence[pa.Field]) -> pa.Array:
     """A struct with the array's own NULLs and other children."""
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=_mask(array))
 
 
-def rebuild_list(array: pa.Array, target: pa.DataType, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """A list with the array's own NULLs and lengths, and converted elements."""
-    return _list_like(array, target, convert(array.flatten()), validity_of(array))
+def rebuild_list(array: pa.Array, target: pa.DataType, elements: pa.Array) -> pa.Array:
+    """A list with the array's own NULLs and lengths, and other elements in the place of its flattened ones."""
+    return pa.ListArray.from_arrays(_offsets(array), elements, target, mask=_mask(array))
 
 
-def rebuild_map(
-    array: pa.Array,
-    target: pa.DataType,
-    convert_keys: Callable[[pa.Array], pa.Array],
-    convert_values: Callable[[pa.Array], pa.Array],
-) -> pa.Array:
-    """A map with the array's own NULLs and lengths, and converted keys and values."""
-    entries = as_list(array)
-    keys, values = entries.flatten().flatten()
-    pairs = _pairs(convert_keys(keys), convert_values(values), target)
-    return _list_like(entries, target, pairs, validity_of(entries))
+def rebuild_map(array: pa.Array, target: pa.DataType, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """A map with the array's own NULLs and lengths, and other keys and values in the place of its `entries`."""
+    return pa.MapArray.from_arrays(_offsets(as_list(array)), keys, values, target, mask=_mask(array))
+
+
+def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """All keys and values of maps, without what a NULL hides."""
+    keys, values = as_list(array).flatten().flatten()
+    return keys, values
 
 
 def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
@@ -56,28 +53,6 @@ def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
     return pc.divide(entries.field("values").filter(pc.greater(entries.field("counts"), 1)), count)
 
 
-def without_extensions(kind: pa.DataType) -> pa.DataType:
-    """The type with every extension type replaced by its storage type."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return without_extensions(kind.storage_type)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(without_extensions(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        parts = (kind.key_field, kind.item_field)
-        return pa.map_(*(part.with_type(without_extensions(part.type)) for part in parts))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        element = kind.value_field.with_type(without_extensions(kind.value_type))
-        return pa.list_(element) if pa.types.is_list(kind) else pa.large_list(element)
-    return kind
-
-
-def visible_nulls(child: pa.Array, parent: pa.Array) -> int:
-    """NULLs of a child where the parent is not NULL."""
-    if not parent.null_count:
-        return int(child.null_count)
-    return pc.sum(pc.and_(parent.is_valid(), child.is_null())).as_py() or 0
-
-
 def validity_of(array: pa.Array) -> pa.Buffer | None:
     """The validity bitmap from bit 0 on, for any offset of the array; None without NULLs."""
     return pc.invert(array.is_null()).buffers()[1] if array.null_count else None
@@ -90,11 +65,9 @@ def without_validity(array: pa.Array) -> pa.Array:
         children = [array.field(index) for index in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind))
     if pa.types.is_map(kind):
-        entries = as_list(array)
-        keys, values = entries.flatten().flatten()
-        return _list_like(entries, kind, _pairs(keys, values, kind), None)
+        return pa.MapArray.from_arrays(_offsets(as_list(array)), *entries(array), kind)
     if pa.types.is_nested(kind):
-        return _list_like(array, kind, array.flatten(), None)
+        return pa.ListArray.from_arrays(_offsets(array), array.flatten(), kind)
     return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], 0, array.offset)
 
 
@@ -106,18 +79,12 @@ def as_list(maps: pa.Array) -> pa.Array:
     )
 
 
-def _list_like(lists: pa.Array, target: pa.DataType, values: pa.Array, validity: pa.Buffer | None) -> pa.Array:
-    """A list or map from parts. Arrow does not check that the types agree, and Parquet's writer relies on it."""
-    assert values.type == (_pair_type(target) if pa.types.is_map(target) else target.value_type)
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Offsets of flattened lists; a NULL has no items."""
     zero = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(bytes(4))])  # pa.array would import pandas
     lengths = pc.fill_null(pc.list_value_length(lists).cast(pa.int32()), zero[0])
-    offsets = pa.concat_arrays([zero, pc.cumulative_sum_checked(lengths)])
-    return pa.Array.from_buffers(target, len(lists), [validity, offsets.buffers()[1]], children=[values])
-
-
-def _pair_type(kind: pa.MapType) -> pa.StructType:
-    return pa.struct([kind.key_field, kind.item_field])
-
-
-def _pairs(keys: pa.Array, values: pa.Array, kind: pa.MapType) -> pa.Array:
-    return pa.StructArray.from_arrays([keys, values], fields=list(_pair_type(kind)))
+    return pa.concat_arrays([zero, pc.cumulative_sum_checked(lengths)])

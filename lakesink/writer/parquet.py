@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 
 from lakesink.writer.filesystem import PathOf
 from lakesink.writer.partitions import Partition
-from lakesink.writer.plan import ParquetOptions
+from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink.writer.refusals import footer_disagrees, storage_failures
 from lakesink.writer.statistics import Column, Counted, count, file_statistics, split_offsets
 from lakesink_protocol.change import ContentFile
@@ -26,11 +26,9 @@ CODECS_WITH_LEVELS = frozenset({"zstd", "gzip", "brotli"})
 class FileFormat:
     """What all files of a task have in common; `dictionaries` are Parquet column names, None for all columns."""
 
+    plan: WritePlan
     schema: pa.Schema
-    schema_json: str
     columns: tuple[Column, ...]
-    spec_id: int
-    options: ParquetOptions
     dictionaries: tuple[str, ...] | None = None
 
     @property
@@ -60,9 +58,9 @@ class OpenFile:
         try:
             with storage_failures(location):  # the first bytes are written here
                 self._writer = parquet_writer(
-                    self._sink, file_format.schema, file_format.options, file_format.dictionaries
+                    self._sink, file_format.schema, file_format.plan.parquet, file_format.dictionaries
                 )
-            self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.schema_json})
+            self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.plan.schema_json})
         except BaseException:
             self.abandon()
             raise
@@ -91,7 +89,15 @@ class OpenFile:
         footer = self._writer.writer.metadata
         if footer.num_rows != self._rows:
             raise footer_disagrees(self.location, self._rows, footer.num_rows)
-        return self._receipt(footer, size)
+        return ContentFile(
+            path=self.location,
+            spec_id=self._format.plan.spec_id,
+            partition=self.partition,
+            record_count=self._rows,
+            file_size_bytes=size,
+            split_offsets=split_offsets(footer),
+            **asdict(file_statistics(footer, self._format.columns, self._counted)),
+        )
 
     def abandon(self) -> None:
         """Drop a file that was never closed; never raises. No part of it may look like a complete file.
@@ -104,23 +110,6 @@ class OpenFile:
             self._writer.is_open = False
         with suppress(Exception):
             self._filesystem.delete_file(self._path)
-
-    def _receipt(self, footer: pq.FileMetaData, size: int) -> ContentFile:
-        found = file_statistics(footer, self._format.columns, self._counted)
-        return ContentFile(
-            path=self.location,
-            spec_id=self._format.spec_id,
-            partition=self.partition,
-            record_count=self._rows,
-            file_size_bytes=size,
-            column_sizes=found.column_sizes,
-            value_counts=found.value_counts,
-            null_value_counts=found.null_value_counts,
-            nan_value_counts=found.nan_value_counts,
-            lower_bounds=found.lower_bounds,
-            upper_bounds=found.upper_bounds,
-            split_offsets=split_offsets(footer),
-        )
 
 
 def parquet_writer(

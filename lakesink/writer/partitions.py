@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.plan import PartitionField
-from lakesink.writer.refusals import partition_value_unfit
-from lakesink.writer.schema import Field, Primitive, Struct, leaves, sql_type_of
+from lakesink.writer.refusals import shown
+from lakesink.writer.schema import Struct, leaves, sql_type_of
 from lakesink.writer.single_value import encode_value, raw_values
 from lakesink.writer.transforms import Transform, distinguishable, parse_transform
+from lakesink_protocol.errors import WriteError
 
 Partition = tuple[bytes | None, ...]
 """One value for each partition field, in Iceberg's single-value binary form; None is NULL."""
@@ -21,11 +22,10 @@ Partition = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source column of one partition field: a top-level position, and positions of struct fields `below` it."""
+    """One partition field: its name, positions of its source column from the top through structs, its transform."""
 
     name: str
-    column: int
-    below: tuple[int, ...]
+    indices: tuple[int, ...]
     transform: Transform
 
 
@@ -66,11 +66,12 @@ class Grouping:
 
 def partition_sources(schema: Struct, fields: Sequence[PartitionField]) -> tuple[Source, ...]:
     """The source column of every partition field in the schema."""
-    sources = []
-    for field in fields:
-        indices, kind = _find(schema, field.source_id, ()) or _no_source(field)
-        sources.append(Source(field.name, indices[0], indices[1:], parse_transform(field.transform, kind)))
-    return tuple(sources)
+    found = {leaf.field_id: leaf for leaf in leaves(schema)}
+    columns = (found[field.source_id] for field in fields)
+    return tuple(
+        Source(field.name, leaf.indices, parse_transform(field.transform, leaf.type))
+        for field, leaf in zip(fields, columns, strict=True)
+    )
 
 
 def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -98,8 +99,14 @@ def _partitioned(table: pa.Table, source: Source) -> pa.Array:
     except pa.ArrowInvalid:
         transform = source.transform
         spelled = f"{transform.name}[{transform.width}]" if transform.width else transform.name
-        column = table.column_names[source.column]
-        raise partition_value_unfit(source.name, spelled, column, sql_type_of(transform.source)) from None
+        column, kind = table.column_names[source.indices[0]], sql_type_of(transform.source)
+        raise WriteError(
+            "PARTITION_VALUE_UNFIT",
+            f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
+            f" {shown(source.name)!r}.",
+            action=f"What {spelled} makes of it does not fit: filter such values in the query, widen the column, or"
+            " partition the table in another way.",
+        ) from None
 
 
 def _partition_values(values: Sequence[pa.Array], firsts: pa.Array, sources: Sequence[Source]) -> list[Partition]:
@@ -130,25 +137,7 @@ def _is_sorted(numbers: pa.Array) -> bool:
 
 
 def _source_values(table: pa.Table, source: Source) -> pa.Array:
-    column = table.column(source.column)
-    if source.below:
-        column = pc.struct_field(column, indices=list(source.below))
+    column = table.column(source.indices[0])
+    if len(source.indices) > 1:
+        column = pc.struct_field(column, indices=list(source.indices[1:]))
     return pa.concat_arrays(column.chunks)
-
-
-def _find(struct: Struct, field_id: int, indices: tuple[int, ...]) -> tuple[tuple[int, ...], Primitive] | None:
-    for index, field in enumerate(struct.fields):
-        found = _find_in(field, field_id, (*indices, index))
-        if found is not None:
-            return found
-    return None
-
-
-def _find_in(field: Field, field_id: int, indices: tuple[int, ...]) -> tuple[tuple[int, ...], Primitive] | None:
-    if isinstance(field.type, Struct):
-        return _find(field.type, field_id, indices)
-    return (indices, field.type) if field.field_id == field_id and isinstance(field.type, Primitive) else None
-
-
-def _no_source(field: PartitionField) -> tuple[tuple[int, ...], Primitive]:
-    raise AssertionError(f"partition field {field.name!r} has no source column {field.source_id} in the schema")

@@ -1,10 +1,9 @@
-"""Builds every `WriteError` of a task: with a short first line, and external text redacted."""
+"""What errors of a task have in common: a short first line, redacted external text, and advice for casts."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lakesink_catalog.spark_types import sql_name
-from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import StorageTrouble, storage_trouble
@@ -40,26 +39,6 @@ def null_in_required(column: str, count: int) -> WriteError:
     )
 
 
-def lossy_value(path: Sequence[str], incoming: str, target: str) -> WriteError:
-    """A value of an accepted type does not fit exactly. Arrow's own message would show the value."""
-    return WriteError(
-        "LOSSY_VALUE",
-        f"A value in column {shown('.'.join(path))!r} ({shown(incoming)}) is not exactly a {shown(target)}.",
-        action=f"{how_to_cast(path, incoming, target)} Every value must then be exactly a {target}.",
-    )
-
-
-def keys_become_one(path: Sequence[str], incoming: str, target: str) -> WriteError:
-    """Two keys of one map are equal in the table's type."""
-    return WriteError(
-        "LOSSY_VALUE",
-        f"A map in column {shown('.'.join(path))!r} has keys that differ as {shown(incoming)} and are one"
-        f" {shown(target)}.",
-        action="A map holds a key once. Merge such entries in the query, or filter the rows: for UUIDs, compare"
-        " lower(key).",
-    )
-
-
 def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     """The advice for the query: a CAST in Spark SQL where possible. Types are in Spark's spelling."""
     column = ".".join(path)
@@ -69,27 +48,6 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     if plain == incoming:
         return f"Correct {column!r} in the query, or filter the rows."
     return f"Cast it in the query, in the way you want, for example CAST({sql_name(column)} AS {plain})."
-
-
-def text_invalid(column: str, row: int) -> WriteError:
-    """A string contains bytes that are not UTF-8."""
-    return WriteError(
-        "TEXT_INVALID",
-        f"Column {shown(column)!r} holds text that is not UTF-8, in row {row} of its task.",
-        action="No reader could read it. Keep such bytes in a BINARY column, or repair or filter them in the query"
-        " by make_valid_utf8(...) or is_valid_utf8(...).",
-    )
-
-
-def partition_value_unfit(field: str, transform: str, column: str, kind: str) -> WriteError:
-    """The transform's result for a value exceeds the type of the partition values."""
-    return WriteError(
-        "PARTITION_VALUE_UNFIT",
-        f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
-        f" {shown(field)!r}.",
-        action=f"What {transform} makes of it does not fit: filter such values in the query, widen the column, or"
-        " partition the table in another way.",
-    )
 
 
 def unwritable_value(format_name: str, error: Exception) -> WriteError:
@@ -167,6 +125,5 @@ def storage_failures(location: str) -> Iterator[None]:
         raise WriteError(
             trouble.code,
             f"A data file {trouble.what}: {describe(error)[:DESCRIBED]}",
-            data=DataState.NOT_IN,
             action=f"{trouble.action} The file is {redact(location)!r}.",
         ) from error

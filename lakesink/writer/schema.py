@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -40,21 +40,23 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Primitive:
     """A leaf's type in Iceberg's spelling: ``long``, ``decimal(9, 2)``, ``fixed[4]``, ..."""
 
     name: str
 
-    @property
+    @cached_property
     def decimal(self) -> tuple[int, int] | None:
         """Precision and scale; None for other types."""
-        return _precision_and_scale(self.name)
+        found = _DECIMAL.fullmatch(self.name)
+        return (int(found[1]), int(found[2])) if found else None
 
-    @property
+    @cached_property
     def fixed_bytes(self) -> int | None:
         """Length of a ``fixed``; None for other types."""
-        return _length(self.name)
+        found = _FIXED.fullmatch(self.name)
+        return int(found[1]) if found else None
 
     @property
     def is_floating(self) -> bool:
@@ -84,6 +86,11 @@ class ListOf:
 
     element: "Field"
 
+    @property
+    def fields(self) -> tuple["Field", ...]:
+        """Its only part."""
+        return (self.element,)
+
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
@@ -92,6 +99,14 @@ class MapOf:
     key: "Field"
     value: "Field"
 
+    @property
+    def fields(self) -> tuple["Field", ...]:
+        """Its parts."""
+        return self.key, self.value
+
+
+_GROUPS: Mapping[type, tuple[str, ...]] = {Struct: (), ListOf: ("list",), MapOf: ("key_value",)}
+"""The group that Parquet puts around the parts of a list or map."""
 
 Nested = Struct | ListOf | MapOf
 Type = Primitive | Nested
@@ -151,11 +166,11 @@ def arrow_type(kind: Type, *, annotated: bool = False) -> pa.DataType:
             return pa.struct([arrow_field(field, annotated=annotated) for field in fields])
         case ListOf(element):
             return pa.list_(arrow_field(element, annotated=annotated))
-        case MapOf(key, value):
-            return pa.map_(arrow_field(key, annotated=annotated), arrow_field(value, annotated=annotated))
+        case MapOf():
+            return pa.map_(*(arrow_field(part, annotated=annotated) for part in kind.fields))
 
 
-def leaves(schema: Struct) -> tuple[Leaf, ...]:
+def leaves(schema: Nested) -> tuple[Leaf, ...]:
     """Leaf columns in the order of Parquet's columns."""
     return tuple(_leaves(schema, (), (), (), repeated=False))
 
@@ -163,61 +178,28 @@ def leaves(schema: Struct) -> tuple[Leaf, ...]:
 def sql_type_of(kind: Type) -> str:
     """A type in Spark's spelling, for messages; with Iceberg's name if Spark does not have it."""
     text = sql_type(arrow_type(kind, annotated=True))
-    own = isinstance(kind, Primitive) and (kind.name == "uuid" or kind.fixed_bytes is not None)
-    return f"{text} ({kind.name})" if own and isinstance(kind, Primitive) else text
-
-
-@cache
-def _precision_and_scale(name: str) -> tuple[int, int] | None:
-    found = _DECIMAL.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-@cache
-def _length(name: str) -> int | None:
-    found = _FIXED.fullmatch(name)
-    return int(found[1]) if found else None
+    if isinstance(kind, Primitive) and (kind.name == "uuid" or kind.fixed_bytes is not None):
+        return f"{text} ({kind.name})"
+    return text
 
 
 def _leaves(
-    kind: Type, path: tuple[str, ...], groups: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool
+    kind: Nested, path: tuple[str, ...], groups: tuple[str, ...], indices: tuple[int, ...], *, repeated: bool
 ) -> Iterator[Leaf]:
-    for index, field in enumerate(_children(kind)):
-        below, within = (*path, field.name), (*groups, *_group(kind), field.name)
-        at = (*indices, index)
-        in_list = repeated or not isinstance(kind, Struct)
+    in_list = repeated or not isinstance(kind, Struct)
+    for index, field in enumerate(kind.fields):
+        below, within, at = (*path, field.name), (*groups, *_GROUPS[type(kind)], field.name), (*indices, index)
         if isinstance(field.type, Primitive):
             yield Leaf(field.field_id, field.type, below, ".".join(within), at, in_list)
         else:
             yield from _leaves(field.type, below, within, at, repeated=in_list)
 
 
-def _group(kind: Type) -> tuple[str, ...]:
-    """The group that Parquet puts around the parts of a list or map."""
-    match kind:
-        case ListOf():
-            return ("list",)
-        case MapOf():
-            return ("key_value",)
-        case _:
-            return ()
-
-
-def _children(kind: Type) -> tuple[Field, ...]:
-    match kind:
-        case Primitive():
-            return ()
-        case Struct(fields):
-            return fields
-        case ListOf(element):
-            return (element,)
-        case MapOf(key, value):
-            return (key, value)
-
-
 def _parse_type(document: Any, path: tuple[str, ...]) -> Type:
     if isinstance(document, str):
-        return _parse_primitive(document, path)
+        if Primitive(document).arrow is None:
+            raise _unwritable(path, document)
+        return Primitive(document)
     match document["type"]:
         case "list":
             return ListOf(_parse_part(document, "element", path, required=document["element-required"]))
@@ -241,13 +223,6 @@ def _parse_struct(document: Mapping[str, Any], path: tuple[str, ...]) -> Struct:
 
 def _parse_part(document: Mapping[str, Any], part: str, path: tuple[str, ...], *, required: bool) -> Field:
     return Field(document[f"{part}-id"], part, required, _parse_type(document[part], (*path, part)))
-
-
-def _parse_primitive(name: str, path: tuple[str, ...]) -> Primitive:
-    primitive = Primitive(name)
-    if primitive.arrow is None:
-        raise _unwritable(path, name)
-    return primitive
 
 
 def _unwritable(path: tuple[str, ...], name: str) -> Exception:

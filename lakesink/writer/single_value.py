@@ -6,7 +6,6 @@ timestamps (in Iceberg's unit) and decimals (unscaled); float, bool, or bytes fo
 
 import struct
 from collections.abc import Mapping
-from decimal import Context, Decimal
 
 import pyarrow as pa
 
@@ -26,7 +25,6 @@ _FORMATS: Mapping[str, str] = {
     "timestamptz": "<q",
 }
 _DECIMAL_BYTES = 16
-_EXACT = Context(prec=80)
 
 
 def encode_value(kind: Primitive, raw: Raw) -> bytes:
@@ -48,39 +46,21 @@ def decode_value(kind: Primitive, data: bytes) -> Raw:
     return value
 
 
-def as_decimal(kind: Primitive, unscaled: int) -> Decimal:
-    """The decimal of an unscaled value, exact at any precision."""
-    assert kind.decimal is not None
-    return Decimal(unscaled).scaleb(-kind.decimal[1], _EXACT)
-
-
 def raw_values(array: pa.Array) -> list[Raw | None]:
     """The raw values of an Arrow array of one of the writer's types, with None for NULL."""
-    kind = array.type
-    if pa.types.is_decimal128(kind):
-        return _unscaled(array)
-    return _as_physical(array).to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
-
-
-def _as_physical(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return array.view(pa.int32())
-    if pa.types.is_temporal(kind):
-        return array.view(pa.int64())
-    return array.view(pa.binary()) if pa.types.is_string(kind) else array
-
-
-def _unscaled(array: pa.Array) -> list[Raw | None]:
-    data = array.buffers()[1]
-    values: list[Raw | None] = []
-    for position, valid in enumerate(array.is_valid().to_pylist(), start=array.offset):
-        start = position * _DECIMAL_BYTES
-        found = data[start : start + _DECIMAL_BYTES].to_pybytes() if valid else None
-        values.append(None if found is None else int.from_bytes(found, "little", signed=True))
-    return values
+    types, kind = pa.types, array.type
+    if types.is_decimal128(kind):
+        unscaled = array.view(pa.binary(_DECIMAL_BYTES)).to_pylist()
+        return [None if data is None else int.from_bytes(data, "little", signed=True) for data in unscaled]
+    if types.is_date32(kind):
+        array = array.view(pa.int32())
+    elif types.is_temporal(kind):
+        array = array.view(pa.int64())
+    elif types.is_string(kind):
+        array = array.view(pa.binary())
+    return array.to_pylist()  # type: ignore[no-any-return] # pyarrow is untyped
 
 
 def _minimal(unscaled: int) -> bytes:
-    bits = unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()
+    bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
     return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)

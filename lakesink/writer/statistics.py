@@ -5,7 +5,7 @@ Those of floating-point columns are counted from the rows: the footer has none, 
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakesink.writer.bounds import Range, bounds, merge, parquet_raw
-from lakesink.writer.nested import as_list
+from lakesink.writer.nested import entries
 from lakesink.writer.schema import Leaf
 
 _DEFAULT_LENGTH = 16
@@ -58,7 +58,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Statistics by field id, see `lakesink_protocol.receipt.ContentFile`."""
+    """Statistics by field id, under their names in `ContentFile`."""
 
     column_sizes: dict[int, int] = field(default_factory=dict)
     value_counts: dict[int, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
         if pa.types.is_struct(array.type):
             array = pc.struct_field(array, array.type.get_field_index(name))
         elif pa.types.is_map(array.type):
-            array = as_list(array).flatten().flatten()[("key", "value").index(name)]
+            array = entries(array)[("key", "value").index(name)]
         else:
             array = array.flatten()
     return array
@@ -118,12 +118,15 @@ def file_statistics(
     found = FileStatistics()
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     for position, column in enumerate(columns):
-        chunks = [group.column(position) for group in groups]
-        if _add_sizes(found, column, chunks):
-            if column.is_counted:
-                _add_counted(found, column, counted[column.leaf.field_id])
-            else:
-                _add_from_footer(found, column, chunks)
+        field_id, chunks = column.leaf.field_id, [group.column(position) for group in groups]
+        found.column_sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
+        if not column.mode.counts:
+            continue
+        found.value_counts[field_id] = sum(chunk.num_values for chunk in chunks)
+        if column.is_counted:
+            _add_counted(found, column, counted[field_id])
+        else:
+            _add_from_footer(found, column, chunks)
     return found
 
 
@@ -136,15 +139,6 @@ def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
 def _start(chunk: pq.ColumnChunkMetaData) -> int:
     start = int(chunk.data_page_offset)
     return min(start, int(chunk.dictionary_page_offset)) if chunk.dictionary_page_offset else start
-
-
-def _add_sizes(found: FileStatistics, column: Column, chunks: Sequence[pq.ColumnChunkMetaData]) -> bool:
-    """Add what does not depend on statistics; False if nothing else is wanted."""
-    field_id = column.leaf.field_id
-    found.column_sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
-    if column.mode.counts:
-        found.value_counts[field_id] = sum(chunk.num_values for chunk in chunks)
-    return column.mode.counts
 
 
 def _add_counted(found: FileStatistics, column: Column, counted: Counted) -> None:
@@ -173,10 +167,7 @@ def _add_from_footer(found: FileStatistics, column: Column, chunks: Sequence[pq.
 
 def _add_bounds(found: FileStatistics, column: Column, values: Range) -> None:
     lower, upper = bounds(column.leaf.type, values, column.mode.truncate_to)
-    found.lower_bounds.update(_present(column, lower))
-    found.upper_bounds.update(_present(column, upper))
-
-
-def _present(column: Column, bound: bytes | None) -> Iterator[tuple[int, bytes]]:
-    if bound is not None:
-        yield column.leaf.field_id, bound
+    if lower is not None:
+        found.lower_bounds[column.leaf.field_id] = lower
+    if upper is not None:
+        found.upper_bounds[column.leaf.field_id] = upper

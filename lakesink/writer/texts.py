@@ -3,10 +3,13 @@
 Neither Spark (`CAST(value AS STRING)` accepts any bytes) nor Parquet's writer checks it.
 """
 
+from bisect import bisect_left
+
 import pyarrow as pa
 
-from lakesink.writer.nested import as_list
-from lakesink.writer.refusals import text_invalid
+from lakesink.writer.nested import entries
+from lakesink.writer.refusals import shown
+from lakesink_protocol.errors import WriteError
 
 Path = tuple[str, ...]
 
@@ -16,18 +19,18 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         path = _invalid(column, (name,))
         if path is not None:
-            raise text_invalid(".".join(path), first_row + _first_invalid(column))
+            row = first_row + _first_invalid(column)
+            raise WriteError(
+                "TEXT_INVALID",
+                f"Column {shown('.'.join(path))!r} holds text that is not UTF-8, in row {row} of its task.",
+                action="No reader could read it. Keep such bytes in a BINARY column, or repair or filter them in the"
+                " query by make_valid_utf8(...) or is_valid_utf8(...).",
+            )
 
 
 def _first_invalid(column: pa.Array) -> int:
     """Position of the first row with an invalid text, of which there is at least one."""
-    start, count = 0, len(column)
-    while count > 1:
-        half = count // 2
-        if _invalid(column.slice(start, half), ()) is None:
-            start, half = start + half, count - half
-        count = half
-    return start
+    return bisect_left(range(len(column)), x=True, key=lambda at: _invalid(column.slice(0, at + 1), ()) is not None)
 
 
 def _invalid(array: pa.Array, path: Path) -> Path | None:
@@ -48,7 +51,7 @@ def _parts(array: pa.Array) -> list[tuple[str, pa.Array]]:
     if pa.types.is_struct(kind):
         return list(zip((field.name for field in kind), array.flatten(), strict=True))
     if pa.types.is_map(kind):
-        return list(zip(("key", "value"), as_list(array).flatten().flatten(), strict=True))
+        return list(zip(("key", "value"), entries(array), strict=True))
     return [("element", array.flatten())]
 
 

@@ -10,6 +10,10 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from functools import partial
+from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +21,7 @@ from pyiceberg_core import transform as core
 
 from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink.writer.schema import Primitive
-from lakesink.writer.single_value import Raw, as_decimal
+from lakesink.writer.single_value import Raw, raw_values
 
 _SPELLING = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _INT = Primitive("int")
@@ -26,6 +30,7 @@ _WIDEST = 2**31 - 1
 _MICROS_AN_HOUR = 3_600_000_000
 _MICROS_A_DAY = 24 * _MICROS_AN_HOUR
 _DAYS_IN_400_YEARS = 146_097
+_EXACT = Context(prec=80)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,7 +53,9 @@ class Transform:
         """The transform's values, one bit pattern for NaN; `pyarrow.ArrowInvalid` for a result beyond its type."""
         match self.name:
             case "identity":
-                return _one_nan(values) if self.source.is_floating else values
+                if not self.source.is_floating:
+                    return values
+                return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
             case "bucket":
                 return core.bucket(values, self.width)
             case "truncate":
@@ -62,10 +69,10 @@ class Transform:
         """A value as text in a path, in Iceberg's form before escaping."""
         if raw is None:
             return "null"
-        if self.name in _PERIODS:
-            assert isinstance(raw, int)
-            return _human_period(self.name, raw)
-        return _human_value(self.result, raw)
+        kind = self.result
+        if kind.decimal:
+            return f"{Decimal(int(raw)).scaleb(-kind.decimal[1], _EXACT):f}"
+        return _HUMAN.get(self.name, _HUMAN.get(kind.name, _human_bytes))(raw)
 
 
 def parse_transform(spelling: str, source: Primitive) -> Transform:
@@ -116,10 +123,8 @@ def _with_far_periods(period: str, values: pa.Array, found: pa.Array) -> pa.Arra
     """`pyiceberg_core` returns NULL for a year or month beyond its calendar, which ends before the types do."""
     if found.null_count == values.null_count:
         return found
-    days = values.cast(pa.int32()) if pa.types.is_date32(values.type) else None
-    raw = (values.view(pa.int64()) if days is None else days).to_pylist()
-    length = _MICROS_A_DAY if days is None else 1
-    periods = [None if value is None else _far_period(period, value // length) for value in raw]
+    day = 1 if pa.types.is_date32(values.type) else _MICROS_A_DAY
+    periods = [None if raw is None else _far_period(period, int(raw) // day) for raw in raw_values(values)]
     return pa.array(periods, found.type)
 
 
@@ -131,48 +136,8 @@ def _far_period(period: str, days: int) -> int:
     return years if period == "year" else years * 12 + day.month - 1
 
 
-def _one_nan(values: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
-
-
-def _human_period(name: str, value: int) -> str:
-    if name == "year":
-        return f"{1970 + value:04d}"
-    if name == "month":
-        return f"{1970 + value // 12:04d}-{value % 12 + 1:02d}"
-    if name == "day":
-        return _human_date(value)
-    return f"{_human_date(value // 24)}-{value % 24:02d}"
-
-
-def _human_value(kind: Primitive, raw: Raw) -> str:
-    if kind.name == "string":
-        assert isinstance(raw, bytes)
-        return raw.decode("utf-8", "replace")
-    if kind.name == "uuid":
-        assert isinstance(raw, bytes)
-        return f"{raw[:4].hex()}-{raw[4:6].hex()}-{raw[6:8].hex()}-{raw[8:10].hex()}-{raw[10:].hex()}"
-    if isinstance(raw, bytes):
-        return b64encode(raw).decode()
-    if isinstance(raw, bool):
-        return str(raw).lower()
-    return _human_number(kind, raw)
-
-
-def _human_number(kind: Primitive, raw: float) -> str:
-    if isinstance(raw, float):
-        return repr(raw)
-    if kind.decimal:
-        return f"{as_decimal(kind, raw):f}"
-    match kind.name:
-        case "date":
-            return _human_date(raw)
-        case "time":
-            return (_EPOCH + timedelta(microseconds=raw)).time().isoformat()
-        case "timestamp" | "timestamptz":
-            return _human_timestamp(raw, zoned=kind.name == "timestamptz")
-        case _:
-            return str(raw)
+def _human_bytes(raw: bytes) -> str:
+    return b64encode(raw).decode()
 
 
 def _human_date(days: int) -> str:
@@ -196,3 +161,21 @@ _PERIODS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
     "day": core.day,
     "hour": _hours,
 }
+"""By the names of the transforms."""
+_HUMAN: Mapping[str, Callable[[Any], str]] = {
+    "year": lambda years: f"{1970 + years:04d}",
+    "month": lambda months: f"{1970 + months // 12:04d}-{months % 12 + 1:02d}",
+    "hour": lambda hours: f"{_human_date(hours // 24)}-{hours % 24:02d}",
+    "boolean": lambda raw: str(raw).lower(),
+    "int": str,
+    "long": str,
+    "float": repr,
+    "double": repr,
+    "date": _human_date,
+    "time": lambda micros: (_EPOCH + timedelta(microseconds=micros)).time().isoformat(),
+    "timestamp": partial(_human_timestamp, zoned=False),
+    "timestamptz": partial(_human_timestamp, zoned=True),
+    "string": lambda raw: raw.decode("utf-8", "replace"),
+    "uuid": lambda raw: str(UUID(bytes=raw)),
+}
+"""By the names of the transforms, else of the types of their values."""

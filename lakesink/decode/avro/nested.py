@@ -3,7 +3,7 @@
 Every value is read to its end, even if no column needs it. A column that a record does not have is NULL.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +29,8 @@ _DEEPEST = 100
 """Most levels of a recursive type; Python's stack does not allow many more."""
 _TEXT = Scalar("string")
 
-Items = tuple[pa.Array | None, ...]
-"""The columns of an item: the item, or a key and its value."""
+Items = list[pa.Array | None]
+"""The columns of an item: the item, or a key and its value; None where no column wants them."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class ValueReader:
             case Union(branches):
                 return self._union(branches, wanted, cursor)
             case Scalar("null"):
-                return None if wanted is None else all_null(len(cursor), arrow_type(wanted))
+                return _nulls(wanted, len(cursor))
             case Scalar() if wanted is None or isinstance(wanted, Primitive):
                 return read_scalar(kind, wanted, cursor)
             case Enumeration() if wanted is None or isinstance(wanted, Primitive):
@@ -60,13 +60,11 @@ class ValueReader:
             case MapTo() if wanted is None or isinstance(wanted, MapOf):
                 return self._map(kind, wanted, cursor)
             case _:
-                assert wanted is not None
                 return _misfits(wanted, cursor)
 
     def _deeper(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
         if self._depth == _DEEPEST or not cursor.there.any():
-            cursor.fail(cursor.there)
-            return None if wanted is None else all_null(len(cursor), arrow_type(wanted))
+            return _misfits(wanted, cursor)
         self._depth += 1
         try:
             return self.read(kind, wanted, cursor)
@@ -101,22 +99,17 @@ class ValueReader:
 
     def _array(self, kind: ArrayOf, wanted: ListOf | None, cursor: Cursor) -> pa.Array | None:
         element = None if wanted is None else wanted.element.type
-        holders, [values] = _items(cursor, 1, lambda part: (self.read(kind.items, element, part),))
-        if wanted is None or element is None:
-            return None
-        values = all_null(0, arrow_type(element)) if values is None else values
-        return _list(arrow_type(wanted), cursor, holders, values)
+        holders, [values] = _items(cursor, [element], lambda part: [self.read(kind.items, element, part)])
+        return None if wanted is None else _list(arrow_type(wanted), cursor, holders, values)
 
     def _map(self, kind: MapTo, wanted: MapOf | None, cursor: Cursor) -> pa.Array | None:
         key, value = (None, None) if wanted is None else (wanted.key.type, wanted.value.type)
         holders, [keys, values] = _items(
-            cursor, 2, lambda part: (self.read(_TEXT, key, part), self.read(kind.values, value, part))
+            cursor, [key, value], lambda part: [self.read(_TEXT, key, part), self.read(kind.values, value, part)]
         )
-        if wanted is None:
+        if wanted is None or keys is None:
             return None
         target = arrow_type(wanted)
-        keys = all_null(0, target.key_type) if keys is None else keys
-        values = all_null(0, target.item_type) if values is None else values
         twice = np.zeros(len(cursor), np.bool_)
         twice[with_a_key_twice(pa.array(holders), keys).to_numpy()] = True
         cursor.fail(twice)
@@ -125,9 +118,13 @@ class ValueReader:
         return _list(target, cursor, holders, pairs)
 
 
-def _misfits(wanted: Type, cursor: Cursor) -> pa.Array:
+def _nulls(wanted: Type | None, rows: int) -> pa.Array | None:
+    return None if wanted is None else all_null(rows, arrow_type(wanted))
+
+
+def _misfits(wanted: Type | None, cursor: Cursor) -> pa.Array | None:
     cursor.fail(cursor.there)
-    return all_null(len(cursor), arrow_type(wanted))
+    return _nulls(wanted, len(cursor))
 
 
 def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) -> pa.Array:
@@ -144,11 +141,10 @@ def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) 
     return pa.concat_arrays([values for _, values in parts]).take(pa.array(position, mask=none))
 
 
-def _items(cursor: Cursor, width: int, read: Callable[[Cursor], Items]) -> tuple[Whole, Items]:
+def _items(cursor: Cursor, wanted: Sequence[Type | None], read: Callable[[Cursor], Items]) -> tuple[Whole, Items]:
     """All items of arrays or maps, read in rounds: the first item of each value, then the second, and so on.
 
-    Returns the number of the value of each item, in order, and the items; None if there are none, or no column wants
-    them.
+    Returns the number of the value of each item, in order, and the items.
     """
     active = np.flatnonzero(cursor.there)
     part = cursor.pick(active)
@@ -165,7 +161,9 @@ def _items(cursor: Cursor, width: int, read: Callable[[Cursor], Items]) -> tuple
             rounds.append(read(part))
             holders.append(active)
             left = left - 1
-    return _in_order(holders, rounds, width)
+    if not rounds:
+        return np.empty(0, np.int64), [_nulls(kind, 0) for kind in wanted]
+    return _in_order(holders, rounds)
 
 
 def _next_block(part: Cursor, left: Whole) -> Whole:
@@ -186,18 +184,16 @@ def _next_block(part: Cursor, left: Whole) -> Whole:
     return np.where(ended, np.where(head.there, count, 0), left)
 
 
-def _in_order(holders: list[Whole], rounds: list[Items], width: int) -> tuple[Whole, Items]:
-    if not rounds:
-        return np.empty(0, np.int64), (None,) * width
+def _in_order(holders: list[Whole], rounds: list[Items]) -> tuple[Whole, Items]:
     all_holders = np.concatenate(holders)
     if len(rounds) == 1:
         return all_holders, rounds[0]
     order = np.argsort(all_holders, kind="stable")
     positions = pa.array(order)
-    columns = (
+    columns = [
         None if items[0] is None else pa.concat_arrays(items).take(positions) for items in zip(*rounds, strict=True)
-    )
-    return all_holders[order], tuple(columns)
+    ]
+    return all_holders[order], columns
 
 
 def _list(target: pa.DataType, cursor: Cursor, holders: Whole, values: pa.Array) -> pa.Array:

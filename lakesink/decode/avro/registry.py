@@ -32,9 +32,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _DEEPEST_REFERENCE = 20
 _POLICY = RetryPolicy(num_retries=3, min_wait_ms=200, max_wait_ms=2_000, total_timeout_ms=30_000)
 
-Texts = tuple[str, ...]
-"""A schema as JSON, after the schemas that it refers to."""
-
 
 class _NoSuchSchema(Exception):
     """The registry answers and has no schema of this number."""
@@ -55,7 +52,10 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
         raise registry_unreachable(redact(location), describe(error)) from None
     try:
         document = json.loads(content)
-        return {int(number): _text_of(schema) for number, schema in document.items()}
+        return {
+            int(number): schema if isinstance(schema, str) else json.dumps(schema)
+            for number, schema in document.items()
+        }
     except (ValueError, AttributeError, RecursionError):
         raise registry_refused(redact(location), "it is no JSON object from ids to schemas") from None
 
@@ -64,8 +64,10 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
     """A function from a number to a schema, None if unknown; it raises WriteError if the registry is unusable."""
 
     def find(number: int) -> WriterSchema | None:
+        if number not in in_file and not is_url(registry):
+            return None
         try:
-            texts = _fetched(registry.rstrip("/"), number) if is_url(registry) else _listed(in_file, number)
+            texts = _fetched(registry.rstrip("/"), number) if is_url(registry) else (in_file[number],)
             return parse_writer_schema(texts)
         except _NoSuchSchema:
             return None
@@ -75,18 +77,9 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
     return find
 
 
-def _text_of(schema: Any) -> str:
-    return schema if isinstance(schema, str) else json.dumps(schema)
-
-
-def _listed(in_file: Mapping[int, str], number: int) -> Texts:
-    if number not in in_file:
-        raise _NoSuchSchema
-    return (in_file[number],)
-
-
 @lru_cache(maxsize=1024)
-def _fetched(registry: str, number: int) -> Texts:
+def _fetched(registry: str, number: int) -> tuple[str, ...]:
+    """A schema as JSON, after the schemas that it refers to."""
     return tuple(_with_references(registry, _asked(registry, f"schemas/ids/{number}"), 0, {}).values())
 
 
@@ -136,19 +129,19 @@ def _judge(registry: str, path: str, error: urllib.error.HTTPError) -> None:
     Only the registry's error code means a missing schema: any other server also answers 404.
     """
     with error:
-        if error.code == 404 and _code(error.read(_MOST_BYTES)) == _NO_SUCH_SCHEMA:
+        if error.code == 404 and (_object(error.read(_MOST_BYTES)) or {}).get("error_code") == _NO_SUCH_SCHEMA:
             raise _NoSuchSchema
     if error.code < 500 and error.code != 429:
         hint = f"; it takes a name and password from {USER} and {PASSWORD}" if error.code in (401, 403) else ""
         raise registry_refused(redact(registry), f"it answers {error.code} to {path[:40]}{hint}")
 
 
-def _code(body: bytes) -> Any:
+def _object(body: bytes) -> dict[str, Any] | None:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return answer.get("error_code") if isinstance(answer, dict) else None
+    return answer if isinstance(answer, dict) else None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -161,12 +154,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _answer(url: str) -> Mapping[str, Any]:
     request = urllib.request.Request(url, headers={"Accept": "application/json", **_credentials()})  # noqa: S310 - of http(s)
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=_LONGEST_SECONDS) as response:
-        body = response.read(_MOST_BYTES)
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
+        answer = _object(response.read(_MOST_BYTES))
+    if answer is None:
         raise SchemaInvalid("the registry's answer is no JSON object")
     return answer
 

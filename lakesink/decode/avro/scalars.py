@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from lakesink.decode.avro.cursor import Bytes, Cursor, Mask, Whole, bitmap
 from lakesink.decode.avro.schema import Enumeration, Scalar
 from lakesink.decode.decimals import MOST_DIGITS, rescale
-from lakesink.decode.json_scalars import Convert, converted, parse
+from lakesink.decode.json_scalars import Convert, converted
+from lakesink.writer.casts import parse_uuids
 from lakesink.writer.schema import Primitive
 
 _INT = np.iinfo(np.int32)
@@ -25,7 +26,6 @@ _LONG = np.iinfo(np.int64)
 _DECIMAL_BYTES = 16
 _TOO_LARGE = divmod(10**MOST_DIGITS, 2**64)
 _DAY_MICROS = 86_400_000_000
-_EXACT_IN_DOUBLE, _EXACT_IN_FLOAT = 2**53, 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _checked(cursor: Cursor, values: pa.Array, convert: Convert) -> pa.Array:
 
 
 def _whole(cursor: Cursor, raw: Whole, _kind: Scalar, wanted: Primitive) -> pa.Array:
-    if wanted.name == "int":
+    if wanted.name in ("int", "date"):
         cursor.fail((raw < _INT.min) | (raw > _INT.max))
         return _array(wanted.arrow, raw.astype(np.int32), cursor)
     return _array(wanted.arrow, raw, cursor)
@@ -162,13 +162,9 @@ def _bytes(cursor: Cursor, raw: Span, _kind: Scalar, wanted: Primitive) -> pa.Ar
     return _checked(cursor, values, partial(pc.cast, target_type=wanted.arrow))
 
 
-def _uuid(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
+def _uuid(cursor: Cursor, raw: Span, kind: Scalar, _wanted: Primitive) -> pa.Array:
     """UUIDs of 36 characters, with or without Avro's logical type."""
-    texts = _bytes(cursor, raw, kind, Primitive("string"))
-    found = parse(texts, wanted)
-    if found.misfits is not None:
-        cursor.fail(found.misfits.to_numpy(zero_copy_only=False))
-    return found.values
+    return _checked(cursor, _bytes(cursor, raw, kind, Primitive("string")), parse_uuids)
 
 
 def _decimal(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
@@ -213,10 +209,6 @@ def _too_large(number: Bytes) -> Mask:
     return too_large
 
 
-def _date(cursor: Cursor, raw: Whole, _kind: Scalar, wanted: Primitive) -> pa.Array:
-    return _array(wanted.arrow, raw.astype(np.int32), cursor)
-
-
 def _time(cursor: Cursor, raw: Whole, kind: Scalar, wanted: Primitive) -> pa.Array:
     micros = _micros(cursor, raw, kind)
     cursor.fail((micros < 0) | (micros >= _DAY_MICROS))
@@ -254,7 +246,7 @@ _FITS: Mapping[tuple[str, str], Fit] = {
     ("fixed", "binary"): _bytes,
     ("fixed", "fixed"): _bytes,
     ("decimal", "decimal"): _decimal,
-    ("date", "date"): _date,
+    ("date", "date"): _whole,
     **{(f"time-{unit}", "time"): _time for unit in ("millis", "micros")},
     **{(f"timestamp-{unit}", "timestamptz"): _moment for unit in ("millis", "micros", "nanos")},
     **{(f"local-timestamp-{unit}", "timestamp"): _moment for unit in ("millis", "micros", "nanos")},

@@ -13,16 +13,8 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 UUID_BYTES = 16
 _LOGICAL_OF: Mapping[str, frozenset[str]] = {
     "int": frozenset({"date", "time-millis"}),
-    "long": frozenset(
-        {
-            "time-micros",
-            "timestamp-millis",
-            "timestamp-micros",
-            "timestamp-nanos",
-            "local-timestamp-millis",
-            "local-timestamp-micros",
-            "local-timestamp-nanos",
-        }
+    "long": frozenset({"time-micros"}).union(
+        f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
     ),
 }
 

@@ -5,14 +5,12 @@ Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no s
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.files import DataFiles
-from lakesink.writer.filesystem import open_filesystem
 from lakesink.writer.gather import Gatherer
 from lakesink.writer.parquet import FileFormat
 from lakesink.writer.partitions import partition_sources, source_paths
@@ -94,18 +92,10 @@ class _Rows:
 
 def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:
     rows = _Rows(plan, schema, task)
-    sources = partition_sources(schema, plan.partition_fields)
-    file_format = FileFormat(
-        schema=arrow_schema(schema, annotated=True),
-        schema_json=plan.schema_json,
-        columns=columns(leaves(schema), plan.metrics_modes),
-        spec_id=plan.spec_id,
-        options=plan.parquet,
-    )
-    open_storage = partial(open_filesystem, plan.data_location, plan.file_io, plan.catalog_name)
-    files = DataFiles(plan, file_format, sources, task, open_storage)
+    file_format = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
+    files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), task)
     try:
-        gatherer = Gatherer(plan, arrow_schema(schema), sources, files)
+        gatherer = Gatherer(files)
         for batch in rows.aligned(batches):
             gatherer.add(batch)
         if rows.decoder is not None and rows.decoder.refuses:
