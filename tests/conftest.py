@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from testkit import jvm
+
 SLOW_ROOMS = {"readers": 1, "spark": 2, "test_docs.py": 3, "demo": 4, "processes": 5, "upgrade": 5, "soak": 6}
 
 
@@ -23,6 +25,7 @@ settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(jvm.VARIABLE, jvm.options())
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # PySpark's, at every collect
 
 
