@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON_IN_VENV := $(BIN)/python
 INSTALLED := $(VENV)/installed
+CLASSES := $(VENV)/classes.jsa
 PYTHON ?=
 export PYTHON
 # Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
@@ -31,16 +32,16 @@ demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the 
 kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and broker killed at random; ARGS=--files needs no Maven.
 	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
 
-test: $(INSTALLED) ## All tests but the long ones and those beside other engines, two at a time.
+test: $(CLASSES) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal $(ARGS)
 
-coverage: $(INSTALLED) ## The same tests, and which lines of the product no test of this process runs.
+coverage: $(CLASSES) ## The same tests, and which lines of the product no test runs, in child processes either.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that fail first, in about a minute.
 	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
 
-interop: $(INSTALLED) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1: a slice); needs Maven, Java 25, Go, cargo and gcc too.
+interop: $(CLASSES) ## Beside Trino, Spark SQL, DuckDB, Flink and real servers, which it fetches (SHORT=1: a slice); needs Maven, Java 25, Go, cargo and gcc too.
 	$(PYTHON_IN_VENV) -m servers.fetch
 	$(PYTHON_IN_VENV) -m pytest -m "interop$(UNLESS_SHORT)" tests/interop -n 2 --no-loadscope-reorder $(ARGS)
 
@@ -53,7 +54,7 @@ prove: $(INSTALLED) ## Try for 40 minutes, or HOURS=n, to make it lose a row or 
 guarantees: $(INSTALLED) ## What six kinds of sink make of a SIGKILL at every bad moment, counted: 3 to 5 minutes.
 	$(PYTHON_IN_VENV) -m proof.guarantees $(ARGS)
 
-soak: $(INSTALLED) ## The long tests: random kills, memory, whole suites (SHORT=1: a slice). Two at a time.
+soak: $(CLASSES) ## The long tests: random kills, memory, whole suites (SHORT=1: a slice). Two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "$(if $(SHORT),soak and not nightly,(soak or nightly) and not interop)" -n 2 --dist worksteal $(ARGS)
 
 nightly: ## Everything whole, long kills and all engines included: about four hours on two cores.
@@ -97,6 +98,11 @@ $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machi
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation -r requirements/dev.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(INSTALLED)
+
+# Without the archive each JVM of the tests starts slower, and nothing else differs: a failure here stops nobody.
+$(CLASSES): $(INSTALLED)
+	@echo "Archiving the classes of Spark, once: every JVM of the tests starts faster by it."
+	-@$(PYTHON_IN_VENV) -m testkit.class_archive > /dev/null 2>&1
 
 lock: | machine ## Resolve the lock anew.
 	sh scripts/lock.sh

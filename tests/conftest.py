@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-SLOW_ROOMS = {"readers": 1, "spark": 2, "test_docs.py": 3, "demo": 4, "processes": 5, "upgrade": 5, "soak": 6}
+from testkit import jvm
 
+SLOW_ROOMS = {"readers": 1, "test_docs.py": 2, "demo": 3, "processes": 4, "upgrade": 4, "spark": 5, "soak": 6}
+"""Many short tests follow the drivers, which take up to a minute each, so that no worker waits long for the other."""
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.
 settings.register_profile(
@@ -23,6 +25,7 @@ settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(jvm.VARIABLE, jvm.options())
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # PySpark's, at every collect
 
 

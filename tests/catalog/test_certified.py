@@ -82,8 +82,19 @@ FAULTS: dict[str, Answer] = {
 RESENT = ("401", "419")  # PyIceberg refreshes its token and sends the request once more, by itself
 
 
-@pytest.mark.parametrize("landed", [False, True], ids=["not applied", "applied"])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "landed"),
+    [
+        pytest.param(
+            fault,
+            landed,
+            id=f"{fault}-{'applied' if landed else 'not applied'}",
+            marks=pytest.mark.nightly if fault == "never answers" and not landed else (),
+        )
+        for fault in FAULTS
+        for landed in (False, True)
+    ],
+)
 def test_whatever_a_rest_catalog_answers_the_batch_lands_once(
     service: tuple[Writer, RestService],
     fault: str,

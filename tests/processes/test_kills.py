@@ -1,14 +1,19 @@
 """A real driver, really killed at every point that matters; the restart leaves every row once."""
 
 import json
+import os
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import create_table
 from testkit.harness import (
+    ROWS_PER_FILE,
     Stream,
     added_files,
     ended_by_name,
@@ -118,14 +123,15 @@ def prepared_paths(stream: Stream, batch: int) -> set[str]:
 
 
 def forked(stream: Stream, branch: str) -> Stream:
-    """A table made by a first stream, a branch forked off it, and a stream of another sink into that branch."""
-    stream.add_files(0, 1)
-    assert stream.run() == 0, stream.log()
-    table = stream.load()
+    """A table with the rows of file 0, a branch forked off it, and a stream into that branch."""
+    stream.home.mkdir()
+    os.environ["LAKESINK_HOME"] = str(stream.home)
+    rows = pa.table({"file": pa.array([0] * ROWS_PER_FILE, pa.int64()), "row": pa.array(range(ROWS_PER_FILE))})
+    table = create_table(connect(), stream.table, rows.schema)
+    table.append(rows)
     head = table.current_snapshot()
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, branch).commit()
-    (stream.root / "source" / "000000.json").unlink()
     return replace(stream, options={"branch": branch}, sink_id="numbers-audit", checkpoint_name="checkpoint-audit")
 
 

@@ -81,9 +81,14 @@ SPOILT = [
     ]
     for applied in (True, False)
 ]
+LONG = {HttpFault(Kind.SILENCE, applied=False), HttpFault(Kind.DRIP, applied=True)}
+"""The client waits in vain for seconds. Each kind has one short sibling, and other kinds are tried both ways."""
 
 
-@pytest.mark.parametrize("fault", SPOILT, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, id=fault.name, marks=pytest.mark.nightly if fault in LONG else ()) for fault in SPOILT],
+)
 def test_a_spoilt_commit_fails_for_the_client_and_is_applied_or_not_as_told(between: Between, fault: HttpFault) -> None:
     seen: list[bool] = []
     between.proxy.arm(1, fault, lambda: seen.append(between.applied()))

@@ -35,8 +35,15 @@ def _is_whole(found: list[int]) -> bool:
     return found == list(range(len(found)))
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-@pytest.mark.parametrize("source", ["rate", "rate-micro-batch"])
+@pytest.mark.parametrize(
+    ("source", "adapter"),
+    [
+        ("rate", "stream"),
+        ("rate-micro-batch", "stream"),
+        ("rate-micro-batch", "format"),
+        pytest.param("rate", "format", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_counter_on_a_new_checkpoint_is_refused_and_goes_on_with_the_old_one(
     spark: Any, adapter: str, source: str
 ) -> None:

@@ -100,7 +100,18 @@ def test_empty_batches_are_snapshots_without_rows(spark: Any, into: Adapter, sou
     assert [rows for _, rows, _ in _outcomes()] == [0, 10, 0]
 
 
-@pytest.mark.parametrize("failpoint", ["batch-start", "after-prepared", "after-commit"])
+@pytest.mark.parametrize(
+    ("into", "failpoint"),
+    [
+        *(("stream", failpoint) for failpoint in ("batch-start", "after-prepared", "after-commit")),
+        ("format", "after-prepared"),
+        *(
+            pytest.param("format", failpoint, marks=pytest.mark.nightly)
+            for failpoint in ("batch-start", "after-commit")
+        ),
+    ],
+    indirect=["into"],
+)
 def test_a_batch_that_failed_anywhere_is_completed_by_the_next_run(
     spark: Any, into: Adapter, source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
 ) -> None:
@@ -113,7 +124,16 @@ def test_a_batch_that_failed_anywhere_is_completed_by_the_next_run(
     assert _outcomes() == [(0, 10, "committed"), (1, 10, recovered), (2, 10, "committed")]
 
 
-@pytest.mark.parametrize("failpoint", ["after-prepared", "after-call"])
+@pytest.mark.parametrize(
+    ("into", "failpoint"),
+    [
+        ("stream", "after-prepared"),
+        ("stream", "after-call"),
+        ("format", "after-call"),
+        pytest.param("format", "after-prepared", marks=pytest.mark.nightly),
+    ],
+    indirect=["into"],
+)
 def test_stopping_a_query_while_it_commits_lets_the_commit_end_and_the_replay_is_exact(
     spark: Any, into: Adapter, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
 ) -> None:
@@ -161,7 +181,15 @@ def test_two_sinks_share_a_table(spark: Any, into: Adapter, source: Path, tmp_pa
     assert [record.batch_id for record in lakesink.history(TABLE, sink="more")] == [0, 1]
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC"])
+@pytest.mark.parametrize(
+    ("into", "zone"),
+    [
+        *(("stream", zone) for zone in ("America/New_York", "Asia/Kolkata", "UTC")),
+        ("format", "Asia/Kolkata"),
+        *(pytest.param("format", zone, marks=pytest.mark.nightly) for zone in ("America/New_York", "UTC")),
+    ],
+    indirect=["into"],
+)
 def test_timestamps_are_the_same_instants_in_any_session_time_zone(
     spark: Any, into: Adapter, source: Path, zone: str
 ) -> None:
@@ -177,7 +205,16 @@ def test_timestamps_are_the_same_instants_in_any_session_time_zone(
     ]
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
+@pytest.mark.parametrize(
+    ("into", "zone"),
+    [
+        ("stream", "America/New_York"),
+        ("stream", "UTC"),
+        ("format", "America/New_York"),
+        pytest.param("format", "UTC", marks=pytest.mark.nightly),
+    ],
+    indirect=["into"],
+)
 def test_rows_written_by_the_driver_are_as_those_written_by_executors(spark: Any, into: Adapter, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)

@@ -147,7 +147,16 @@ def test_a_skipped_batch_takes_its_place_without_rows(
     assert _in_table() == list(range(70, 80))
 
 
-@pytest.mark.parametrize("failpoint", ["after-prepared@0=raise", "after-call@0=raise"])
+@pytest.mark.parametrize(
+    ("adapter", "failpoint"),
+    [
+        ("stream", "after-prepared@0=raise"),
+        ("stream", "after-call@0=raise"),
+        ("format", "after-prepared@0=raise"),
+        pytest.param("format", "after-call@0=raise", marks=pytest.mark.nightly),
+    ],
+    indirect=["adapter"],
+)
 def test_what_is_prepared_or_in_the_table_does_not_need_its_files(
     spark: Any, adapter: Callable[..., Any], source: Path, monkeypatch: pytest.MonkeyPatch, failpoint: str
 ) -> None:
