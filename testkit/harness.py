@@ -23,7 +23,7 @@ from lakesink_protocol.ledger import mark_of
 
 DRIVER = Path(__file__).with_name("driver.py")
 ROWS_PER_FILE = 50
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 500
 CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",

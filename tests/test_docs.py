@@ -149,7 +149,7 @@ def run_first_example(page: str, folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

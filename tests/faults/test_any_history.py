@@ -10,7 +10,6 @@ def test_each_row_is_there_once_after_any_history() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_histories_are_counted() -> None:
     done = run(first=1, seconds=0)
     assert done.histories > 0

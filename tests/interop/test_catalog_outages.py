@@ -18,7 +18,7 @@ from servers.postgres import Postgres, postgres_server
 from servers.rest_reference import RestReference, rest_reference
 from testkit.harness import Stream, expected, own_snapshots, rows_of, wait_for
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 PASSWORD = "s3cret-of-the-catalog"  # noqa: S105 - of a database that lives for one test
 FILES = 4
 PATIENCE = {"commit.retry.num-retries": "3", "commit.retry.max-wait-ms": "1000"}

@@ -24,7 +24,7 @@ from testkit.http_servers import Answer, Request, error_answer, http_server
 from testkit.rest_catalog import RestService
 from tests.interop.pages import block
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 SECRET = "c4n4ry-of-the-catalog"  # noqa: S105 - of servers that live for one test
 CLIENT = f"me:{SECRET}"
 

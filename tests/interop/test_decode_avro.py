@@ -24,7 +24,7 @@ from tests.decode.avro.schema_registry import registered, schema_registry
 from tests.decode.avro.test_random import CALENDAR, SCALARS, Sort, Sorts, mutated, plain
 from tests.interop.pages import block
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 PAYMENT = record(("id", "long"), ("at", logical("long", "timestamp-millis")))
 LATER = record(("note", ["null", "string"]), ("at", logical("long", "timestamp-micros")), ("id", ["null", "int"]))
 

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from servers.hdfs import HDFSCluster, client_environment, hdfs
 from testkit.harness import Stream, expected, kill_all, own_snapshots, wait_for
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.interop
 FILES = 3
 
 

@@ -18,7 +18,7 @@ from servers.postgres import USER, Postgres, postgres_server
 from servers.spark_sql import SparkFailed, SparkSQL, spark_sql
 from testkit.harness import Stream, expected, rows_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 PASSWORD = "s3cret-of-the-catalog"  # noqa: S105 - of a database that lives for these tests
 FILES = 6
 TURNS = 2

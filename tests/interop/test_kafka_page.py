@@ -18,7 +18,7 @@ from testkit.harness import PATIENCE_SECONDS, live_files
 from tests.interop.kafka_streams import Transactions
 from tests.interop.pages import block
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 
 def test_the_recipe_runs_and_a_lost_checkpoint_is_made_good(broker: KafkaBroker, home: Path) -> None:

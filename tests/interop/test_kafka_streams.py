@@ -14,7 +14,7 @@ from servers.kafka import KafkaBroker
 from testkit.harness import PATIENCE_SECONDS, wait_for
 from tests.interop.kafka_streams import KafkaStream, Transactions, between, content_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 KILLED = -9
 SOURCE = {"kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "60"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from testkit.harness import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 ROOT = Path(__file__).parents[2]
 FEW = ("--days", "5", "--driver-kills", "1", "--broker-kills", "1", "--seed", "3")
 

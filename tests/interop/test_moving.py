@@ -25,7 +25,7 @@ from servers.jars import ICEBERG_SPARK, REST_REFERENCE, fetched
 from servers.rest_reference import rest_reference
 from tests.interop.stream_session import StreamSession, stream_session
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 NAMES = (f"lake{number}" for number in count())
 """A session knows a catalog by its name for good."""
 EXACT = "each row once"

@@ -15,7 +15,7 @@ from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from servers.s3 import S3, s3
 from tests.files.test_storages import run
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 OUT = "s3://lake/out"
 
 

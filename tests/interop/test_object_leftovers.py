@@ -17,7 +17,7 @@ from servers.s3 import S3, s3
 from testkit.builders import FaultyCatalog, Lake, Stream
 from tests.interop.pages import block
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 
 @pytest.fixture

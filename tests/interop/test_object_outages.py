@@ -23,7 +23,7 @@ from lakesink_protocol.votes import Votes
 from servers.s3 import S3, s3
 from testkit.builders import Apply, FaultyCatalog, Lake, Stream, expected
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 LONGEST_SECONDS = 120
 Outage = Callable[[S3], Callable[[], None]]
 """Begins, and returns how it ends."""

@@ -9,7 +9,7 @@ from servers.s3 import S3, s3
 from testkit.harness import added_files, expected, own_snapshots
 from tests.interop.object_stream import BUCKET, object_stream
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.interop
 
 KILLS = (
     ("before-prepared", 0, "committed"),

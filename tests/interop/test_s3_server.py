@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from servers.s3 import S3, s3
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")

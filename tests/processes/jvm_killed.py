@@ -17,7 +17,7 @@ from lakesink.spark.rows.task import Messages
 
 ROWS = 8_000
 BATCHES = 3
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 
 
 def main(config: dict[str, Any]) -> None:

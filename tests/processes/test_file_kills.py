@@ -65,7 +65,7 @@ EVERY_POINT = (
     Kill("before-call", 2, "recovered"),
     Kill("after-call", 3, "committed"),
 )
-LONG = [pytest.mark.nightly, pytest.mark.timeout(900)]
+LONG = pytest.mark.nightly
 WORST_POINTS = (Kill("after-prepared", 0, "recovered"), Kill("after-call", 1, "committed"))
 
 

@@ -9,7 +9,6 @@ from testkit.harness import Stream, expected
 FILES = 3
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "place",
     [

@@ -24,7 +24,7 @@ from testkit.harness import (
     wait_for,
 )
 
-LONG = [pytest.mark.nightly, pytest.mark.timeout(900)]
+LONG = pytest.mark.nightly
 """Several drivers to start, some each with a planner and a committer: minutes."""
 
 

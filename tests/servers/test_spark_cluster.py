@@ -9,7 +9,7 @@ import pytest
 from servers.spark_cluster import WORKERS, command_of, spark_cluster
 from testkit.harness import CONF, descendants
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.soak
 
 JOB = """
 import sys

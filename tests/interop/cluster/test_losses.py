@@ -27,7 +27,7 @@ from tests.interop.cluster.ground import (
 )
 from tests.interop.cluster.pythons import NAMED, Pythons
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 BATCHES = 3
 STRUCK = 1

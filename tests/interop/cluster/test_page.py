@@ -17,7 +17,7 @@ from testkit.harness import CONF, PATIENCE_SECONDS, live_files
 from tests.interop.cluster.ground import CATALOG, Ground
 from tests.interop.cluster.pythons import Pythons
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 PAGE = Path(__file__).parents[3] / "docs" / "cluster.md"
 
 

@@ -13,7 +13,7 @@ from testkit.harness import expected
 from tests.interop.cluster.ground import ClusterStream, Ground
 from tests.interop.cluster.pythons import ANOTHER, NAMED, Pythons, packages_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 
 def test_lakesink_is_missing(ground: Ground, pythons: Pythons, root: Path) -> None:

@@ -10,7 +10,7 @@ from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 
 def test_main_is_moved_forward_to_the_branch_of_a_stream(lake: Lake) -> None:

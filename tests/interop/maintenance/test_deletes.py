@@ -10,7 +10,7 @@ from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 
 def test_rows_stay_as_others_left_them(lake: Lake) -> None:

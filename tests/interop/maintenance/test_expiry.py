@@ -11,7 +11,7 @@ from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 THEIRS = Counter({(-1, 0): 1})
 
 

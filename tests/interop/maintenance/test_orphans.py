@@ -15,7 +15,7 @@ from tests.interop.maintenance.others import SHORTEST_OF_SPARK, ago, make_old
 from tests.interop.maintenance.plain import plain_stream
 from tests.interop.readers.engines import CATALOG
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 FILES = 3
 
 

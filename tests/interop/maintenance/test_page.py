@@ -12,7 +12,7 @@ from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.others import plant
 from tests.interop.maintenance.plain import plain_stream
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 
 

@@ -15,7 +15,7 @@ from tests.interop.maintenance.lake import Lake
 from tests.interop.maintenance.running import done_batches
 from tests.interop.readers.engines import CATALOG
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("inserted", [0, 1])

@@ -24,7 +24,7 @@ from tests.interop.readers.places import EMBEDDED
 from tests.interop.readers.printed import printed
 from tests.interop.readers.tables import Told
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 KEYED = Schema(
     *(column.model_copy(update={"required": column.name == "batch"}) for column in SCHEMA.fields),

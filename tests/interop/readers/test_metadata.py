@@ -9,7 +9,7 @@ from pyiceberg.types import BinaryType, IntegerType, LongType, MapType, NestedFi
 from tests.interop.readers.engines import CATALOG, Engine
 from tests.interop.readers.tables import Told
 
-pytestmark = [pytest.mark.interop, pytest.mark.nightly, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 
 TABLES = ("kinds", "evolved", "by_bucket")
 BY_COLUMN = MapType(10, IntegerType(), 11, LongType(), value_required=False)

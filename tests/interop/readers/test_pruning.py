@@ -39,7 +39,7 @@ from tests.interop.readers.tables import Told, streamed
 from tests.readers.lake import Lake
 from tests.writer.random_tables import ROW
 
-pytestmark = [pytest.mark.interop, pytest.mark.nightly, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.nightly]
 
 FOUND = Schema(NestedField(1, "place", LongType(), required=False), NestedField(2, "found", LongType(), required=False))
 TYPES: Mapping[str, Mapping[type[PrimitiveType], str]] = {

@@ -18,7 +18,7 @@ from tests.interop.readers.printed import Printed, printed
 from tests.interop.readers.tables import Batch, Told
 from tests.readers.engines import canonical_rows
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 PLACES = (EMBEDDED, POSTGRES, REST, OBJECTS)
 COUNT = Schema(NestedField(1, "found", LongType(), required=False))

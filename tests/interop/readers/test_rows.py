@@ -13,7 +13,7 @@ from tests.interop.readers.known import REFUSED, as_read
 from tests.interop.readers.tables import Batch, Told
 from tests.readers.engines import canonical_rows
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 TABLES = ("kinds", "times", "evolved", *BY_ITSELF, *(f"by_{name.partition('[')[0]}" for name in TRANSFORMS))
 SLOW = {"flink": ("kinds", "evolved")}

@@ -14,7 +14,7 @@ from testkit.harness import ROWS_PER_FILE, Stream, expected, own_snapshots
 from tests.interop.readers.engines import At, Engine
 from tests.interop.readers.tables import Told
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 ROWS = Schema(NestedField(1, "file", LongType(), required=False), NestedField(2, "row", LongType(), required=False))
 BATCHES = 4

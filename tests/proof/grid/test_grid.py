@@ -95,7 +95,6 @@ def test_the_command_says_how_it_went_and_names_what_it_does_not_know() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("blow", list(SparkBlow))
 def test_cells_on_real_spark_hold(blow: SparkBlow) -> None:
     figures = run(cells=[Cell("while-writing", blow, Position.MIDDLE, Company.FOREIGN)], kills=0)
