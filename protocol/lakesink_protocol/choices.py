@@ -146,7 +146,7 @@ def _beside_what(s: Situation) -> str:
         return "beside what the sink wrote elsewhere"
     before = _span(0, _n(s) - 1)
     return (
-        f"without {before}, which are not there"
+        f"without {before}, of which nothing is there"
         if s.shows_the_batch_before
         else (f"after {before}, there or not: expiry hides it")
     )

@@ -51,19 +51,12 @@ def run_batch(
         LakesinkError: The error of a participant; nothing was committed in this run.
     """
     run = BatchRun(batch, tuple(sinks), write, open_sink)
-    log: PreparedLog = NoPreparedLog()
     try:
-        for _ in range(MAX_WRITES):
-            ready = run.prepare_all()
-            log = _log_of(ready) if ready else log
-            if run.commit_all(ready):
-                break
-        else:
-            raise _never_settled(batch)
-    except LakesinkError as error:
+        log = run.settle()
+    except Exception as error:
         if not run.landed:
             raise
-        raise _partial(run.landed, run.missing, error) from error
+        raise _partial(run.landed, run.missing, error) from safe_cause(error)
     if run.landed:
         log.landed(batch)
     return run.outcomes
@@ -104,6 +97,16 @@ class BatchRun:
     missing: list[str] = field(default_factory=list)
     _begun: list[_Open] = field(default_factory=list)
 
+    def settle(self) -> PreparedLog:
+        """Prepare and commit until every participant has the batch; returns the log that keeps its record."""
+        log: PreparedLog = NoPreparedLog()
+        for _ in range(MAX_WRITES):
+            ready = self.prepare_all()
+            log = _log_of(ready) if ready else log
+            if self.commit_all(ready):
+                return log
+        raise _never_settled(self.batch)
+
     def prepare_all(self) -> list[_Open]:
         """Every participant that lacks the batch, prepared, in the order of commits."""
         self._begun = []
@@ -140,7 +143,7 @@ class BatchRun:
     def commit_all(self, ready: Sequence[_Open]) -> bool:
         """Commit in order; False if some participant must be written again."""
         for entry in ready:
-            outcome = _commit(entry, after_others=bool(self.landed))
+            outcome = entry.sink.commit(entry.transaction, entry.prepared)
             if outcome is None:
                 return False
             self.outcomes[entry.sink.name] = outcome
@@ -151,6 +154,8 @@ class BatchRun:
     def _written(self, pending: Sequence[_Open]) -> list[_Open]:
         writers = _writers(self.batch, pending)
         votes = self.write(writers) if writers else NO_VOTES
+        if not isinstance(votes, Votes):
+            raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
         votes.check(writers)
         ready = [*self._begin(self._opened(votes.participants)), *pending]
         for entry in ready:
@@ -181,7 +186,10 @@ class BatchRun:
         for name in self._named_by(participants):
             if self.open_sink is None:
                 raise receipt_rejected(f"a task wrote for {shown(name, 60)}, which is no target of this query")
-            yield self.open_sink(name)
+            sink = self.open_sink(name)
+            if sink.name != name:
+                raise receipt_rejected(f"a task wrote for {shown(name, 60)}, and that target is called {sink.name}")
+            yield sink
 
 
 def _write_nothing(_: Mapping[str, TaskWriter]) -> Votes:
@@ -203,30 +211,24 @@ def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
     return found
 
 
-def _commit(entry: _Open, *, after_others: bool) -> Outcome | None:
-    """Translate all errors once others have committed, because then the error must name those participants."""
-    try:
-        return entry.sink.commit(entry.transaction, entry.prepared)
-    except LakesinkError:
-        raise
-    except Exception as error:
-        if not after_others:
-            raise
-        raise CommitUnresolved(
-            "COMMIT_UNRESOLVED",
-            f"The commit of {entry.sink.name} failed: {describe(error)}",
-            data="It may or may not have been carried out; nothing was deleted.",
-            action="Correct what the message says, then start the query again.",
-        ) from safe_cause(error)
-
-
-def _partial(landed: Sequence[str], missing: Sequence[str], error: LakesinkError) -> PartialBatch:
+def _partial(landed: Sequence[str], missing: Sequence[str], error: Exception) -> PartialBatch:
     there, lacking = ", ".join(landed), ", ".join(missing)
+    told = error if isinstance(error, LakesinkError) else _failed(missing[0], error)
+    lack = "may lack it" if isinstance(told, CommitUnresolved) else "did not"
     return PartialBatch(
         tuple(landed),
-        f"{there} committed the batch, {lacking} did not ({error.code}).",
-        data=f"The batch is in {there} and not known to be in {lacking}: {error.what}",
-        action=f"{error.action} The restart replays the batch and skips those that committed.",
+        f"{there} committed the batch, {lacking} {lack} ({told.code}).",
+        data=f"The batch is in {there} and not known to be in {lacking}: {told.what}",
+        action=f"{told.action} The restart replays the batch and skips those that committed.",
+    )
+
+
+def _failed(participant: str, error: Exception) -> CommitUnresolved:
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"The commit of {participant} failed: {describe(error)}",
+        data="It may or may not have been carried out; nothing was deleted.",
+        action="Correct what the message says, then start the query again.",
     )
 
 

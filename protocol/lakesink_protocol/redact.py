@@ -61,9 +61,16 @@ def bears_secret(key: str, value: object) -> bool:
 
 def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> str:
     """One short line about another library's exception, without secrets."""
-    first = _reason_first(next((line.strip() for line in str(error).splitlines() if line.strip()), ""))
+    first = _reason_first(next((line.strip() for line in _text(error).splitlines() if line.strip()), ""))
     text = _printable(redact(f"{type(error).__name__}: {first}" if first else type(error).__name__, known))
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 3]}..."
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - others' exceptions can fail to say what they are
+        return ""
 
 
 def shown(text: str, longest: int) -> str:
@@ -73,7 +80,7 @@ def shown(text: str, longest: int) -> str:
 
 def safe_cause(error: BaseException, known: Mapping[str, Any] | None = None) -> BaseException | None:
     """The exception if no message in its chain shows a secret, else None: for ``raise ... from``."""
-    messages = [str(link) for link in _chain(error)]
+    messages = [_text(link) for link in _chain(error)]
     return error if all(redact(message, known) == message for message in messages) else None
 
 

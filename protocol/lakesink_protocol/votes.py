@@ -16,7 +16,7 @@ class Vote:
 
     Attributes:
         task: Index of the task's partition in the job, from 0.
-        receipts: Encoded receipts by participant. None if another process planned the task, and found nothing to write.
+        receipts: Encoded receipts by participant.
         version: The lakesink of the task's process.
     """
 

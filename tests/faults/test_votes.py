@@ -93,6 +93,14 @@ def test_two_tasks_that_claim_one_file_fail_the_batch(lake: Lake, sink: IcebergS
     rejected(sink, transaction, [encode(votes[0]), encode(replace(votes[0], task=1))], lake)
 
 
+@pytest.mark.parametrize("task", [0, 1, 99])
+def test_an_empty_receipt_of_another_task_is_no_vote(lake: Lake, sink: IcebergSink, task: int) -> None:
+    transaction, votes = begun(sink, lake)
+    empty = replace(votes[0], task=task, rows=0, files=())
+    others = {0: [empty, empty], 1: [replace(empty, task=1), empty], 99: [replace(empty, task=0), empty]}[task]
+    rejected(sink, transaction, [encode(vote) for vote in others], lake)
+
+
 def _at(path: str) -> Change:
     return lambda file, lake: replace(file, path=path.format(data=file.path.rpartition("/")[0], root=lake.folder))
 

@@ -92,9 +92,18 @@ def test_a_target_that_fails_after_others_is_named_with_them() -> None:
     with pytest.raises(PartialBatch) as partial:
         run_batch(batch(0), [Refusing(MAIN, driver)], driver.write, lambda name: Sink(name, driver))
     assert partial.value.landed == ("of-1", "of-2")
-    assert "of-1, of-2 committed the batch, main did not" in partial.value.what
+    assert "of-1, of-2 committed the batch, main may lack it" in partial.value.what
     assert set(Driver(world).run(0)) == {"of-1", "of-2", MAIN}
     assert (world.seen(), world.jobs) == (expected(1), 1)
+
+
+def test_a_target_that_is_opened_by_another_name_is_refused_before_its_rows_are_left_out() -> None:
+    world = World()
+    driver = Driver(world)
+    driver.batch_id = 0
+    with pytest.raises(WriteError, match="a task wrote for of-1, and that target is called of-1@main"):
+        run_batch(batch(0), [Sink(MAIN, driver)], driver.write, lambda name: Sink(f"{name}@main", driver))
+    assert world.seen() == {}
 
 
 def test_a_target_that_no_query_has_is_refused_by_name_before_anything_is_committed() -> None:

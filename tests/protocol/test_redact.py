@@ -126,6 +126,15 @@ def test_a_description_is_one_short_printable_line_without_secrets() -> None:
     assert CANARY not in text
 
 
+def test_an_exception_that_cannot_say_what_it_is_is_described_by_its_type() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert describe(Mute()) == "Mute"
+    assert isinstance(safe_cause(Mute()), Mute)
+
+
 def test_a_cause_that_would_leak_is_dropped_and_a_clean_one_is_kept() -> None:
     clean, inner = OSError("disk full"), ValueError(f"password={CANARY}")
     outer = OSError("wrapped")

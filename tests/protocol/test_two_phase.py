@@ -1,14 +1,15 @@
 """The coordinator: decide for all, prepare all, one record, commit all in order; and all the ways it can stop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from lakesink_protocol.coordinator import MAX_WRITES
+from lakesink_protocol.coordinator import MAX_WRITES, run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch, Reason, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
-from lakesink_protocol.two_phase import Durability
-from tests.shelves import Log, Step, World
+from lakesink_protocol.two_phase import Durability, TaskWriter
+from lakesink_protocol.votes import Votes
+from tests.shelves import BATCH, Log, Step, World
 
 REFUSED = BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")
 UNRESOLVED = CommitUnresolved("COMMIT_UNRESOLVED", "no answer", data="Unknown.", action="Start again.")
@@ -177,6 +178,8 @@ def test_if_a_later_one_fails_the_error_names_who_landed_and_the_replay_skips_th
     with pytest.raises(PartialBatch) as raised:
         world.run()
     assert raised.value.landed == ("a",)
+    said = {REFUSED: "b did not (LAKESINK_GAP)", UNRESOLVED: "b may lack it (LAKESINK_COMMIT_UNRESOLVED)"}
+    assert raised.value.what == f"a committed the batch, {said[error]}."
     assert raised.value.__cause__ is error
     assert error.what in str(raised.value)
     assert not world.told("abort") + world.told("landed")
@@ -242,6 +245,27 @@ def test_who_landed_is_named_also_if_another_one_had_to_be_written_again(world: 
     with pytest.raises(PartialBatch) as raised:
         world.run()
     assert raised.value.landed == ("a",)
+
+
+def test_who_landed_is_named_also_if_the_job_dies_that_writes_for_another_one_again(world: World) -> None:
+    world.b.moved_on = 1
+    world.b.fails = {"commit": [None]}
+    write = world.write
+
+    def dies_the_second_time(writers: Mapping[str, TaskWriter]) -> Votes:
+        if world.told("write"):
+            raise ZeroDivisionError("executor gone")
+        return write(writers)
+
+    with pytest.raises(PartialBatch, match="executor gone") as raised:
+        run_batch(BATCH, (world.a, world.b), dies_the_second_time)
+    assert raised.value.landed == ("a",)
+
+
+def test_a_job_that_returns_no_votes_is_told_what_to_return(world: World) -> None:
+    with pytest.raises(TypeError, match=r"returns lakesink\.two_phase\.Votes, not dict"):
+        run_batch(BATCH, (world.a,), lambda _: {"a": [b"receipt"]})  # type: ignore[arg-type,return-value] # as before Votes
+    assert world.told("abort") == 1
 
 
 def test_who_landed_is_named_also_if_another_ones_history_always_moves(world: World) -> None:

@@ -285,8 +285,8 @@ def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
         f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {unseen.attempts} attempts.",
-        data=f"{prepared} not in the table, unless a request of ours is still under way. Nothing was deleted. The last"
-        f" trouble: {unseen.trouble}.",
+        data=f"{prepared}. A request of ours may have landed, or may still land. Nothing was deleted. The last trouble:"
+        f" {unseen.trouble.rstrip('.')}.",
         action=f"Make the catalog reachable and {again}.",
     )
 
@@ -294,12 +294,12 @@ def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
 _UNRESOLVED = {
     SinkKind.STREAM: (
         "Batch {n} of sink {name!r}",
-        "The batch is prepared; it is",
+        "The batch is prepared; it is not known to be in the table",
         "start the query again: the replay finds the prepared batch, looks at the table, and commits it at most once",
     ),
     SinkKind.TXN: (
         "Version {n} of application {name!r}",
-        "The version is",
+        "The version is not known to be in the table",
         (
             "call append again with the same version: it writes the rows that it is given then, unless this call's have"
             " landed meanwhile, which it returns as AlreadyCommitted. Never do both land"

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from lakesink_protocol import events
 from lakesink_protocol.identity import Batch
+from lakesink_protocol.redact import redact
 
 RECORD_VERSION = 2
 READABLE = (1, RECORD_VERSION)
@@ -83,7 +84,7 @@ class PreparedRecords(ABC):
         try:
             self._remove(previous)
         except Exception as error:  # noqa: BLE001 # the batch has landed, whatever the store says of its record
-            self.emit(events.RecordKept(previous, type(error).__name__))
+            self.emit(events.RecordKept(redact(previous), type(error).__name__))
 
     @abstractmethod
     def _identity(self, batch: Batch) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class PreparedRecords(ABC):
             return None
         body = parse_record(data)
         if body is None:
-            self.emit(events.PreparedDropped("torn", path=path))
+            self.emit(events.PreparedDropped("torn", path=redact(path)))
         return body
 
 

@@ -134,8 +134,8 @@ class Publication:
             "COMMIT_UNRESOLVED",
             f"Batch {self.batch.batch_id} of sink {sink_id!r} was not seen in the directory after {unseen.attempts}"
             " attempts.",
-            data="The batch is prepared; it is not in the directory, unless a request of ours is still under way."
-            f" Nothing was deleted. The last trouble: {unseen.trouble}.",
+            data="The batch is prepared; it is not known to be in the directory. A request of ours may have landed, or"
+            f" may still land. Nothing was deleted. The last trouble: {unseen.trouble.rstrip('.')}.",
             action="Make the storage reachable and start the query again: the replay finds the prepared batch, looks at"
             " the directory, and publishes it at most once.",
         )

@@ -133,10 +133,13 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         """Check every receipt. The parts are closed, so nothing else is written here."""
         stem = self._stem(transaction.batch)
         try:
-            parts = tuple(part for data in receipts for part in decode_parts(data, stem).parts)
+            votes = [decode_parts(data, stem) for data in receipts]
+            parts = tuple(part for vote in votes for part in vote.parts)
             check_batch(parts)
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
+        if sorted(vote.task for vote in votes) != list(range(len(votes))):
+            raise receipt_rejected("there is not exactly one of every task")
         look = transaction.look
         assert isinstance(look.verdict, Commit)
         return PreparedParts(

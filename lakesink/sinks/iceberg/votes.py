@@ -1,4 +1,4 @@
-"""Validates the receipts of a batch: each for this batch, with a schema and spec of the table.
+"""Validates the receipts of a batch: one for each task, for this batch, with a schema and spec of the table.
 
 Receipts come from less trusted processes, and another process than this one may have planned the tasks. Statistics must
 be possible for a file, but are not compared with it: a task answers for its rows. Impossible ones in manifests would
@@ -61,9 +61,11 @@ class Counted:
 
 def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> Counted:
     """The result of the tasks; raises WriteError unless every receipt is valid and none votes against the batch."""
-    votes = [_vote(receipt) for receipt in receipts]
+    votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
     for vote in votes:
         _check_vote(table, vote, file_stem)
+    if [vote.task for vote in votes] != list(range(len(votes))):
+        raise receipt_rejected("there is not exactly one of every task")
     check_documents(votes, batch_id)
     files = tuple(file for vote in votes for file in vote.files)
     if len({file.path for file in files}) != len(files):
