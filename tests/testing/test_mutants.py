@@ -17,7 +17,7 @@ from lakesink.testing import BrokenPromise, Promise, SinkConformance
 from lakesink.testing.checks.rivals import RIVALS
 from lakesink.testing.points import Phase
 from lakesink.testing.stream import Stream
-from tests.testing.mutants import MUTANTS, MustRedo, Mutant, Pieces
+from tests.testing.mutants import MUTANTS, MustRedo, Mutant, Pieces, ShowsRowByRow
 from tests.testing.sinks import SOUND
 from tests.testing.sinks.staged import StagedSink
 from tests.testing.sinks.unsafe import UNSAFE, AsksInTheSameLine
@@ -136,6 +136,16 @@ def test_the_suite_says_how_many_steps_it_tries_and_warns_when_it_leaves_some_ou
     with pytest.warns(UserWarning, match="3 of them are tried: set most_steps to try more"):
         suite.test_a_rival_commits_before_every_step(stream_into(suite, Place.make(tmp_path, Pieces)), Phase.PRE_COMMIT)
     assert re.search(r"pre-commit takes \d+ steps at \d+ places; 3 steps are tried", capsys.readouterr().out)
+
+
+@pytest.mark.filterwarnings("ignore:.*set most_steps")
+def test_a_reader_looks_in_the_middle_of_a_loop_too_when_it_cannot_look_everywhere(tmp_path: Path) -> None:
+    suite = Suite()
+    suite.most_steps = MOST_STEPS  # type: ignore[misc] # this one suite's
+    stream = stream_into(suite, Place.make(tmp_path, ShowsRowByRow))
+    with pytest.raises(BrokenPromise) as broken:
+        suite.test_readers_see_all_or_nothing_at_every_line_of_commit(stream)
+    assert broken.value.promise is Promise.WHOLE
 
 
 def _mutant(mutant: Mutant) -> Any:

@@ -8,7 +8,7 @@ from lakesink.testing.checks.base import BATCHES, BY_WHOM, FIRST_MIDDLE_LAST, OT
 from lakesink.testing.points import Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rows import trouble
-from lakesink.testing.steps import Step
+from lakesink.testing.steps import Step, spread
 from lakesink.testing.stream import Cast, Stream, cast_votes, empty
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
@@ -52,12 +52,17 @@ class RowChecks(SinkUnderTest):
 
     @keeps(Promise.WHOLE)
     def test_readers_see_all_or_nothing_at_every_line_of_commit(self, stream: Stream) -> None:
-        """A reader reads before each step of commit in the sink's own code, or before many of them."""
-        chosen = self.chosen(self.steps_of_commit(stream, 0), "commit")
+        """A reader reads before each step of commit in the sink's own code, or before many of them.
+
+        In every second batch they are spread over all steps, also over those in the middle of a loop.
+        """
+        steps = self.steps_of_commit(stream, 0)
+        chosen = self.chosen(steps, "commit")
+        between = [steps[number] for number in spread(len(steps), self.most_steps)]
         for batch_id in range(1, BATCHES):
 
             def look(now: Step, before: int = batch_id) -> None:
-                seen = stream.seen() if any(now.is_at(step) for step in chosen) else {}
+                seen = stream.seen() if any(now.is_at(step) for step in (chosen, between)[before % 2]) else {}
                 wanted = range(before + 1 if before in seen else before)
                 found = trouble(seen, stream.candidates, wanted) if seen else ""
                 assert not found, f"before {now} of commit: {found}"
