@@ -89,6 +89,7 @@ def test_a_spark_that_does_not_come_up_is_ended_in_time() -> None:
             "Spark needs Java 17",
         ),
         ("JAVA_HOME is not set", "JAVA_HOME is not set", "Spark needs Java 17"),
+        ("ModuleNotFoundError: No module named 'pyspark'", "pyspark", 'For streams: pip install "lakesink[spark]"'),
         ("java.net.UnknownHostException: box: Name or service not known", "box", "export SPARK_LOCAL_IP=127.0.0.1"),
         ("Error: Could not find or load main class org.apache.spark.X", "main class", "unset SPARK_HOME"),
         (f"java.io.IOError: password={CANARY}", "java.io.IOError", "-m lakesink.spark.probe"),

@@ -23,7 +23,10 @@ _REMOTE, _HOME = "SPARK_REMOTE", "SPARK_HOME"
 _TELLING = re.compile(r"^(?!\s*(?:at|File|WARNING:) ).*(?:Exception|Error)\b.*$|^JAVA_HOME is not set$", re.MULTILINE)
 _LONGEST_TELLING = 200
 _SYMPTOMS = (
-    (re.compile("No module named 'pyspark'"), 'pip install "lakesink[spark]", unless this Python runs no stream'),
+    (
+        re.compile("No module named 'pyspark'"),
+        'For streams: pip install "lakesink[spark]". Audits need no Spark.',
+    ),
     (re.compile("jdk.incubator.vector"), "Spark needs a full Java 17 or newer: see the check java."),
     (re.compile("UnsupportedClassVersionError|JAVA_HOME is not set"), "Spark needs Java 17 or newer: see java."),
     (re.compile("UnknownHostException|BindException"), "export SPARK_LOCAL_IP=127.0.0.1"),
