@@ -127,9 +127,9 @@ def queries(parts: Sequence[str], metadata_file: str, snapshot_id: int, tag: str
     file = metadata_file.removeprefix("file://").replace("'", "''")
     spark, trino = _quoted(parts, "`"), _quoted(parts, '"')
     return {
-        "Spark": f"SELECT * FROM {spark} VERSION AS OF {named or snapshot_id};",  # noqa: S608 - shown, never run here
-        "Trino": f"SELECT * FROM {trino} FOR VERSION AS OF {named or id_for_trino(snapshot_id)};",  # noqa: S608 - as above
-        "DuckDB": f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id => {snapshot_id});",  # noqa: S608 - as above
+        "Spark": f"SELECT * FROM {spark} VERSION AS OF {named or snapshot_id};",
+        "Trino": f"SELECT * FROM {trino} FOR VERSION AS OF {named or id_for_trino(snapshot_id)};",
+        "DuckDB": f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id => {snapshot_id});",
     }
 
 

@@ -40,7 +40,7 @@ _FEWEST_ROWS = 1_000
 def demo(folder: Path, rows: int, *, no_kill: bool) -> Report:
     """Exit code 1: some claim does not hold. 2: the demo could not run to its end."""
     check_machine()
-    from lakesink.demo.story import Screen, tell  # noqa: PLC0415 - imports the packages that were just looked for
+    from lakesink.demo.story import Screen, tell  # imports the packages that were just looked for
 
     stage = prepare(folder)
     os.environ[HOME_VARIABLE] = str(stage.lakehouse)

@@ -46,7 +46,7 @@ def diff(
             "lakesink diff counts by DuckDB, which is not installed.",
             action="pip install duckdb",
         )
-    from lakesink.audit.changes import changes  # noqa: PLC0415 - DuckDB is an extra
+    from lakesink.audit.changes import changes  # DuckDB is an extra
 
     opened = load_table(connect(catalog, create=False), table)
     past = look_back(opened, table, branch)

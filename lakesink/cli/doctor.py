@@ -40,13 +40,13 @@ def doctor(
     """Exit code 1: something failed; warnings are no failure."""
     if query is not None:
         return _of_query(query, alone=table is None and checkpoint is None)
-    from lakesink.checks.doctor import java, machine  # noqa: PLC0415 - help must not wait for them
+    from lakesink.checks.doctor import java, machine  # help must not wait for them
 
     findings = [machine.check_python(), *machine.check_packages(), java.check_java()]
     if _failed(findings, "packages"):
         findings += machine.not_looked_at()
     else:
-        from lakesink.checks.doctor import examine  # noqa: PLC0415 - imports the packages that were just looked at
+        from lakesink.checks.doctor import examine  # imports the packages that were just looked at
 
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
         with progress() as say:
@@ -55,7 +55,7 @@ def doctor(
 
 
 def _of_query(root: str, *, alone: bool) -> Report:
-    from lakesink.checks.doctor.query import check_query  # noqa: PLC0415 - as above
+    from lakesink.checks.doctor.query import check_query
 
     if not alone:
         raise click.UsageError("--query looks at one query alone: leave out TABLE and --checkpoint.")

@@ -130,8 +130,8 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
     if plan.decode == JSON:
         return JsonReader(unknown)
     try:
-        from lakesink.decode.avro.messages import MessageReader  # noqa: PLC0415 - an extra: only who decodes Avro needs it
-        from lakesink.decode.avro.registry import schemas_of  # noqa: PLC0415 - with it
+        from lakesink.decode.avro.messages import MessageReader  # an extra: only who decodes Avro needs it
+        from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
     return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))

@@ -51,7 +51,7 @@ class JsonReader:
 
     def __post_init__(self) -> None:
         try:
-            import duckdb  # noqa: PLC0415 - an extra: only who decodes JSON needs it
+            import duckdb  # an extra: only who decodes JSON needs it
         except ModuleNotFoundError:
             raise decoder_missing("duckdb") from None
         self._duckdb = duckdb

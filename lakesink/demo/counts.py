@@ -45,14 +45,14 @@ def compare(csv: Path, row_limit: int, data_files: Sequence[str]) -> Comparison:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")  # numbers the rows in the order of the file
         connection.execute(
-            f"CREATE TABLE source AS SELECT * EXCLUDE line FROM (SELECT *, row_number() OVER () AS line "  # noqa: S608 - constants
+            f"CREATE TABLE source AS SELECT * EXCLUDE line FROM (SELECT *, row_number() OVER () AS line "
             f"FROM read_csv(?, header = true, columns = {{{_TYPES}}}, nullstr = {list(NULL_TEXTS)}))"
             " ORDER BY month, day, line LIMIT ?",
             [str(csv), row_limit],
         )
         connection.execute("RESET threads")
         columns = ", ".join(COLUMNS)
-        connection.execute(f"CREATE TABLE target AS SELECT {columns} FROM {_FILES}", [list(data_files)])  # noqa: S608 - constants
+        connection.execute(f"CREATE TABLE target AS SELECT {columns} FROM {_FILES}", [list(data_files)])
         return Comparison(
             source=_count(connection, "source"),
             table=_count(connection, "target"),
@@ -66,19 +66,19 @@ def count_rows(data_files: Sequence[str]) -> int:
     if not data_files:
         return 0
     with duckdb.connect() as connection:
-        return _single(connection.execute(f"SELECT count(*) FROM {_FILES}", [list(data_files)]))  # noqa: S608 - constants
+        return _single(connection.execute(f"SELECT count(*) FROM {_FILES}", [list(data_files)]))
 
 
 def _count(connection: duckdb.DuckDBPyConnection, relation: str) -> Counts:
-    row = connection.execute(f"SELECT {_MEASURES} FROM {relation}").fetchone()  # noqa: S608 - constants
+    row = connection.execute(f"SELECT {_MEASURES} FROM {relation}").fetchone()
     assert row is not None
     rows, distance, *nulls = row
     return Counts(int(rows), int(distance or 0), {name: n for name, n in zip(COLUMNS, nulls, strict=True) if n})
 
 
 def _difference(connection: duckdb.DuckDBPyConnection, left: str, right: str) -> int:
-    both = f"SELECT * FROM {left} EXCEPT ALL SELECT * FROM {right}"  # noqa: S608 - constants
-    return _single(connection.execute(f"SELECT count(*) FROM ({both})"))  # noqa: S608 - constants
+    both = f"SELECT * FROM {left} EXCEPT ALL SELECT * FROM {right}"
+    return _single(connection.execute(f"SELECT count(*) FROM ({both})"))
 
 
 def _single(result: duckdb.DuckDBPyConnection) -> int:

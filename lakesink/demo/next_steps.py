@@ -68,7 +68,7 @@ def _spark(place: Place, snapshot_id: int) -> str:
         f"{catalog}.uri": f"jdbc:sqlite:{place.lakehouse / 'catalog.db'}",
         f"{catalog}.warehouse": f"file://{place.lakehouse / 'warehouse'}",
     }
-    query = f"SELECT count(*) FROM {EMBEDDED_NAME}.{TABLE} VERSION AS OF {snapshot_id}"  # noqa: S608 - printed, for a table of our own
+    query = f"SELECT count(*) FROM {EMBEDDED_NAME}.{TABLE} VERSION AS OF {snapshot_id}"
     confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     command = [program("spark-sql"), "--packages", f"{SPARK_RUNTIME},{SQLITE_DRIVER}", *confs, "-e", query]
     return f"PYSPARK_DRIVER_PYTHON={shlex.quote(_shown(Path(sys.executable)))} {shlex.join(command)}"

@@ -22,7 +22,7 @@ class Options(TypedDict, total=False):
     target_file_size_bytes: int | str | None
     compression_codec: str | None
     compression_level: int | str | None
-    distribution_mode: Literal["none", "hash"] | str | None  # noqa: PYI051 - editors show what there is
+    distribution_mode: Literal["none", "hash"] | str | None
     snapshot_properties: Mapping[str, str | int] | None
     accept: Accept | str | None
     prepared_max_age: Duration | None
@@ -31,7 +31,7 @@ class Options(TypedDict, total=False):
     max_clock_ahead: Duration | None
     tag_every: Duration | int | None
     tag_max_age: Duration | None
-    decode: Literal["json", "avro"] | str | None  # noqa: PYI051 - as above
-    on_malformed: Literal["fail", "null-row"] | str | None  # noqa: PYI051 - as above
+    decode: Literal["json", "avro"] | str | None
+    on_malformed: Literal["fail", "null-row"] | str | None
     show_values: bool | str | None
     schema_registry: Place | None

@@ -80,13 +80,13 @@ class LakesinkDataSource(DataSource):
             action="Read the table with Iceberg's own Spark catalog, Trino, DuckDB or PyIceberg.",
         )
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: FBT001, N802 - PySpark's
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
         """The writer of one micro-batch."""
         with presentable():
             _check_appends(overwrite=overwrite)
             return StreamWriter(stream_destination(self.options), stored_schema(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchTask:  # noqa: FBT001 - PySpark's
+    def writer(self, schema: StructType, overwrite: bool) -> BatchTask:
         """The writer of a batch write, already planned."""
         with presentable():
             _check_appends(overwrite=overwrite)
@@ -112,11 +112,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 self._planned = self._plan()
         return StreamTask, (self._planned,)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:  # noqa: ARG002 - PySpark's
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Never called: tasks run the `StreamTask` that was shipped."""
         raise AssertionError("a task runs what was shipped to it")
 
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - PySpark's
+    def commit(self, messages: Messages, batchId: int) -> None:
         """Validate the receipts of a batch and commit it; called in the committer's process."""
         with presentable():
             batch = self._batch(batchId)
@@ -204,7 +204,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
 
 
 @lru_cache(maxsize=64)
-def _told(table: str, key: SinkKey) -> set[str]:  # noqa: ARG001 - what it is kept for
+def _told(table: str, key: SinkKey) -> set[str]:  # what it is kept for
     """Names that warnings of a sink have reported in this process, where every batch has its own sink object."""
     return set()
 

@@ -44,7 +44,7 @@ def _read(rows: DataFrame) -> Functions:
 
 def plan_of(rows: DataFrame) -> Any:
     """The analysed plan of a DataFrame, in the JVM."""
-    return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no view of a plan
+    return rows._jdf.queryExecution().analyzed()  # PySpark has no view of a plan
 
 
 def items(sequence: Any) -> list[Any]:
@@ -53,7 +53,7 @@ def items(sequence: Any) -> list[Any]:
 
 
 def _python_pattern(rows: DataFrame) -> Any:
-    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - as above
+    jvm = rows.sparkSession.sparkContext._jvm
     assert jvm is not None
     return jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
 

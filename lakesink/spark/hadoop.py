@@ -14,7 +14,7 @@ class HadoopFiles:
         hadoop, self._conf = hadoop_of(session)
         self._root = root
         self._path = hadoop.Path
-        self._all_bytes = session.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray  # noqa: SLF001 - as below
+        self._all_bytes = session.sparkContext._jvm.org.apache.commons.io.IOUtils.toByteArray
         self._system = self._path(root).getFileSystem(self._conf)
 
     def read(self, path: str) -> bytes | None:
@@ -57,8 +57,8 @@ class HadoopFiles:
 
 def hadoop_of(session: Any) -> tuple[Any, Any]:
     """Hadoop's package of file systems in the driver's JVM, and its configuration in a session."""
-    package = session.sparkContext._jvm.org.apache.hadoop.fs  # noqa: SLF001 - PySpark has no public way to it
-    return package, session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+    package = session.sparkContext._jvm.org.apache.hadoop.fs  # PySpark has no public way to it
+    return package, session._jsparkSession.sessionState().newHadoopConf()
 
 
 def _unless_missing(ask: Callable[[Any], Any], path: Any) -> Any:

@@ -44,7 +44,7 @@ def probe(session: SparkSession, answer: SparkAnswer) -> None:
     """Inspect a session and run the two jobs. Fills `answer` step by step: it shows where a failed probe stopped."""
     context = session.sparkContext
     context.setLogLevel("ERROR")
-    jvm = context._jvm  # noqa: SLF001 - PySpark does not tell which Java it started
+    jvm = context._jvm  # PySpark does not tell which Java it started
     assert jvm is not None
     system = jvm.java.lang.System
     answer.spark, answer.master = session.version, str(context.master)

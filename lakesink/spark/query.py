@@ -36,7 +36,7 @@ class RunningQuery:
     def __init__(self, session: SparkSession, query_id: str | None) -> None:
         if query_id is None:
             raise _unknown("The batch's thread does not know its query.")
-        found = session._jsparkSession.streams().get(query_id)  # noqa: SLF001 - PySpark hides what Spark resolved
+        found = session._jsparkSession.streams().get(query_id)  # PySpark hides what Spark resolved
         if found is None:
             raise _unknown(f"The Spark session of the stream does not run the query {query_id}.")
         self.query_id = query_id

@@ -112,12 +112,12 @@ def answered(child: "subprocess.Popen[bytes]") -> Any:
     """The answer of a child process; an `AssertionError` if it failed."""
     code, answer, said = ended(child)
     assert code == 0, f"a process ended with {code}: {said}"
-    return pickle.loads(answer)  # noqa: S301 - from our own child
+    return pickle.loads(answer)
 
 
 def main() -> None:
     """Run the request from standard input."""
-    request: Request = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    request: Request = pickle.load(sys.stdin.buffer)
     pickle.dump(request(), sys.stdout.buffer)
 
 

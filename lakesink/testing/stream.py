@@ -24,7 +24,7 @@ Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]
 
 def shipped(writer: TaskWriter) -> TaskWriter:
     """The writer as an executor receives it: unpickled, so that no two tasks share an object."""
-    copy: TaskWriter = pickle.loads(pickle.dumps(writer))  # noqa: S301 - just pickled
+    copy: TaskWriter = pickle.loads(pickle.dumps(writer))
     return copy
 
 

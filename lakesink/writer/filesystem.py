@@ -150,7 +150,7 @@ def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
     """The catalog's S3 keys in this machine's PyIceberg configuration; empty if there are none."""
     if catalog_name is None:
         return {}
-    from pyiceberg.utils.config import Config  # noqa: PLC0415 - costs an import that only S3 needs
+    from pyiceberg.utils.config import Config  # costs an import that only S3 needs
 
     configured = Config().get_catalog_config(catalog_name) or {}
     found = {key: configured.get(f"s3.{key}") or configured.get(f"client.{key}") for key in _S3_SECRETS}
@@ -159,7 +159,7 @@ def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
 
 def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -> Any:
     """An fsspec file system for a location, not shared with other code and without a cache of listings."""
-    from fsspec.core import url_to_fs  # noqa: PLC0415 - costs an import that few tables need
+    from fsspec.core import url_to_fs  # costs an import that few tables need
 
     scheme = scheme_of(location)
     package, properties = _PACKAGES.get(scheme, ""), file_io or {}
@@ -178,7 +178,7 @@ def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -
 
 def open_by_fsspec(location: str, file_io: Mapping[str, str] | None = None) -> tuple[FileSystem, PathOf]:
     """`fsspec_filesystem` as an Arrow file system."""
-    from fsspec.core import strip_protocol  # noqa: PLC0415 - as above
+    from fsspec.core import strip_protocol
 
     return PyFileSystem(FSSpecHandler(fsspec_filesystem(location, file_io))), strip_protocol
 

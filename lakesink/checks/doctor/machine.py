@@ -83,7 +83,7 @@ def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Fi
     if name != _IMPORTED_BY_ITS_OWN_CHECK:
         try:
             importlib.import_module(name.replace("-", "_"))
-        except Exception as error:  # noqa: BLE001 - a broken package may raise anything
+        except Exception as error:  # a broken package may raise anything
             found = f"{name} {versions[name]} cannot be imported: {describe(error)}"
             yield _package_failed(requirement, found)
 

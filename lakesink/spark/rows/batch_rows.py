@@ -44,7 +44,7 @@ class FrameRows:
         rows = distributed(self.frame, clustered_by(writer), self.shape.names)
         mapped = rows.mapInArrow(_task(writer, self.shape), _REPORT)
         reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
-        plan = mapped._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark does not tell its number of tasks
+        plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not tell its number of tasks
         return int(plan.execute().getNumPartitions()), reports  # the plan keeps the RDD, so this starts nothing
 
 
@@ -63,7 +63,7 @@ class PlanRows:
         messages = self._messages()
         write = partial(write_messages, _task(writer, self.shape), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
-        written._jrdd_deserializer = Messages()  # noqa: SLF001 - or reports would be pickles, which nobody should open
+        written._jrdd_deserializer = Messages()  # or reports would be pickles, which nobody should open
         return messages.getNumPartitions(), [TaskReport.decoded(report) for report in _collected(written)]
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
@@ -74,7 +74,7 @@ class PlanRows:
         """Arrow batches as Spark writes them between processes, without their schema."""
         self.plan.execute()  # starts no job; Python functions of the query take the user's settings here
         with self.tuning.records_bounded():
-            batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # noqa: SLF001 - what PySpark's own toArrow calls
+            batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # what PySpark's own toArrow calls
         return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, Messages())
 
 
@@ -94,9 +94,9 @@ def clustered_by(writer: TaskWriter) -> ClusteredBy:
 
 def _collected(encoded: "RDD[bytes]") -> list[bytes]:
     """All elements, or an error: `RDD.collect` takes a broken connection for the end of the data."""
-    assert encoded.ctx._jvm is not None  # noqa: SLF001 - as below
+    assert encoded.ctx._jvm is not None
     try:
-        sender = encoded.ctx._jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - what RDD.collect calls
+        sender = encoded.ctx._jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # what RDD.collect calls
         stream, connection = local_connect_and_auth(sender[0], sender[1])
         with connection, stream:
             connection.settimeout(None)  # a job may take long

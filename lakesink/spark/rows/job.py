@@ -46,7 +46,7 @@ class RowsJob:
     def read(self) -> None:
         """Run the query without writing: Spark's state stores change as rows are read, and must follow each batch."""
         try:
-            self.frame.frame._jdf.queryExecution().toRdd().count()  # noqa: SLF001 - an action that needs no column to have a good name
+            self.frame.frame._jdf.queryExecution().toRdd().count()  # an action that needs no column to have a good name
         except JAVA_ERRORS as error:
             if self.was_stopped(error):
                 raise QueryStopped from None

@@ -83,6 +83,6 @@ def _as_decimals(batches: Iterable[pa.RecordBatch], decimals: Decimals) -> Itera
 
 def _unscaled(rows: DataFrame, name: str) -> Column:
     """Spark SQL has no name for this expression. Full class names avoid Py4J's slow look-up of packages."""
-    client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr] # noqa: SLF001 - as above
+    client = rows.sparkSession._jvm._gateway_client  # type: ignore[union-attr]
     utils, unscaled = JavaClass(_UTILS, client), JavaClass(_UNSCALED, client)
-    return ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))  # noqa: SLF001 - as above
+    return ClassicColumn(utils.column(unscaled(utils.expression(rows[name]._jc))))

@@ -64,7 +64,7 @@ class WriteTask:
         read_archives_once()
         collect_what_is_new()
         check_version(self.version)
-        writer: TaskWriter = pickle.loads(self.writer)  # noqa: S301 - as the function itself, by the driver
+        writer: TaskWriter = pickle.loads(self.writer)
         context = TaskContext.get()
         assert context is not None
         rows = Measured(self.shape.restored(batches))
@@ -141,7 +141,7 @@ def read_archives_once() -> None:
             known[self.archive, self.prefix] = state
 
     importer.invalidate_caches = invalidate_caches
-    importer._lakesink_reads_once = True  # noqa: SLF001 - the mark that this process is done
+    importer._lakesink_reads_once = True  # the mark that this process is done
 
 
 def collect_what_is_new() -> None:
