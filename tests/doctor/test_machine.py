@@ -110,13 +110,16 @@ def test_a_package_out_of_range_missing_or_broken_is_told_with_the_line_that_men
         (folder / "METADATA").write_text("\n".join(lines) + "\n")
         (tmp_path / f"{name}.py").write_text(code)
 
-    needed = ("oldone<3,>=2.1", "brokenone>=1", "goneone>=1", 'extraone>=1; extra == "s3"')
+    extras = ('extraone>=1; extra == "s3"', 'pyspark<4.4,>=4.1; extra == "spark"')
+    needed = ("oldone<3,>=2.1", "brokenone>=1", "goneone>=1", *extras)
     installed("lakesink", "0.1.0", "", *needed)
     installed("oldone", "1.9", "")
+    installed("pyspark", "3.5.1", "")
     installed("brokenone", "1.0", f"raise OSError('password={CANARY}')")
     monkeypatch.syspath_prepend(str(tmp_path))
     findings = {finding.found.partition(" ")[0]: finding for finding in check_packages()}
-    assert findings.keys() == {"oldone", "brokenone", "goneone"}
+    assert findings.keys() == {"oldone", "brokenone", "goneone", "pyspark"}
+    assert findings["pyspark"].found == "pyspark 3.5.1 is installed; lakesink needs <4.4,>=4.1."
     assert all(finding.standing is Standing.FAILED for finding in findings.values())
     assert findings["oldone"].found == "oldone 1.9 is installed; lakesink needs <3,>=2.1."
     assert findings["oldone"].fix.endswith("-m pip install 'oldone<3,>=2.1'")
@@ -133,9 +136,13 @@ def test_a_range_is_compared_by_numbers(version: str, allowed: bool) -> None:  #
     assert Requirement("pyspark", "<4.4,>=4.1").allows(version) is allowed
 
 
-def test_requirements_of_extras_are_not_asked_for() -> None:
-    lines = ["pyiceberg[sql-sqlite]<0.13,>=0.12", "click (>=8.1)", 's3fs>=2024.2; extra == "s3"']
-    assert requirements_in(lines) == [Requirement("pyiceberg", "<0.13,>=0.12"), Requirement("click", ">=8.1")]
+def test_of_the_requirements_of_extras_pyspark_alone_is_compared_if_it_is_there() -> None:
+    extras = ['s3fs>=2024.2; extra == "s3"', 'pyspark<4.4,>=4.1; extra == "spark"']
+    assert requirements_in(["pyiceberg[sql-sqlite]<0.13,>=0.12", "click (>=8.1)", *extras]) == [
+        Requirement("pyiceberg", "<0.13,>=0.12"),
+        Requirement("click", ">=8.1"),
+        Requirement("pyspark", "<4.4,>=4.1", optional=True),
+    ]
 
 
 # Whatever a check meets

@@ -16,15 +16,17 @@ from lakesink_protocol.redact import describe
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?(?P<range>[^;()]*)\)?\s*(?P<marker>;.*)?")
 _BOUND = re.compile(r"\s*(?P<sign>>=|<|==)\s*(?P<version>\d+(?:\.\d+)*)\s*")
 _SIGNS = {">=": operator.ge, "<": operator.lt, "==": operator.eq}
-_IMPORTED_BY_ITS_OWN_CHECK = "pyspark"
+_PYSPARK = "pyspark"
+"""Imported by a check of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package that lakesink needs; `range` in pip's notation."""
+    """A package that lakesink needs; `range` in pip's notation. An optional one may be missing."""
 
     name: str
     range: str
+    optional: bool = False
 
     def allows(self, version: str) -> bool:
         """True if a version is in the range; a bound in an unknown form excludes nothing."""
@@ -33,12 +35,12 @@ class Requirement:
 
 
 def requirements_in(lines: Sequence[str]) -> list[Requirement]:
-    """The requirements in a distribution's metadata, without those of its extras."""
-    found = [match for line in lines if (match := _REQUIREMENT.fullmatch(line))]
+    """The requirements in a distribution's metadata, of its extras only PySpark: clusters bring their own."""
+    found = ((match, match["marker"] or "") for line in lines if (match := _REQUIREMENT.fullmatch(line)))
     return [
-        Requirement(match["name"], match["range"].replace(" ", ""))
-        for match in found
-        if "extra" not in (match["marker"] or "")
+        Requirement(match["name"], match["range"].replace(" ", ""), optional="extra" in marker)
+        for match, marker in found
+        if "extra" not in marker or match["name"] == _PYSPARK
     ]
 
 
@@ -75,12 +77,13 @@ def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Fi
     try:
         versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
-        yield _package_failed(requirement, f"{name} is not installed.")
+        if not requirement.optional:
+            yield _package_failed(requirement, f"{name} is not installed.")
         return
     if not requirement.allows(versions[name]):
         found = f"{name} {versions[name]} is installed; lakesink needs {requirement.range}."
         yield _package_failed(requirement, found)
-    if name != _IMPORTED_BY_ITS_OWN_CHECK:
+    if name != _PYSPARK:
         try:
             importlib.import_module(name.replace("-", "_"))
         except Exception as error:  # a broken package may raise anything
