@@ -36,16 +36,7 @@ def diff(
     *, table: str, catalog: str | None, from_batch: int, to_batch: int, sink: str | None, branch: str, limit: int
 ) -> Report:
     """Exit code 2: a batch is not there, or not there any more, or rows cannot be compared."""
-    if from_batch >= to_batch:
-        raise invalid(
-            "--to-batch is not above --from-batch.", "Give the batch after which rows count, and a later one."
-        )
-    if find_spec("duckdb") is None:
-        raise SettingsError(
-            "DUCKDB_MISSING",
-            "lakesink diff counts by DuckDB, which is not installed.",
-            action="pip install duckdb",
-        )
+    _check_possible(from_batch, to_batch)
     from lakesink.audit.changes import changes  # DuckDB is an extra
 
     opened = load_table(connect(catalog, create=False), table)
@@ -83,6 +74,19 @@ def diff(
             _next_step(table, to_batch, sink, branch),
         ],
     )
+
+
+def _check_possible(from_batch: int, to_batch: int) -> None:
+    if from_batch >= to_batch:
+        raise invalid(
+            "--to-batch is not above --from-batch.", "Give the batch after which rows count, and a later one."
+        )
+    if find_spec("duckdb") is None:
+        raise SettingsError(
+            "DUCKDB_MISSING",
+            "lakesink diff counts by DuckDB, which is not installed.",
+            action="pip install duckdb",
+        )
 
 
 def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
