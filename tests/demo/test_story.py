@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,15 @@ def test_without_kills_one_driver_tells_it_all_in_text(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr, "no bar where there is no terminal"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Programs that a test starts heed Ctrl-C, also if the tests run in the background of a shell, where none does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [*DEMO, "--rows", "3500"],
@@ -93,18 +102,11 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     log = tmp_path / "lakesink-demo" / "drivers.log"
     wait_until(lambda: bool(processes_of(tmp_path)) and log.exists() and "lakesink.batch" in log.read_text())
 
-    told = interrupt(demo)
+    demo.send_signal(signal.SIGINT)
+    told = demo.communicate(timeout=500)
 
     assert demo.returncode == 1, told
     wait_until(lambda: not processes_of(tmp_path))
-
-
-def interrupt(demo: "subprocess.Popen[str]") -> str:
-    """Press Ctrl-C, and again while nothing comes of it: callbacks from C code can swallow one. Returns its words."""
-    while True:
-        demo.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            return "".join(demo.communicate(timeout=10))
 
 
 def test_a_folder_with_anything_else_in_it_is_not_touched(tmp_path: Path) -> None:
