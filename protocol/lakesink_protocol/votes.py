@@ -76,6 +76,16 @@ class Votes:
                 raise votes_incomplete(f"{silent} of {self.planned_tasks} tasks sent no receipt for {name}.")
 
 
+def check_tasks(tasks: Iterable[int]) -> None:
+    """Raise WriteError unless the opened receipts of a batch are of the tasks from 0 on, each once, in any order.
+
+    `Votes.check` counts the envelopes. A receipt of another task in one of them would hide that a receipt is missing.
+    """
+    told = sorted(tasks)
+    if told != list(range(len(told))):
+        raise receipt_rejected("there is not exactly one of every task")
+
+
 def votes_incomplete(what: str) -> WriteError:
     """The error for a batch without a receipt of every task."""
     return WriteError(

@@ -84,16 +84,8 @@ class CommitsFileByFile(Pieces):
         return rows
 
 
-class ShowsRowByRow(Pieces):
-    """A reader sees a part of the batch in the middle of the loop alone."""
-
-    def commit(self, transaction: Open, prepared: Staged) -> Outcome:
-        with closing(self._connect()) as database:
-            if self._has(database, transaction.batch):
-                return AlreadyCommitted(None)
-            rows = self.insert(database, prepared)
-            self.enter(database, transaction.batch)
-        return Committed(transaction.batch.batch_id, rows, recovered=prepared.recovered)
+class ShowsRowByRow(CommitsRowsThenLedger):
+    """A reader sees a part of the batch only in the middle of the loop."""
 
     def insert(self, database: sqlite3.Connection, prepared: Staged) -> int:
         staged = [pa.ipc.open_stream((self.staging / name).read_bytes()).read_all() for name in prepared.files]

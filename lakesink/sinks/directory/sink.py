@@ -27,7 +27,7 @@ from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.two_phase import Durability, Payload, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
-from lakesink_protocol.votes import receipt_rejected
+from lakesink_protocol.votes import check_tasks, receipt_rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             check_batch(parts)
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
-        if sorted(vote.task for vote in votes) != list(range(len(votes))):
-            raise receipt_rejected("there is not exactly one of every task")
+        check_tasks(vote.task for vote in votes)
         look = transaction.look
         assert isinstance(look.verdict, Commit)
         return PreparedParts(

@@ -35,7 +35,7 @@ from lakesink_catalog.tables.locations import data_location, is_under
 from lakesink_protocol.change import Change, ContentFile
 from lakesink_protocol.decoded import Decoded, together
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
-from lakesink_protocol.votes import receipt_rejected
+from lakesink_protocol.votes import check_tasks, receipt_rejected
 
 _WIDTHS: Mapping[type[IcebergType], range] = {
     BooleanType: range(1, 2),
@@ -64,8 +64,7 @@ def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_i
     votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
     for vote in votes:
         _check_vote(table, vote, file_stem)
-    if [vote.task for vote in votes] != list(range(len(votes))):
-        raise receipt_rejected("there is not exactly one of every task")
+    check_tasks(vote.task for vote in votes)
     check_documents(votes, batch_id)
     files = tuple(file for vote in votes for file in vote.files)
     if len({file.path for file in files}) != len(files):
