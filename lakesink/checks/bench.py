@@ -112,7 +112,7 @@ class ScratchTable:
             call()
         except (NoSuchNamespaceError, NoSuchTableError):
             return
-        except Exception as error:  # what stays behind is told, whatever kept it
+        except Exception as error:  # the report names what could not be removed
             left.append(f"{what} ({describe(error, self.catalog.properties)})")
 
 
@@ -232,7 +232,7 @@ def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
     known = catalog.properties
     try:
         send(catalog, *offers)
-    except Exception as error:  # whatever it is, it is not a yes
+    except Exception as error:  # every error counts as an answer
         failure, unknown = error, isinstance(error, NO_ANSWER)
     else:
         return sent

@@ -204,7 +204,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
 
 
 @lru_cache(maxsize=64)
-def _told(table: str, key: SinkKey) -> set[str]:  # what it is kept for
+def _told(table: str, key: SinkKey) -> set[str]:  # the arguments are the key of the cache
     """Names that warnings of a sink have reported in this process, where every batch has its own sink object."""
     return set()
 

@@ -104,7 +104,7 @@ class _Asker:
                 return self._ask(check, stack)
         except LakesinkError as error:
             return Finding(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
-        except Exception as error:  # whatever a library raises is what the check found
+        except Exception as error:  # any error of a library is a finding
             return Finding(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
 
     def _ask(self, check: Check, stack: ExitStack) -> Finding:

@@ -125,7 +125,7 @@ def two_tables(first: Bench, second: Bench) -> str:
         send(first.other, fresh, late[1])
     except NO_ANSWER:
         raise
-    except Exception as error:  # whatever else it is, it is a no
+    except Exception as error:  # any other error is a refusal
         first.heard.append(type(error).__name__)
     else:
         return "It accepted a commit of two tables of which one asserted an old head."

@@ -104,7 +104,7 @@ def _write(catalog: Catalog, fences: Sequence[FencedCommit], commits: int, deadl
     while landed < commits and unanswered < _MOST_UNANSWERED and time.monotonic() < deadline:
         try:
             sent.append(_attempt(catalog, fences))
-        except Exception as error:  # whatever keeps a writer from sending is told
+        except Exception as error:  # the report says why a writer sent nothing
             troubles.append(describe(error, catalog.properties))
             unanswered += 1
         else:

@@ -63,6 +63,6 @@ def attempt(part: Part, check: str, call: Callable[[], T], known: Mapping[str, A
         return call()
     except LakesinkError as error:
         return Finding(part, check, Standing.FAILED, f"[{error.code}] {error.what}", error.action)
-    except Exception as error:  # whatever a library raises is what the check found
+    except Exception as error:  # any error of a library is a finding
         found = f"The check itself failed: {describe(error, known)}"
         return Finding(part, check, Standing.FAILED, found, "If this is not a matter of rights or network, report it.")

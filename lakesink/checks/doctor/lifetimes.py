@@ -68,7 +68,7 @@ def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Findi
     try:
         system = FsspecFileIO(dict(properties)).get_fs(place.scheme)
         rules = system.call_s3("get_bucket_lifecycle_configuration", Bucket=place.netloc)["Rules"]
-    except Exception as error:  # no package, no right, no such call: whoever owns the bucket can look
+    except Exception as error:  # a missing package, permission or call: the owner of the bucket can look
         if _NO_RULES in str(error) or _NO_RULES in str(error.__cause__):
             yield _judged(())
         else:

@@ -73,7 +73,7 @@ def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
     try:
         with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as tagless:
             proof = _prove_swap(tagless)
-    except Exception:  # without the tag it is no better, so the first failure is the finding
+    except Exception:  # a call without the tag fails too, so the first failure is the finding
         return [_swap_failed(failure)]
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
     return [
