@@ -128,7 +128,7 @@ def ending(found: Sequence[Result]) -> str:
 @click.option("--scale", default=1.0, show_default=True, help="Times the rows.")
 @click.option("--kills", default=6, show_default=True, help="Drivers that W7 kills.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--write", is_flag=True, help="Write docs/bench.md with its picture and data.")
+@click.option("--write", is_flag=True, help="Write docs/evidence/benchmarks.md with its picture and data.")
 def main(keys: list[str], rounds: int, scale: float, kills: int, output: str, write: bool) -> None:  # noqa: FBT001 - click's way
     """Measure, judge, and say where lakesink is slower."""
     logging.getLogger("lakesink").setLevel(logging.ERROR)
@@ -150,7 +150,7 @@ def main(keys: list[str], rounds: int, scale: float, kills: int, output: str, wr
         print(json.dumps(document))
     else:
         print(f"\n{ending(found)}")
-        print("Next: docs/bench.md has what was measured before; `--only W1 --rounds 9` looks closer.")
+        print("Next: docs/evidence/benchmarks.md has what was measured before; `--only W1 --rounds 9` looks closer.")
     raise SystemExit(2 if any(result.failed for result in found) else 0)
 
 

@@ -1,4 +1,4 @@
-"""What the way from the JVM to Python costs, and what it could: for `docs/upstream.md`, on any PySpark.
+"""What the way from the JVM to Python costs, and what it could: for `docs/understand/upstream.md`, on any PySpark.
 
 The Python side counts rows and does nothing else. Cases of one group run in turn; what a later group does to Spark's
 workers stays with them.
@@ -118,7 +118,7 @@ def main(rows: int, rounds: int) -> None:
             for name, wall, cpu in medians(cases, rounds):
                 print(f"{name:42} {wall:6.3f} s, {cpu:6.3f} s of processor", flush=True)
     spark.stop()
-    print("Next: docs/upstream.md says what is behind each line.")
+    print("Next: docs/understand/upstream.md says what is behind each line.")
 
 
 if __name__ == "__main__":

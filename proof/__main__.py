@@ -16,8 +16,8 @@ from proof.parts import PARTS
 from proof.provenance import ROOT, commit, machine
 
 DOCS = ROOT / "docs"
-FIGURES = DOCS / "proof.json"
-PAGES = (ROOT / "README.md", DOCS / "proof.md")
+FIGURES = DOCS / "data/proof.json"
+PAGES = (ROOT / "README.md", DOCS / "evidence/proof.md")
 MINUTES = 40
 SHORT_MINUTES = 12
 
@@ -78,7 +78,7 @@ def _write(document: dict[str, Any], pages: Mapping[str, str]) -> None:
     for page in PAGES:
         page.write_text(renewed(page.read_text(), known))
     for name, text in pages.items():
-        (DOCS / name).write_text(text)
+        (DOCS / "evidence" / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from servers.missing import Missing
 from servers.postgres import USER, postgres_server
 from servers.rest_reference import rest_reference
 
-DOCUMENT = ROOT / "docs" / "certify.md"
+DOCUMENT = ROOT / "docs/operate/certify.md"
 SECONDS_PER_COMMIT = 30
 """Of each writer, in all catalogs together, on two cores."""
 

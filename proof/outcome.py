@@ -33,7 +33,7 @@ class Outcome:
         missing: What it could not run, and why, a line each.
         lines: Figures for the table: what, and how much.
         document: All of it, for programs.
-        pages: Documents that show more than the table does: text by name in ``docs``.
+        pages: Documents that show more than the table does: text by name in ``docs/evidence``.
     """
 
     broken: tuple[str, ...] = ()

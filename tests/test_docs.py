@@ -61,7 +61,7 @@ def test_readme_lists_every_option_as_the_code_has_it() -> None:
 
 @pytest.mark.parametrize(("name", "rules"), [("verdicts", STREAM_RULES), ("transaction verdicts", TRANSACTION_RULES)])
 def test_guarantees_show_the_verdict_table_that_decides(name: str, rules: tuple[Rule, ...]) -> None:
-    shown = between(document("docs/guarantees.md"), name).splitlines()[2:]
+    shown = between(document("docs/understand/guarantees.md"), name).splitlines()[2:]
     assert shown == [
         f"| {rule.number} | {rule.when} | "
         + (f"refuse `{rule.then.value}`" if isinstance(rule.then, Reason) else f"**{rule.then}**")
@@ -71,7 +71,7 @@ def test_guarantees_show_the_verdict_table_that_decides(name: str, rules: tuple[
 
 
 def test_options_page_names_every_table_property_that_is_honoured() -> None:
-    shown = between(document("docs/options.md"), "properties")
+    shown = between(document("docs/reference/options.md"), "properties")
     assert re.findall(r"^\| `([^`]+)` \|", shown, re.MULTILINE) == [known.name for known in PROPERTIES]
 
 
@@ -82,8 +82,8 @@ def test_every_code_that_can_be_raised_is_explained_in_errors_toml_and_no_other(
 
 
 def test_operations_page_lists_the_errors_as_errors_toml_has_them() -> None:
-    assert errors_table_markdown() in document("docs/operations.md"), (
-        "edit lakesink/errors.toml and put what errors_table_markdown() prints into docs/operations.md"
+    assert errors_table_markdown() in document("docs/reference/errors.md"), (
+        "edit lakesink/errors.toml and put what errors_table_markdown() prints into docs/reference/errors.md"
     )
 
 
@@ -94,11 +94,11 @@ def test_no_page_of_an_error_sends_its_reader_to_a_document_that_is_not_installe
 def test_no_message_sends_its_reader_to_a_document_that_is_not_installed() -> None:
     paths = [path for path in sources() if path.name != "promises.py"]  # its page is named to who writes a sink
     texts = [(path.name, text) for path in paths for text in texts_in(ast.parse(path.read_text()))]
-    assert [found for found in texts if re.search(r"docs/[a-z-]+\.md", found[1])] == []
+    assert [found for found in texts if re.search(r"docs/[a-z/-]+\.md", found[1])] == []
 
 
 def test_no_page_installs_lakesink_from_an_index_that_does_not_have_it() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md"), *sources()]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"), *sources()]
     assert [page.name for page in pages if re.search(r"pip install '?lakesink\b", page.read_text())] == []
 
 
@@ -131,7 +131,7 @@ def test_the_readme_example_runs_as_it_is_printed(tmp_path: Path) -> None:
 def test_the_page_on_decoding_runs_as_it_is_printed(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "first.txt").write_text('{"id": 1, "at": "2024-02-29T12:00:00Z"}\n{"id": 2, "name": "b"}\n')
-    run_first_example("docs/decode.md", tmp_path)
+    run_first_example("docs/use/decoding.md", tmp_path)
     [data_file] = (tmp_path / "lakehouse").rglob("*.parquet")
     assert [
         row[0] for row in duckdb.execute("select id from read_parquet(?) order by id", [str(data_file)]).fetchall()
@@ -194,7 +194,7 @@ def test_the_changelog_groups_the_changes_of_every_version_up_to_this_one() -> N
 
 
 def test_the_page_on_stability_names_what_each_public_module_exports() -> None:
-    shown = dict(row[:2] for row in rows_of("docs/stability.md", "names"))
+    shown = dict(row[:2] for row in rows_of("docs/reference/stability.md", "names"))
     assert list(shown) == [f"`{module}`" for module in PUBLIC_MODULES]
     for name in PUBLIC_MODULES:
         module, names = import_module(name), re.findall(r"`(\w+)`", shown[f"`{name}`"])
@@ -204,7 +204,8 @@ def test_the_page_on_stability_names_what_each_public_module_exports() -> None:
 
 def test_the_page_on_stability_has_the_version_of_every_stored_format() -> None:
     shown = {
-        constant.strip("`"): int(version) for _, _, version, constant, _ in rows_of("docs/stability.md", "formats")
+        constant.strip("`"): int(version)
+        for _, _, version, constant, _ in rows_of("docs/reference/stability.md", "formats")
     }
     formats = {name: value for name, value in constants() if re.fullmatch(r"[A-Z_]+_VERSION", name)}
     assert shown == {
@@ -222,7 +223,7 @@ def test_the_page_on_stability_names_every_property_of_ours() -> None:
         text for name, value in known if name[0] != "_" for text in (value if isinstance(value, tuple) else [value])
     ]
     others = [text for text in texts if re.fullmatch(r"lakesink(\.[a-z-]+)", str(text))]
-    shown = [row[0].strip("`") for row in rows_of("docs/stability.md", "properties")]
+    shown = [row[0].strip("`") for row in rows_of("docs/reference/stability.md", "properties")]
     assert sorted(shown) == sorted([*mark.to_summary(), *others])
 
 

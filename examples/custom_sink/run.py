@@ -79,7 +79,7 @@ def main() -> None:
     print(f"   In the table: {rows} rows, {orders} orders, {batches} batches.")
     print(f"3. Every order once: {rows == orders == 100 * batches}.")
     print(f"Next: read {Path(sqlite_sink.__file__).name}, run its suite with `pytest {Path(__file__).parent}`, and put")
-    print("another place of death into LAKESINK_FAILPOINTS: docs/failpoints.md lists them.")
+    print("another place of death into LAKESINK_FAILPOINTS: docs/reference/failpoints.md lists them.")
 
 
 if __name__ == "__main__":

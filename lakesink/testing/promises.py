@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-DOCUMENT = "docs/custom-sinks.md"
+DOCUMENT = "docs/use/custom-sinks.md"
 SEAM = "lakesink.two_phase"
 
 

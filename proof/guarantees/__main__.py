@@ -14,9 +14,9 @@ from proof.guarantees.run import Guarantees, run
 from proof.pictures.draw import guarantees as picture
 from servers.jars import ROOT
 
-FIGURES = ROOT / "docs/guarantees.json"
-PAGE = ROOT / "docs/guarantee-table.md"
-INCLUDING = (ROOT / "docs/concepts.md",)
+FIGURES = ROOT / "docs/data/guarantees.json"
+PAGE = ROOT / "docs/evidence/guarantee-table.md"
+INCLUDING = (ROOT / "docs/start/concepts.md",)
 PICTURE = ROOT / "docs/pictures/guarantees.svg"
 _SOURCES = {source.name.lower(): source for source in Source}
 

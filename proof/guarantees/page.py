@@ -26,8 +26,8 @@ streams of a sink, one over each source, share their drivers. *Lost* rows are no
 the end, *doubled* ones are there once too often. A reader polls the target all the while: *in part* counts the batches
 that it ever saw incomplete, *went back* the times when it saw an older value of a key after a newer one. The source
 that can replay is a folder of files; the other one is a queue that forgets what it has handed out
-([forgetful.py](../examples/guarantees/forgetful.py)). The store of the first four sinks takes one row after the other
-and knows no transaction ([store.py](../examples/guarantees/store.py)).
+([forgetful.py](../../examples/guarantees/forgetful.py)). The store of the first four sinks takes one row after the
+other and knows no transaction ([store.py](../../examples/guarantees/store.py)).
 """
 
 _READ = """
@@ -44,8 +44,8 @@ _READ = """
 - **Two-phase commit needs one atomic step in the target** that carries both rows and the memory of the batch: a rename,
   a transaction, a table's commit.
 
-How the phases follow each other is on [the page on concepts](concepts.md); what lakesink promises beyond, on
-[the page on guarantees](guarantees.md).
+How the phases follow each other is on [the page on concepts](../start/concepts.md); what lakesink promises beyond, on
+[the page on guarantees](../understand/guarantees.md).
 """
 
 
@@ -59,15 +59,16 @@ def text(guarantees: Guarantees) -> str:
     lines += ["", *(f"Not run: {what}" for what in guarantees.not_run)]
     lines += [f"BROKEN {what}" for what in guarantees.broken]
     lines.append(f"{_extent(guarantees)}, {guarantees.seconds:.0f} s.")
-    lines.append("Next: docs/guarantee-table.md says what to take from it; examples/guarantees has the sinks.")
+    lines.append("Next: docs/evidence/guarantee-table.md says what to take from it; examples/guarantees has the sinks.")
     return "\n".join(lines)
 
 
 def markdown(guarantees: Guarantees) -> str:
-    """The page ``docs/guarantee-table.md``."""
+    """The page ``docs/evidence/guarantee-table.md``."""
     lines = [_HEAD, *_table(guarantees), _METHOD, "## The sinks", "", "| sink | how | code |", "|---|---|---|"]
     lines += [
-        f"| {kind.title} | {kind.how} | [{kind.code.rpartition('/')[2]}](../{kind.code}) |" for kind in KINDS.values()
+        f"| {kind.title} | {kind.how} | [{kind.code.rpartition('/')[2]}](../../{kind.code}) |"
+        for kind in KINDS.values()
     ]
     lines += ["", "## Kill by kill", "", *_by_kill(guarantees), "", "## The passing inconsistency", ""]
     lines += list(_passing(guarantees))

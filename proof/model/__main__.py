@@ -15,7 +15,7 @@ from proof.model.spin import CannotCheck
 @click.option("--seconds", type=float, help="Most that one exploration may take.")
 @click.option("--seed", type=int, default=0, show_default=True, help="First seed of the stories for the checker.")
 @click.option("--short", is_flag=True, help="Without what takes long.")
-@click.option("--write", is_flag=True, help="Renew docs/model.md and docs/model-stories.md.")
+@click.option("--write", is_flag=True, help="Renew docs/evidence/model.md and docs/evidence/model-stories.md.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(*, seconds: float | None, seed: int, short: bool, write: bool, output: str) -> None:
     """Explore the protocol whole, and without each of its rules. Exit code 1: it is broken; 2: it could not be run."""

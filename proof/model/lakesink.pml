@@ -1,10 +1,10 @@
 /*
- * The protocol of lakesink (docs/how-it-works.md), for spin.
+ * The protocol of lakesink (docs/understand/how-it-works.md), for spin.
  *
  * Two drivers of one checkpoint commit three batches into one branch of one table. Around them: a network that loses
  * requests and answers, delivers late and twice, and lies; a foreign writer; an expirer; a cleaner of orphans; a person
  * who rolls the table back, mends or restores the checkpoint, or starts a new one. All of them act whenever they like, as
- * often as their budget allows. proof/model/run.py runs the configurations; docs/model.md explains them.
+ * often as their budget allows. proof/model/run.py runs the configurations; docs/evidence/model.md explains them.
  *
  * A snapshot, and the files and the record that were prepared for it, have one number: `next` counts them up. Positions in
  * the source are tokens: a batch starts at one and ends at another, and what ends at a token can only be followed by what

@@ -7,7 +7,7 @@ from pathlib import Path
 from proof.model.run import ModelFigures, SwitchedOff
 from proof.model.steps import steps_table_markdown
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/evidence"
 PAGE, STORIES_PAGE = "model.md", "model-stories.md"
 _PLACE = re.compile(r"<!-- (model: \w+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 
@@ -29,7 +29,7 @@ def text(figures: ModelFigures) -> str:
 
 
 def pages(figures: ModelFigures) -> Mapping[str, str]:
-    """The pages of the model as they are now, by name in ``docs``."""
+    """The pages of the model as they are now, by name in ``docs/evidence``."""
     return {PAGE: renewed((DOCS / PAGE).read_text(), figures), STORIES_PAGE: stories(figures)}
 
 

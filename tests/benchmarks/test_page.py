@@ -4,20 +4,20 @@ from typing import Any
 import pytest
 
 from benchmarks.bars import LONGEST_LABEL
-from benchmarks.page import DOCS, as_markdown, pictures, together
+from benchmarks.page import DATA, PAGE, RESULTS, as_markdown, pictures, together
 from benchmarks.result import Goal, Result
 
 
 def test_page_and_picture_are_what_the_data_say() -> None:
-    document = json.loads((DOCS / "bench.json").read_text())
-    assert as_markdown(document) in (DOCS / "bench.md").read_text()
+    document = json.loads(RESULTS.read_text())
+    assert as_markdown(document) in PAGE.read_text()
     drawn = pictures(document)
-    assert {name: (DOCS / name).read_text() for name in drawn} == drawn
+    assert {name: (DATA / name).read_text() for name in drawn} == drawn
 
 
 def test_every_goal_that_was_measured_is_on_the_page_and_has_room_in_the_picture() -> None:
-    page = (DOCS / "bench.md").read_text()
-    document = json.loads((DOCS / "bench.json").read_text())
+    page = PAGE.read_text()
+    document = json.loads(RESULTS.read_text())
     names = [goal["name"] for result in document["results"] for goal in result["goals"]]
     assert all(name in page for name in names)
     assert max(map(len, names)) <= LONGEST_LABEL

@@ -25,7 +25,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 CUSTOM_SINK = EXAMPLES / "custom_sink"
 KAFKA_WINDOWS = EXAMPLES / "kafka_windows"
 GUARANTEES = EXAMPLES / "guarantees"  # tests/proof/guarantees runs these
-DRILL = EXAMPLES.parent / "docs" / "failpoints.md"
+DRILL = EXAMPLES.parent / "docs/reference/failpoints.md"
 
 
 def run(command: list[str], folder: Path, **variables: str) -> list[str]:

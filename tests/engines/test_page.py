@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from lakesink.cli.main import main
 from testkit.builders import Lake, Stream
 
-PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/operate/engines.md").read_text()
 COMMANDS = re.findall(r"^lakesink (.+)$", PAGE, re.MULTILINE)
 
 

@@ -18,7 +18,7 @@ from lakesink_protocol.outcome import Committed
 from testkit.builders import expected
 from testkit.directory import Stream
 
-PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/use/directory.md").read_text()
 
 
 @pytest.fixture

@@ -109,14 +109,14 @@ def running_s3(folder: Path) -> Iterator[S3]:
 
 
 RECIPES: Mapping[tuple[str, str], Callable[[Path], AbstractContextManager[Place]]] = {
-    ("catalogs.md", "sqlite"): a_folder,
-    ("catalogs.md", "postgresql"): a_database,
-    ("catalogs.md", "rest-token"): a_service,
-    ("catalogs.md", "rest-oauth"): a_service,
-    ("catalogs.md", "rest-s3"): a_service_over_a_store,
-    ("catalogs.md", "in-memory"): a_folder,
-    ("storage.md", "s3"): a_store,
-    ("storage.md", "hdfs"): a_cluster,
+    ("use/catalogs.md", "sqlite"): a_folder,
+    ("use/catalogs.md", "postgresql"): a_database,
+    ("use/catalogs.md", "rest-token"): a_service,
+    ("use/catalogs.md", "rest-oauth"): a_service,
+    ("use/catalogs.md", "rest-s3"): a_service_over_a_store,
+    ("use/catalogs.md", "in-memory"): a_folder,
+    ("use/storage.md", "s3"): a_store,
+    ("use/storage.md", "hdfs"): a_cluster,
 }
 
 
@@ -167,7 +167,7 @@ def test_a_configuration_works_as_it_is_printed(page: str, name: str, tmp_path: 
 def test_a_rejected_token_is_told_without_it(name: str, tmp_path: Path) -> None:
     with a_service(tmp_path) as place:
         wrong = {**place.instead, "<TOKEN>": "an-old-one", "<CLIENT>:<SECRET>": "me:an-old-one"}
-        text = block("catalogs.md", name)
+        text = block("use/catalogs.md", name)
         for printed, real in wrong.items():
             text = text.replace(printed, real)
         done = doctor(tmp_path, text, {})
@@ -177,7 +177,7 @@ def test_a_rejected_token_is_told_without_it(name: str, tmp_path: Path) -> None:
 
 
 def test_hdfs_without_its_library_is_told_by_name(tmp_path: Path) -> None:
-    text = block("storage.md", "hdfs").replace("/srv/lake", str(tmp_path))
+    text = block("use/storage.md", "hdfs").replace("/srv/lake", str(tmp_path))
     connect("lake", {"uri": f"sqlite:///{tmp_path}/catalog.db"})
     java = client_environment()["JAVA_HOME"]
     done = doctor(tmp_path, text, {"JAVA_HOME": java, "ARROW_LIBHDFS_DIR": str(tmp_path), "HADOOP_HOME": str(tmp_path)})
@@ -199,12 +199,12 @@ def test_a_kind_whose_package_is_missing_names_it(kind: str) -> None:
 def test_a_storage_whose_package_is_missing_ends_as_it_is_printed(location: str, package: str) -> None:
     with pytest.raises(WriteError) as refused:
         fsspec_filesystem(location)
-    assert str(refused.value).partition("\n")[0] in block("storage.md", "without-extra").splitlines()
+    assert str(refused.value).partition("\n")[0] in block("use/storage.md", "without-extra").splitlines()
     assert f"pip install {package}`" in refused.value.action
 
 
 def test_the_settings_of_the_checkpoint_are_those_that_the_streams_of_the_tests_run_with(tmp_path: Path) -> None:
-    printed = dict(line.split() for line in block("storage.md", "s3a").splitlines())
+    printed = dict(line.split() for line in block("use/storage.md", "s3a").splitlines())
     assert printed.pop("spark.jars.packages") == f"org.apache.hadoop:hadoop-aws:{HADOOP}"
     server = S3(tmp_path)
     assert {key: value.replace("http://s3.example:9000", server.endpoint) for key, value in printed.items()} == (

@@ -35,7 +35,7 @@ def test_the_recipe_reads_a_topic_with_the_schemas_that_its_messages_name(broker
         registry.schemas = {1: registered(PAYMENT), 2: registered(LATER)}
         messages = [message(encoded(PAYMENT, {"id": number, "at": number}), 1) for number in range(50)]
         send(broker, "payments", [*messages, message(encoded(LATER, {"id": 50, "at": 50_000, "note": "later"}), 2)])
-        recipe = block("decode.md", "avro recipe")
+        recipe = block("use/decoding.md", "avro recipe")
         recipe = recipe.replace("localhost:9092", broker.bootstrap).replace("http://localhost:8081", registry.url)
         run("-c", recipe)
     assert home.exists()

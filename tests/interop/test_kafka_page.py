@@ -26,12 +26,12 @@ def test_the_recipe_runs_and_a_lost_checkpoint_is_made_good(broker: KafkaBroker,
     sent = Transactions(broker.bootstrap, "orders")
     sent.write(range(40), 2)
     sent.take_back(range(40, 50), 2)
-    recipe = block("kafka.md", "recipe").replace("localhost:9092", broker.bootstrap)
+    recipe = block("use/kafka.md", "recipe").replace("localhost:9092", broker.bootstrap)
     assert run(recipe) == ""
 
     sent.write(range(50, 80), 2)
     shutil.rmtree("checkpoints")
-    begun = recipe.replace("import lakesink\n", f"import lakesink\n\n{block('kafka.md', 'lost')}", 1)
+    begun = recipe.replace("import lakesink\n", f"import lakesink\n\n{block('use/kafka.md', 'lost')}", 1)
     assert run(begun.replace('"startingOffsets", "earliest"', '"startingOffsets", starting')) == ""
     table = connect(properties={}).load_table("shop.orders")
     head = table.current_snapshot()

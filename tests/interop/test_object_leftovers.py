@@ -66,7 +66,7 @@ def test_a_worker_killed_in_a_file_leaves_an_upload_that_nobody_lists(server: S3
 
 def test_the_rule_that_removes_it_is_one_that_s3_takes(server: S3) -> None:
     asked = server.client().meta.service_model.operation_model("PutBucketLifecycleConfiguration")
-    rules = json.loads(block("storage.md", "lifecycle"))
+    rules = json.loads(block("use/storage.md", "lifecycle"))
     report = ParamValidator().validate({"Bucket": "lake", "LifecycleConfiguration": rules}, asked.input_shape)
     assert not report.has_errors(), report.generate_report()
     wrong = {"Rules": [{**rules["Rules"][0], "AbortIncompleteMultipartUpload": 7}]}

@@ -160,7 +160,7 @@ def test_a_broken_sink_is_caught_by_its_check(mutant: Mutant, tmp_path: Path) ->
     broken = next(broken_by(mutant, tmp_path), None)
     assert broken is not None, "nobody noticed"
     assert broken.promise is mutant.promise
-    assert f"docs/custom-sinks.md#{mutant.promise.anchor}" in str(broken)
+    assert f"docs/use/custom-sinks.md#{mutant.promise.anchor}" in str(broken)
     assert f"lakesink.two_phase.{mutant.promise.seam}" in str(broken)
     print(broken)
 

@@ -58,7 +58,9 @@ def test_a_broken_promise_is_told_in_the_words_of_the_seam(tmp_path: Path) -> No
     done = run_pytest(tmp_path, FORGETFUL, "-k", "replayed or begin_changes")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "broken promise REPLAY: a batch that is there is found in the target itself." in done.stdout
-    assert "Asked for by: lakesink.two_phase.TwoPhaseCommitSink.begin, see docs/custom-sinks.md#replay" in done.stdout
+    assert (
+        "Asked for by: lakesink.two_phase.TwoPhaseCommitSink.begin, see docs/use/custom-sinks.md#replay" in done.stdout
+    )
 
 
 def test_what_was_not_supplied_is_asked_for(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_every_promise_is_checked_and_every_check_is_about_one() -> None:
 
 
 def test_the_documents_show_the_promises_of_the_code() -> None:
-    assert promises_table_markdown() in (ROOT / "docs" / "custom-sinks.md").read_text()
+    assert promises_table_markdown() in (ROOT / "docs/use/custom-sinks.md").read_text()
 
 
 @pytest.mark.parametrize("promise", Promise)

@@ -1,6 +1,6 @@
 """Checks what expires: prepared batches, credentials vended by a catalog, objects in a bucket, idempotency keys.
 
-`docs/operations.md`, "Time-outs", lists what cannot be read from here.
+`docs/operate/operating.md`, "Time-outs", lists what cannot be read from here.
 """
 
 import re

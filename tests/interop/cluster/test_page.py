@@ -18,7 +18,7 @@ from tests.interop.cluster.ground import CATALOG, Ground
 from tests.interop.cluster.pythons import Pythons
 
 pytestmark = pytest.mark.interop
-PAGE = Path(__file__).parents[3] / "docs" / "cluster.md"
+PAGE = Path(__file__).parents[3] / "docs/use/cluster.md"
 
 
 def test_both_recipes_run(ground: Ground, pythons: Pythons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tests.interop.maintenance.others import plant
 from tests.interop.maintenance.plain import plain_stream
 
 pytestmark = pytest.mark.interop
-PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs/operate/operating.md"
 
 
 @pytest.mark.parametrize("engine", ["spark", "trino"])

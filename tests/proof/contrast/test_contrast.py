@@ -106,7 +106,7 @@ def test_what_was_not_played_is_not_said_to_be_well() -> None:
 
 
 def test_the_published_page_has_every_case_and_every_sink() -> None:
-    page = (ROOT / "docs/contrast.md").read_text()
+    page = (ROOT / "docs/evidence/contrast.md").read_text()
     assert [case.name for case in CASES if f"(`{case.name}`). {case.story}" not in page] == []
     assert [sink.name for sink in SINKS.values() if f"| {sink.title} | {sink.how} |" not in page] == []
     assert "not run" not in page

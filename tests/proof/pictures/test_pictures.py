@@ -37,7 +37,7 @@ def test_a_picture_is_well_formed_and_nothing_sticks_out(drawn: dict[str, str], 
 
 
 def test_the_documents_show_every_picture(drawn: dict[str, str]) -> None:
-    shown = re.findall(r"\(pictures/([a-z]+\.svg)\)", (ROOT / "docs/concepts.md").read_text())
+    shown = re.findall(r"\(\.\./pictures/([a-z]+\.svg)\)", (ROOT / "docs/start/concepts.md").read_text())
     assert sorted(shown) == sorted(drawn) == sorted(path.name for path in FOLDER.iterdir()) == sorted(NAMES)
 
 
