@@ -1,4 +1,4 @@
-"""What the last runs found, for the documents: a page, its pictures and its data."""
+"""What the last runs found, for the documents: a page, its charts and its data."""
 
 import json
 import re
@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from benchmarks import fall
-from benchmarks.bars import BROWN, GREEN, Bar, Heading, svg
+from benchmarks import charts
 from benchmarks.fall import WATERFALL
 from benchmarks.result import Goal
 from proof.provenance import ROOT, commit
@@ -27,7 +26,7 @@ Document = Mapping[str, Any]
 
 
 def write_page(document: Document) -> None:
-    """Put the figures into ``PAGE``, the pictures and the data into folders of their own."""
+    """Put the figures into ``PAGE``, the charts and the data into a folder of their own."""
     before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"results": []}
     document = together(before, document, commit("lakesink", "catalog", "protocol", "benchmarks"))
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
@@ -70,25 +69,12 @@ def as_markdown(document: Document) -> str:
 
 
 def pictures(document: Document) -> dict[str, str]:
-    """Every picture by the name of its file; the waterfall's, once it has run."""
-    found = [result for result in document["results"] if result["key"] == WATERFALL]
-    falls = {f"{WATERFALL}.svg": fall.picture(result["raw"]) for result in found}
-    return {"bench.svg": picture(document), **falls}
-
-
-def picture(document: Document) -> str:
-    """A bar for every goal: how far the bound is reached, whole at the line."""
-    goals = [goal for result in document["results"] for goal in result["goals"]]
-    heading = Heading("Measured against goal; the line is the goal, further right is better")
-    return svg([heading, *map(_bar, goals)], mark=0.5)
-
-
-def _bar(goal: Mapping[str, Any]) -> Bar:
-    """Half of the room is the goal; twice as good or better fills it."""
-    measured, bound = max(goal["measured"], 1e-9), goal["bound"]
-    share = measured / bound if goal["at_least"] else bound / measured
-    colour = GREEN if goal["reached"] else BROWN
-    return Bar(goal["name"], f"{goal['measured']:.2f}{goal['unit']}", colour, min(1.0, share / 2))
+    """Every chart by the name of its file, of the workloads that have run."""
+    results = document["results"]
+    found = {f"{WATERFALL}.svg": charts.waterfall(one["raw"]) for one in results if one["key"] == WATERFALL}
+    if compared := [one for one in results if charts.measures_speed(one)]:
+        found["speed.svg"] = charts.speed(compared)
+    return found
 
 
 def _goals(document: Document) -> Iterator[str]:

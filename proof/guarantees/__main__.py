@@ -11,13 +11,11 @@ from proof.guarantees.cells import KINDS, Source
 from proof.guarantees.page import markdown, renewed, text
 from proof.guarantees.play import whole
 from proof.guarantees.run import Guarantees, run
-from proof.pictures.draw import guarantees as picture
 from servers.jars import ROOT
 
 FIGURES = ROOT / "docs/data/guarantees.json"
 PAGE = ROOT / "docs/evidence/guarantee-table.md"
 INCLUDING = (ROOT / "docs/start/concepts.md",)
-PICTURE = ROOT / "docs/pictures/guarantees.svg"
 _SOURCES = {source.name.lower(): source for source in Source}
 
 
@@ -44,10 +42,9 @@ def published() -> Guarantees:
 
 
 def write_pages(found: Guarantees) -> None:
-    """The figures, the page of the table, its picture, and the pages that include it."""
+    """The figures, the page of the table, and the pages that include it."""
     FIGURES.write_text(json.dumps(found.to_json(), indent=2) + "\n")
     PAGE.write_text(markdown(found))
-    PICTURE.write_text(picture(found))
     for page in INCLUDING:
         page.write_text(renewed(page.read_text(), found))
 

@@ -1,6 +1,6 @@
-"""The calls of the seam in their order, told by the coordinator itself, which runs a batch into a sink that listens."""
+"""The calls of the seam in their order: the coordinator runs a batch into a sink and a log that note each call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from lakesink_protocol.two_phase import Durability, TaskWriter, TwoPhaseCommitSi
 from lakesink_protocol.votes import Votes
 
 _BATCH = Batch(7, "query", "fingerprint", start="", end="")
-_NAME = "listener"
+_NAME = "sink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class _Log:
     holds: bool
 
     def find(self, batch: Batch) -> Mapping[str, Mapping[str, Any]] | None:  # noqa: ARG002 - as the seam has it
-        self.calls.append("find a prepared record" + (": there is one" if self.holds else ": none"))
+        self.calls.append("find")
         return {_NAME: {}} if self.holds else None
 
     def put(self, batch: Batch, payloads: Mapping[str, Mapping[str, Any]]) -> None:  # noqa: ARG002 - as above
-        self.calls.append("put the prepared record")
+        self.calls.append("put")
 
     def landed(self, batch: Batch) -> None:  # noqa: ARG002 - as above
-        self.calls.append("tidy older records")
+        self.calls.append("landed")
 
 
-class _Listener(TwoPhaseCommitSink[_Open, _Ready]):
+class _Sink(TwoPhaseCommitSink[_Open, _Ready]):
     name = _NAME
     durability = Durability.PREPARED_SURVIVES
 
@@ -56,7 +56,7 @@ class _Listener(TwoPhaseCommitSink[_Open, _Ready]):
         self.calls, self.log, self.has = calls, log, has
 
     def begin(self, batch: Batch) -> _Open | AlreadyCommitted:  # noqa: ARG002 - as above
-        self.calls.append("begin" + (": it is there" if self.has else ""))
+        self.calls.append("begin")
         return AlreadyCommitted(None) if self.has else _Open(self.log)
 
     def recover(self, transaction: _Open, payload: Mapping[str, Any]) -> _Ready | None:  # noqa: ARG002 - as above
@@ -64,19 +64,19 @@ class _Listener(TwoPhaseCommitSink[_Open, _Ready]):
         return _Ready()
 
     def pre_commit(self, transaction: _Open, receipts: Sequence[bytes]) -> _Ready:  # noqa: ARG002 - as above
-        self.calls.append("pre_commit: count the votes")
+        self.calls.append("pre_commit")
         return _Ready()
 
     def commit(self, transaction: _Open, prepared: _Ready) -> Outcome | None:  # noqa: ARG002 - as above
-        self.calls.append("commit: one atomic step")
+        self.calls.append("commit")
         return Committed(1, 1)
 
     def abort(self, transaction: _Open) -> None:  # noqa: ARG002 - as above
-        self.calls.append("abort: forget, delete nothing")
+        self.calls.append("abort")
 
 
 def calls_of(*, has: bool = False, prepared: bool = False, writes: bool = True) -> list[str]:
-    """What the coordinator calls for one batch.
+    """The calls of the coordinator for one batch.
 
     Args:
         has: True if the target has the batch.
@@ -86,23 +86,13 @@ def calls_of(*, has: bool = False, prepared: bool = False, writes: bool = True) 
     calls: list[str] = []
 
     def write(_: Mapping[str, TaskWriter]) -> Votes:
-        calls.append("write: every task closes its files and votes" if writes else "write: a task fails")
+        calls.append("write")
         if not writes:
             raise WriteError("WRITE_FAILED", "A task failed.", data="Nothing is in.", action="Start again.")
         return Votes.in_order({_NAME: (b"receipt",)})
 
     try:
-        run_batch(_BATCH, [_Listener(calls, _Log(calls, prepared), has=has)], write)
+        run_batch(_BATCH, [_Sink(calls, _Log(calls, prepared), has=has)], write)
     except WriteError:
         assert not writes, "only a failing task ends a batch here"
     return calls
-
-
-STORIES: Mapping[str, Callable[[], list[str]]] = {
-    "The batch runs": calls_of,
-    "Its driver died before the record": calls_of,
-    "Its driver died after the record": lambda: calls_of(prepared=True),
-    "Its driver died after the commit": lambda: calls_of(has=True, prepared=True),
-    "A task fails": lambda: calls_of(writes=False),
-}
-"""What happens to a batch, and the calls that come of it."""
