@@ -11,13 +11,14 @@ import click
 
 from lakesink.cli.output import progress
 from proof.outcome import Budget, Outcome
-from proof.page import as_text, renewed, together
+from proof.page import as_markdown, as_text, highlights, renewed, together
 from proof.parts import PARTS
 from proof.provenance import ROOT, commit, machine
 
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "data/proof.json"
-PAGES = (ROOT / "README.md", DOCS / "evidence/proof.md")
+PAGES = {ROOT / "README.md": highlights, DOCS / "evidence/proof.md": as_markdown}
+"""What each page shows of the figures."""
 MINUTES = 40
 SHORT_MINUTES = 12
 
@@ -75,8 +76,8 @@ def _write(document: dict[str, Any], pages: Mapping[str, str]) -> None:
     brief = {name: {**part, "document": None} for name, part in document["parts"].items()}
     known = together(json.loads(FIGURES.read_text()), {**document, "parts": brief}, PARTS)
     FIGURES.write_text(json.dumps(known, indent=2) + "\n")
-    for page in PAGES:
-        page.write_text(renewed(page.read_text(), known))
+    for page, generated in PAGES.items():
+        page.write_text(renewed(page.read_text(), generated(known)))
     for name, text in pages.items():
         (DOCS / "evidence" / name).write_text(text)
 
