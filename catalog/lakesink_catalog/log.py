@@ -1,10 +1,10 @@
 """The log: the one listener that formats log lines. The first word of a line is the stable name of its event."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from logging import DEBUG, ERROR, INFO, WARNING
-from typing import Any
+from typing import IO, Any
 
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
@@ -117,7 +117,7 @@ def _start(event: events.QueryStarted) -> None:
         "speculation": str(event.speculation).lower(),
         "checkpoint": f"{event.scheme}{'' if event.creates_atomically else ' (not atomic)'}",
     }
-    _write(WARNING if event.is_weakened else INFO, "lakesink.query.started", query | facts)
+    _write(_level(event), "lakesink.query.started", query | facts)
     if event.reads_uncommitted:
         note = "'records of aborted transactions are rows too; kafka.isolation.level=read_committed leaves them out'"
         _write(WARNING, "lakesink.source.read-uncommitted", query | {"note": note})
@@ -128,13 +128,12 @@ def _end(event: events.BatchEnded) -> None:
     times: Fields = {"seconds": f"{event.seconds:.3f}", "write_seconds": f"{event.write_seconds:.3f}"}
     match event:
         case events.BatchFinished(outcome=outcome):
-            level = WARNING if isinstance(outcome, Committed) and outcome.recovered else INFO
-            _write(level, _name(outcome), said | _counts(outcome) | times)
+            _write(_level(event), _name(outcome), said | _counts(outcome) | times)
         case events.BatchInterrupted():
-            _write(INFO, "lakesink.batch.interrupted", said | times)
+            _write(_level(event), "lakesink.batch.interrupted", said | times)
         case events.BatchFailed(code=code, error=error):
             name = "lakesink.batch.refused" if event.is_refused else "lakesink.batch.failed"
-            _write(ERROR, name, said | {"code": code} | times | {"error": error}, event.details)
+            _write(_level(event), name, said | {"code": code} | times | {"error": error}, event.details)
 
 
 def _name(outcome: Outcome) -> str:
@@ -167,3 +166,41 @@ def _counts(outcome: Outcome) -> Fields:
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}
+
+
+# Beside a terminal that shows batches itself
+
+
+def log_beside_terminal(event: events.Event) -> None:
+    """As `log`, but without what Python prints by itself where no logging is configured: the terminal shows it."""
+    if not isinstance(event, events.BatchEnded) or logger.hasHandlers():
+        log(event)
+
+
+def shows(event: events.Event, place: IO[str]) -> bool:
+    """True if a handler that the user configured writes the line of this event to the same place."""
+    level = _level(event)
+    return logger.isEnabledFor(level) and any(
+        level >= handler.level and _writes_to(handler, place) for handler in _handlers()
+    )
+
+
+def _level(event: events.Event) -> int:
+    match event:
+        case events.QueryStarted(is_weakened=True) | events.BatchFinished(outcome=Committed(recovered=True)):
+            return WARNING
+        case events.BatchFailed():
+            return ERROR
+    return INFO
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    at: logging.Logger | None = logger
+    while at is not None:
+        yield from at.handlers
+        at = at.parent if at.propagate else None
+
+
+def _writes_to(handler: logging.Handler, place: IO[str]) -> bool:
+    stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
+    return stream is not None and (stream is place or (stream.isatty() and place.isatty()))

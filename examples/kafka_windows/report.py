@@ -4,10 +4,11 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lakesink.cli.output import NOT_WELL, OK, Report, number
+from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.demo.checks import Check
 from lakesink.demo.next_steps import Step, duckdb_command, program
 from lakesink.demo.place import Place
+from lakesink.words import number
 from lakesink_catalog.connect import HOME_VARIABLE
 
 from .proof import Sent

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.finding import Code, Finding, Note, listed
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.words import counted
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest
 from lakesink_protocol.ledger import Mark

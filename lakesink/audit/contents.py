@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.finding import Code, Finding, Note, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step
+from lakesink.words import counted
 from lakesink_protocol.ledger import stated
 
 _ADDED = ("added-data-files", "added-records", "added-files-size")

@@ -8,7 +8,8 @@ that an operator accepted is still reported, as accepted: the rows are the same.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lakesink.audit.finding import Code, Finding, counted, runs
+from lakesink.audit.finding import Code, Finding, runs
+from lakesink.words import counted
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 

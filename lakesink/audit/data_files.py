@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile
 
-from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.finding import Code, Finding, Note, listed
 from lakesink.audit.inventory import Entry
+from lakesink.words import counted
 from lakesink_protocol.redact import describe
 
 AT_ONCE = 16

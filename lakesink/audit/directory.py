@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lakesink.audit.checkpoint import Done, compare, present
 from lakesink.audit.continuity import Chain, breaks
-from lakesink.audit.finding import Code, Finding, Note, counted, listed
+from lakesink.audit.finding import Code, Finding, Note, listed
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.markers import find_markers, marker_sizes, sound_history
@@ -17,6 +17,7 @@ from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
 from lakesink.sinks.storage import Storage
+from lakesink.words import counted
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import Mark, mark_of
 

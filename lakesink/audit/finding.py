@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
+from lakesink.words import counted
 from lakesink_catalog.read.history import Record, SinkState
 from lakesink_protocol.identity import SinkKey, SinkKind
 
@@ -150,12 +151,6 @@ def listed(items: Iterable[str]) -> str:
     every = list(items)
     more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
     return ", ".join(every[:SHOWN]) + more
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 file``, ``1,234 files``, ``2 batches``."""
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def runs(numbers: Iterable[int]) -> list[str]:

@@ -14,7 +14,8 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import Note, counted
+from lakesink.audit.finding import Note
+from lakesink.words import counted
 from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
 from lakesink_catalog.tables.locations import data_location, metadata_location

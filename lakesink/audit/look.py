@@ -11,9 +11,10 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink.audit import contents
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
-from lakesink.audit.finding import Code, Finding, Note, counted, key_of, listed, of_documents, sink_label
+from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_documents, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.lines import Line, Step, frontier, last_change_ms, lines_of
+from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import SinkState, history, sinks
 from lakesink_catalog.read.view import view_table

@@ -8,8 +8,9 @@ import click
 from lakesink.audit.as_of import AsOf, Question, read
 from lakesink.audit.as_of import as_of as look_up
 from lakesink.audit.finding import sink_label
-from lakesink.cli.output import Report, invalid, moment, number, reporting
+from lakesink.cli.output import Report, invalid, reporting
 from lakesink.cli.rows import cells, documents
+from lakesink.words import moment, number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 

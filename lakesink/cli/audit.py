@@ -12,11 +12,12 @@ from pyiceberg.table import Table
 
 from lakesink.audit.checkpoint import Done, read_done
 from lakesink.audit.directory import DirectoryProof, audit_directory
-from lakesink.audit.finding import Code, Finding, Note, counted
+from lakesink.audit.finding import Code, Finding, Note
 from lakesink.audit.proof import Proof, SinkProof
 from lakesink.audit.proof import audit as prove
 from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
-from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, reporting, size
+from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, plain, reporting
+from lakesink.words import counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.tables.tables import load_table

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakesink.cli.output import NOT_WELL, OK, Report, number, reported
+from lakesink.cli.output import NOT_WELL, OK, Report, reported
 from lakesink.demo.next_steps import next_steps
 from lakesink.demo.place import Place, check_machine, prepare
+from lakesink.words import number
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import click
 from lakesink.audit.as_of import look_back
 from lakesink.audit.finding import sink_label
 from lakesink.audit.which import Chosen, Past, by_batch
-from lakesink.cli.output import Report, invalid, number, reporting
+from lakesink.cli.output import Report, invalid, reporting
 from lakesink.cli.rows import cells, documents
+from lakesink.words import number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import time_of
 from lakesink_catalog.tables.tables import load_table

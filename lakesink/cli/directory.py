@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from lakesink.audit.directory import SinkInDirectory, committed_at, sinks_in
-from lakesink.audit.finding import counted
-from lakesink.cli.output import NOT_WELL, OK, Report, invalid, moment, number, size, span
+from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.rows import parsed_offsets
+from lakesink.cli.standing import STALE, Standing, stale_hint, staleness
 from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.directory.marker import Marker
+from lakesink.words import counted, moment, number, size, span
+from lakesink_catalog.read.gaps import silence_limit
 from lakesink_protocol.redact import redact
 
 COLUMNS = ("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>")
@@ -35,16 +37,21 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
         for found in sinks
         if found.damage
     ]
+    hints += [
+        stale_hint(found.name, committed_at(found.markers[-1]) if found.markers else None, max_age, now)
+        for found, standing in standings
+        if standing.word == STALE
+    ]
     return Report(
         document={
             "directory": redact(directory),
-            "sinks": [state_of(found) | {"standing": standing} for found, standing in standings],
+            "sinks": [state_of(found) | {"standing": standing.word} for found, standing in standings],
         },
         title=f"{redact(directory)}: {counted(len(sinks), 'sink')}",
         columns=(*COLUMNS, "standing"),
-        rows=[[*state_row(found, now), standing] for found, standing in standings],
+        rows=[[*state_row(found, now), standing.word] for found, standing in standings],
         hints=[redact(hint) for hint in (*hints, f"Next: lakesink log {directory}")],
-        exit_code=OK if all(standing == "ok" for _, standing in standings) else NOT_WELL,
+        exit_code=OK if all(standing.is_well for _, standing in standings) else NOT_WELL,
     )
 
 
@@ -70,11 +77,12 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
     )
 
 
-def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) -> str:
+def _standing(found: SinkInDirectory, max_age: timedelta | None, now: datetime) -> Standing:
     if found.damage:
-        return "LedgerDamaged"
+        return Standing("LedgerDamaged", is_well=False)
+    times = [when for when in map(committed_at, found.markers) if when is not None]
     last = committed_at(found.markers[-1]) if found.markers else None
-    return "stale" if max_age is not None and (last is None or now - last > max_age) else "ok"
+    return staleness(last, silence_limit(times), max_age, now) or Standing("ok", is_well=True)
 
 
 def state_of(found: SinkInDirectory) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from functools import partial
 
 import click
 
-from lakesink.cli.output import Report, confirmed, number, reporting
+from lakesink.cli.output import Report, confirmed, reporting
 from lakesink.operate.forget import forget_sink
+from lakesink.words import number
 
 
 @click.command(help="Retire a sink of TABLE: its ledger entry and ledger tag go, its rows and snapshots stay.")

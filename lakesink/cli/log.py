@@ -6,8 +6,9 @@ import click
 
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.cli.directory import is_directory, log_of_directory
-from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, reporting, size
+from lakesink.cli.output import NOT_WELL, OK, Report, reporting
 from lakesink.cli.rows import parsed_offsets
+from lakesink.words import moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record, history
 from lakesink_catalog.tables.tables import load_table

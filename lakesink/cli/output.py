@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lakesink.words import printable
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.redact import describe, redact
 
@@ -68,11 +69,6 @@ def reported(command: Callable[..., Report]) -> Callable[..., None]:
     return run
 
 
-def printable(text: str) -> str:
-    """Text that is safe on a terminal, on one line and whole."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """Tells a person at a terminal what takes its time."""
@@ -104,43 +100,6 @@ def plain(text: str) -> str:
     """Text that is safe on a terminal and fits a cell."""
     shown = printable(text)
     return shown if len(shown) <= WIDEST_CELL else f"{shown[: WIDEST_CELL - 1]}…"
-
-
-def number(value: int | None) -> str:
-    """``1,234``, or a dash."""
-    return "-" if value is None else f"{value:,}"
-
-
-def size(value: int | None) -> str:
-    """``1.5 MiB``, or a dash."""
-    if value is None:
-        return "-"
-    amount, units = float(value), iter(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
-    unit = next(units)
-    while amount >= 1024 and unit != "PiB":
-        amount, unit = amount / 1024, next(units)
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-
-
-def moment(value: datetime | None) -> str:
-    """``2026-11-21 05:00:12`` in UTC, or that the snapshot is gone."""
-    return "expired" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def span(value: timedelta) -> str:
-    """The largest fitting unit: ``3 min``."""
-    seconds = max(int(value.total_seconds()), 0)
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
-
-
-def ago(value: timedelta) -> str:
-    """``3 days ago``: the largest fitting unit, in words."""
-    count, _, unit = span(value).partition(" ")
-    word = {"d": "day", "h": "hour", "min": "minute", "s": "second"}[unit]
-    return f"{count} {word}{'' if count == '1' else 's'} ago"
 
 
 def _print_report(report: Report, output: str) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from lakesink.cli.output import Report, progress, reported, size
+from lakesink.cli.output import Report, progress, reported
+from lakesink.words import size
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import describe
 

@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from lakesink.audit.checkpoint import opened
-from lakesink.cli.output import Report, confirmed, invalid, number, reported
+from lakesink.cli.output import Report, confirmed, invalid, reported
 from lakesink.operate.rewind import Plan, RewindableCheckpoint
 from lakesink.operate.rewind_directory import DirectoryPlan, RewindableDirectory
+from lakesink.words import number
 
 
 @click.command(

@@ -1,17 +1,17 @@
-"""The command ``status``: how each sink of a table stands. Only reads."""
+"""The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import click
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.cli.directory import is_directory, status_of_directory
-from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, reporting, size, span
-from lakesink.cli.rows import parsed_offsets
+from lakesink.cli.output import NOT_WELL, OK, Report, plain, reporting
+from lakesink.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
+from lakesink.cli.status_of_catalog import MOST_TABLES, status_of_catalog
 from lakesink.settings.values import duration
+from lakesink.words import ago, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.tables import load_table
@@ -20,7 +20,6 @@ from lakesink_protocol.ledger import stated
 
 _COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "rows>", "size>", "since", "standing")
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
-_WELL = ("ok", "unproven")
 
 
 def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
@@ -32,12 +31,21 @@ def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timede
 
 @click.command(
     help="The last batch of each sink of TABLE or DIRECTORY, since when, totals, and whether the next will be taken."
+    " Without a name: every table and sink of the catalog."
 )
-@click.argument("table", metavar="TABLE|DIRECTORY")
+@click.argument("table", metavar="[TABLE|DIRECTORY]", required=False)
 @click.option("--max-age", callback=_max_age, metavar="SPAN", help="Exit with 1 if a last batch is older: '30 min'.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=MOST_TABLES, show_default=True, help="Of a catalog, so many tables."
+)
 @reporting
-def status(table: str, catalog: str | None, max_age: timedelta | None) -> Report:
-    """Exit code 1: no sink, or one whose next batch would be refused or whose last one is too old."""
+def status(table: str | None, catalog: str | None, max_age: timedelta | None, limit: int) -> Report:
+    """Exit code 1: no sink, or one whose next batch would be refused or whose last one is older than --max-age.
+
+    Exit code 2: a table of the catalog could not be looked at, and no sink has a problem.
+    """
+    if table is None:
+        return status_of_catalog(connect(catalog, create=False), max_age, limit=limit)
     if is_directory(table, catalog):
         return status_of_directory(table, max_age)
     return _report(table, load_table(connect(catalog, create=False), table), max_age)
@@ -45,7 +53,7 @@ def status(table: str, catalog: str | None, max_age: timedelta | None) -> Report
 
 def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
     now = datetime.now(UTC)
-    found = [(state, _standing(state, max_age, now)) for state in sinks(table)]
+    found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
     snapshots, totals = len(table.metadata.snapshots), _totals(table)
     return Report(
         document={
@@ -53,24 +61,15 @@ def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
             "catalog": table.catalog.name,
             "snapshots": snapshots,
             **totals,
-            "sinks": [_document(state, standing, now) for state, standing in found],
+            "sinks": [document_of(state, standing, now) for state, standing in found],
         },
         title=f"{identifier} in {table.catalog.name}: {number(totals['rows'])} rows, {number(totals['files'])} files,"
         f" {size(totals['bytes'])}, {number(snapshots)} snapshots",
         columns=_COLUMNS,
         rows=[_row(state, standing, now) for state, standing in found],
-        hints=[*_ages([state for state, _ in found], max_age, now), *_hints(identifier, found)],
-        exit_code=OK if found and all(standing in _WELL for _, standing in found) else NOT_WELL,
+        hints=[*_ages([state for state, _ in found], max_age, now), *_hints(identifier, found, max_age, now)],
+        exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
-
-
-def _standing(state: SinkState, max_age: timedelta | None, now: datetime) -> str:
-    """One word: ``ok``, ``unproven``, ``stale``, or what the next batch would be refused for."""
-    if state.trouble is not None:
-        return state.trouble.value
-    if max_age is not None and (state.committed_at is None or now - state.committed_at > max_age):
-        return "stale"
-    return "unproven" if state.unproven else "ok"
 
 
 def _totals(table: Table) -> dict[str, int | None]:
@@ -80,14 +79,7 @@ def _totals(table: Table) -> dict[str, int | None]:
     return {name: stated(head.summary, key) for name, key in _TOTALS.items()}
 
 
-def _document(state: SinkState, standing: str, now: datetime) -> dict[str, Any]:
-    facts = asdict(state)
-    del facts["trouble"], facts["unproven"]
-    age = None if state.committed_at is None else round((now - state.committed_at).total_seconds())
-    return facts | {"offsets": parsed_offsets(state.offsets), "age_seconds": age, "standing": standing}
-
-
-def _row(state: SinkState, standing: str, now: datetime) -> list[str]:
+def _row(state: SinkState, standing: Standing, now: datetime) -> list[str]:
     return [
         sink_label(key_of(state)),
         state.branch,
@@ -98,7 +90,7 @@ def _row(state: SinkState, standing: str, now: datetime) -> list[str]:
         number(state.rows),
         size(state.bytes),
         moment(state.since) if state.batches or state.trouble is None else "-",
-        standing,
+        standing.word,
     ]
 
 
@@ -115,18 +107,20 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
     return told
 
 
-def _hints(identifier: str, found: list[tuple[SinkState, str]]) -> list[str]:
+def _hints(
+    identifier: str, found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime
+) -> list[str]:
     if not found:
         return [f"No lakesink stream has written to {identifier}. Next: check the name of the table and the catalog."]
     hints = [
-        f"The next batch of sink {plain(state.sink)} would be refused: {standing}. The refusal will say what to do."
+        f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}. The refusal says what to do."
         for state, standing in found
         if state.trouble is not None
     ]
     hints += [f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in of_documents(state)]
     hints += [
-        f"Sink {plain(state.sink)} has not committed for longer than --max-age. Next: look at its query."
+        stale_hint(plain(state.sink), state.committed_at, max_age, now)
         for state, standing in found
-        if standing == "stale"
+        if standing.word == STALE
     ]
     return [*hints, f"Next: lakesink log {identifier}"]

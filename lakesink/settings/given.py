@@ -35,3 +35,4 @@ class Options(TypedDict, total=False):
     on_malformed: Literal["fail", "null-row"] | str | None
     show_values: bool | str | None
     schema_registry: Place | None
+    verbose: bool | str | None

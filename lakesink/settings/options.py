@@ -297,4 +297,12 @@ OPTIONS = (
         "required by `avro`",
         "Where the writers' schemas are: a Schema Registry, or a JSON file from ids to schemas.",
     ),
+    Option(
+        "verbose",
+        "true or false",
+        switch,
+        "true at a terminal and in a notebook",
+        "One line for each batch on standard error, see [watching](docs/watching.md). Without the option, the variable"
+        " `LAKESINK_VERBOSE` decides.",
+    ),
 )

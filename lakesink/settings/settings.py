@@ -53,6 +53,7 @@ class Settings:
     on_malformed: OnMalformed = OnMalformed.FAIL
     show_values: bool = False
     schema_registry: str = ""
+    verbose: bool | None = None
     _said: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod

@@ -28,8 +28,9 @@ from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.schema import is_case_sensitive, stored_schema
 from lakesink.spark.rows.shape import shaped
 from lakesink.spark.rows.small import only_drops_rows
+from lakesink.watch.terminal import watched
 from lakesink.writer.plan import JSON
-from lakesink_catalog.connect.catalog import CatalogConfig
+from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
@@ -71,11 +72,16 @@ def stream(
     def make_sink(schema: pa.Schema, session: SparkSession) -> IcebergSink:
         return IcebergSink(table, key, catalog.open, settings, schema, is_case_sensitive(session))
 
-    return stream_writer(df, settings.checkpoint, Reporter(table, key.name), make_sink)
+    reporter = Reporter(table, key.name, watched(table, _place(table, catalog), verbose=settings.verbose))
+    return stream_writer(df, settings.checkpoint, reporter, make_sink)
 
 
 def stream_to(
-    df: DataFrame, sink: TwoPhaseCommitSink[Any, Any], *, checkpoint: str | os.PathLike[str]
+    df: DataFrame,
+    sink: TwoPhaseCommitSink[Any, Any],
+    *,
+    checkpoint: str | os.PathLike[str],
+    verbose: bool | str | None = None,
 ) -> DataStreamWriter:
     """A writer of a streaming DataFrame into a custom sink, by the same two-phase commit as `stream`.
 
@@ -83,13 +89,16 @@ def stream_to(
         df: Streaming DataFrame of a classic Spark session.
         sink: The target of the rows; see `lakesink_protocol.two_phase.TwoPhaseCommitSink`.
         checkpoint: Checkpoint folder of this query only: a path or a URI.
+        verbose: True to print one line for each batch, False for none; by default at a terminal and in a notebook.
 
     Raises:
+        SettingsError: An option is malformed.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
     check_streaming(df, "lakesink.stream_to")
     place = read_option("checkpoint", checkpoint)
-    return stream_writer(df, place, Reporter(sink.name, sink.name), lambda _schema, _session: sink)
+    reporter = Reporter(sink.name, sink.name, watched(sink.name, sink.name, verbose=verbose))
+    return stream_writer(df, place, reporter, lambda _schema, _session: sink)
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
@@ -130,7 +139,12 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     tuning = HopTuning(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))
-    return _run(transaction_batch(version), sink, job, Reporter(table, name))
+    listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
+    return _run(transaction_batch(version), sink, job, Reporter(table, name, listeners))
+
+
+def _place(table: str, catalog: FoundCatalog) -> str:
+    return f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
 
 
 def _needed(df: DataFrame, settings: Settings) -> DataFrame:

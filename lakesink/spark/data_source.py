@@ -29,6 +29,7 @@ from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
+from lakesink.watch.terminal import wanted
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
 from lakesink_catalog.listeners import LISTENERS
@@ -161,7 +162,8 @@ class WrittenBefore:
 
 def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
     """Validate the receipts of a batch and commit it; a message is None if its task sent nothing."""
-    _speak()
+    if wanted(verbose=destination.settings.verbose) is not False:
+        _speak()
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()
     try:

@@ -13,7 +13,9 @@ from lakesink.sinks.directory.sink import FileSink
 from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
+from lakesink.watch.terminal import watched
 from lakesink_protocol.accept import Accept
+from lakesink_protocol.redact import redact
 
 
 def stream_files(  # noqa: PLR0913 - the options, each by its name
@@ -27,6 +29,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     target_file_size_bytes: int | str | None = None,
     accept: str | Accept | None = None,
     prepared_max_age: timedelta | str | None = None,
+    verbose: bool | str | None = None,
 ) -> DataStreamWriter:
     """A writer of a streaming DataFrame into files of a directory, each row exactly once; start it like any other.
 
@@ -44,6 +47,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
         accept: Overrules one refusal of one batch, once, as the refusal prints it.
         prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
+        verbose: True to print one line for each batch, False for none; by default at a terminal and in a notebook.
 
     Raises:
         SettingsError: An option is malformed, or contradicts another.
@@ -63,5 +67,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     )
     settings = new_sink().settings
     check_part_schema(stored_schema(df.schema), settings.part_format)
-    reporter = Reporter(settings.layout.directory, settings.layout.sink_id)
+    directory = settings.layout.directory
+    listeners = watched(sink_id, f"directory {redact(directory)}", verbose=verbose)
+    reporter = Reporter(directory, sink_id, listeners)
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())

@@ -28,7 +28,7 @@ from lakesink.spark.failures import (
 )
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
-from lakesink.spark.report import Reporter, note, notes_of
+from lakesink.spark.report import Reporter, note, notes_of, report_end
 from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
@@ -143,6 +143,8 @@ class BatchFunction:
             notes = notes_of(self.session, query, self.reporter, self.sources, self.functions)
             self.reporter.started(batch_id, notes)
             note(self._run.checkpoint.files, notes, self.reporter)
+            if self.reporter.emit.others:
+                report_end(query, self.reporter)
         return self._run
 
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:

@@ -6,6 +6,7 @@ first batch, before anything is written.
 
 import posixpath
 import re
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.sources import Source, gives_uncommitted, replay_of
+from lakesink.spark.failures import JAVA_ERRORS
 from lakesink.spark.functions import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink_protocol.catalogue import DataState
@@ -27,6 +29,8 @@ MAX_REASON = 100
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 ISOLATION_LEVEL = "kafka.isolation.level"
+_WAIT_MS = 1_000
+"""One call to the JVM lasts no longer: the interpreter may end meanwhile."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -74,6 +78,12 @@ class RunningQuery:
             return execution.executedPlan() if execution.currentBatchId() == batch_id else None
         except Py4JError:  # not a public API; without it, the DataFrame is used
             return None
+
+    def await_end(self) -> None:
+        """Return when the run has ended, or the JVM."""
+        with suppress(*JAVA_ERRORS, ConnectionError):  # a failed run raises its error here too
+            while not self._execution.awaitTermination(_WAIT_MS):
+                pass
 
     def was_stopped(self) -> bool:
         """True once the query was asked to stop; its jobs then fail on purpose."""

@@ -1,5 +1,6 @@
 """Reports each batch of one sink, and the start of a run, as events, and stores the facts of a run."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ class Reporter:
 
     table: str
     sink: str
-    emit: events.Listener = LISTENERS
+    emit: events.Listeners = LISTENERS
 
     def started(self, batch_id: int, notes: QueryNotes) -> None:
         """Report the guarantee of a run at its first batch, and the facts that weaken it."""
@@ -54,6 +55,10 @@ class Reporter:
             reads_uncommitted=any(source.uncommitted for source in notes.sources),
         )
         self.emit(started)
+
+    def ended(self) -> None:
+        """Report the end of a run; nothing is reported if it ended before its first batch."""
+        self.emit(events.QueryEnded())
 
     def notes_unwritten(self, query_id: str, error: Exception) -> None:
         """Report that the facts for `doctor --query` were not stored; the stream does not need them."""
@@ -101,3 +106,13 @@ def note(files: Any, notes: QueryNotes, reporter: Reporter) -> None:
             files.replace(NOTES, told)
     except Exception as error:  # noqa: BLE001 - whatever the storage raises, the stream does not need them
         reporter.notes_unwritten(notes.query_id, error)
+
+
+def report_end(query: RunningQuery, reporter: Reporter) -> None:
+    """Report the end of a run when it comes. Spark calls no batch function then, so a thread waits for it."""
+
+    def wait() -> None:
+        query.await_end()
+        reporter.ended()
+
+    threading.Thread(target=wait, name=f"end of {query.query_id}", daemon=True).start()

@@ -125,6 +125,11 @@ class QueryFactsUnwritten(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class QueryEnded(Event):
+    """A run of a query that somebody watches has ended."""
+
+
 # A batch, in the order of its steps
 
 

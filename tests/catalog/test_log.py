@@ -14,6 +14,7 @@ SILENT = {
     events.Event,
     events.BatchEvent,
     events.BatchStarted,
+    events.QueryEnded,
     events.Decided,
     events.BatchRecovered,
     events.FileClosing,

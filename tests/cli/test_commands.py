@@ -19,8 +19,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 
 from lakesink import __version__
 from lakesink.cli.main import main
-from lakesink.cli.output import ago, plain, size, span
+from lakesink.cli.output import plain
 from lakesink.settings.values import duration
+from lakesink.words import ago, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -274,7 +275,7 @@ def test_a_file_of_the_table_that_cannot_be_read_is_one_clear_error(run: Run, wr
     ("arguments", "words"),
     [
         (["statsu", "demo.events"], "Did you mean 'status'?"),
-        (["status"], "Missing argument 'TABLE|DIRECTORY'"),
+        (["log"], "Missing argument 'TABLE|DIRECTORY'"),
         (["log", "demo.events", "--limit", "0"], "--limit"),
         (["status", "demo.events", "--max-age", "soon"], "expected a time span"),
         (["status", "demo.events", "--output", "yaml"], "--output"),

@@ -7,12 +7,13 @@ the retained batches, and `sinks` also shows a last batch whose snapshot has exp
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink_catalog.read.gaps import silence_limit
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES
 from lakesink_protocol.errors import Reason
@@ -79,6 +80,8 @@ class SinkState:
         trouble: Reason for which the next batch would be refused; None if there is none.
         unproven: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
         malformed_rows: Part of `rows`.
+        silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
+            few batches are retained.
     """
 
     sink: str
@@ -97,6 +100,7 @@ class SinkState:
     unproven: bool
     malformed_rows: int = 0
     unknown_keys: int = 0
+    silence_limit: timedelta | None = None
 
 
 def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
@@ -216,6 +220,7 @@ def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
         unproven=unproven,
         malformed_rows=sum(record.malformed_rows for record in counted),
         unknown_keys=sum(record.unknown_keys for record in counted),
+        silence_limit=silence_limit(record.committed_at for record in counted),
     )
 
 

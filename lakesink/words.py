@@ -1,0 +1,51 @@
+"""Numbers, sizes and times in the words that every command and every shown line uses. Pure."""
+
+from datetime import UTC, datetime, timedelta
+
+
+def printable(text: str) -> str:
+    """Text that is safe on a terminal, on one line and whole."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def number(value: int | None) -> str:
+    """``1,234``, or a dash."""
+    return "-" if value is None else f"{value:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``1,234 files``, ``2 batches``."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def size(value: int | None) -> str:
+    """``1.5 MiB``, or a dash."""
+    if value is None:
+        return "-"
+    amount, units = float(value), iter(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    unit = next(units)
+    while amount >= 1024 and unit != "PiB":
+        amount, unit = amount / 1024, next(units)
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
+def moment(value: datetime | None) -> str:
+    """``2026-11-21 05:00:12`` in UTC, or that the snapshot is gone."""
+    return "expired" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def span(value: timedelta) -> str:
+    """The largest fitting unit: ``3 min``."""
+    seconds = max(int(value.total_seconds()), 0)
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def ago(value: timedelta) -> str:
+    """``3 days ago``: the largest fitting unit, in words."""
+    count, _, unit = span(value).partition(" ")
+    word = {"d": "day", "h": "hour", "min": "minute", "s": "second"}[unit]
+    return f"{count} {word}{'' if count == '1' else 's'} ago"

@@ -1,0 +1,279 @@
+"""A person at a terminal sees one line for each batch, whole and once; nobody else sees any."""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.logging import RichHandler
+
+import lakesink
+from lakesink.watch.terminal import VARIABLE, watched
+from lakesink_catalog.listeners import LISTENERS
+from lakesink_protocol import events
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from tests.spark.streams import file_stream, run, write_files
+from tests.watch import pseudo_terminal
+
+LOGGER = logging.getLogger("lakesink")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Everything that the driver beside this file wrote to its terminal."""
+    folder = tmp_path_factory.mktemp("terminal")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("LAKESINK_", "NO_COLOR"))}
+    own = {"LAKESINK_HOME": str(folder / "lakehouse"), "PYICEBERG_HOME": str(folder), "TERM": "xterm-256color"}
+    return pseudo_terminal.run(
+        [sys.executable, "-m", "tests.watch.driver", str(folder)], folder, clean | own | {"COLUMNS": "120"}
+    )
+
+
+@pytest.fixture(scope="module")
+def parts(written: str) -> dict[str, list[str]]:
+    """Lines that a person sees under each heading, without Spark's traces."""
+    found: dict[str, list[str]] = {"": []}
+    for line in pseudo_terminal.seen(written):
+        if line.startswith("== "):
+            found[line.removeprefix("== ")] = []
+        else:
+            found[list(found)[-1]].append(line)
+    return {name: [line for line in lines if _is_of_lakesink(line)] for name, lines in found.items()}
+
+
+def _is_of_lakesink(line: str) -> bool:
+    return line.startswith("lakesink: ") or re.search(r"  (batch|version|query) \w+|log: lakesink", line) is not None
+
+
+def matches(lines: list[str], *patterns: str) -> None:
+    assert len(lines) == len(patterns), "\n".join(lines)
+    for line, pattern in zip(lines, patterns, strict=True):
+        assert re.fullmatch(pattern, line), line
+
+
+WRITTEN = r"written  +10 rows +1 file +\d+ B  [\d,]+ ms"
+ENDED = r"query ended  3 batches: 30 rows, 3 files, [\d.]+ \w+ written in [\d.]+ s"
+
+
+def test_a_stream_says_where_it_writes_and_shows_a_line_for_each_batch(parts: dict[str, list[str]]) -> None:
+    matches(
+        parts["first"],
+        r"lakesink: demo\.events in the embedded catalog in /.*/lakehouse, sink events, begins with batch 0",
+        rf"demo\.events  batch 0     {WRITTEN}",
+        rf"demo\.events  batch 1     {WRITTEN}",
+        r"demo\.events  batch 2     failed  FailpointReached: after-prepared  [\d,]+ ms",
+        r"demo\.events  query ended  2 batches: 20 rows, 2 files, [\d.]+ \w+ written in [\d.]+ s",
+    )
+
+
+def test_a_later_run_says_where_it_goes_on_and_what_it_found(parts: dict[str, list[str]]) -> None:
+    matches(
+        parts["recovered"],
+        r"lakesink: demo\.events in .*, sink events, goes on with batch 2",
+        r"demo\.events  batch 2     recovered +10 rows +1 file .* \(the rows that an earlier run prepared\)",
+        r"demo\.events  query ended  1 batch: .*",
+    )
+    matches(
+        parts["replayed"],
+        r"lakesink: .*",
+        r"demo\.events  batch 2     already committed  nothing to write  [\d,]+ ms",
+        r"demo\.events  query ended  1 batch: 0 rows, 0 files, 0 B written in .*",
+    )
+
+
+def test_a_refusal_has_its_code(parts: dict[str, list[str]]) -> None:
+    [_, refusal, end] = parts["refused"]
+    assert refusal.startswith("demo.events  batch 0     refused  [LAKESINK_NEW_CHECKPOINT] Batch 0 comes from a new ")
+    assert end.startswith("demo.events  query ended  0 batches: 0 rows")
+
+
+def test_appends_directories_and_own_sinks_have_lines_too(parts: dict[str, list[str]]) -> None:
+    matches(parts["appended"], r"demo\.loads  version 42    written  +5 rows +\d files? .*")
+    header, *batches, end = parts["files"]
+    assert re.fullmatch(r"lakesink: directory /.*/out, sink f, begins with batch 0", header)
+    matches(batches, *(rf"f  batch {n}     {WRITTEN}" for n in range(3)))
+    assert re.fullmatch(rf"f  {ENDED}", end)
+    assert [line.split()[:3] for line in parts["own sink"][1:4]] == [["lines", "batch", str(n)] for n in range(3)]
+
+
+def test_an_option_turns_the_lines_off(parts: dict[str, list[str]]) -> None:
+    assert parts["silent"] == []
+
+
+def test_no_batch_is_shown_twice_where_logging_writes_to_the_same_terminal(parts: dict[str, list[str]]) -> None:
+    shown = [line for line in parts["warnings logged"] if "batch" in line and "query" not in line]
+    assert [line.startswith("log: ") for line in shown if re.search(r"batch[ =]2 ", line)] == [
+        *[True, True],  # the failpoint, and the batch that failed
+        *[False, True],  # the first line of the run that recovers it, and the batch
+    ]
+    assert len([line for line in shown if re.search(r"written  ", line)]) == 2
+    assert all(line.startswith("log: ") for line in parts["all logged"])
+    assert len([line for line in parts["all logged"] if "batch.committed" in line]) == 3
+
+
+def test_no_line_is_glued_to_the_progress_bar(written: str, parts: dict[str, list[str]]) -> None:
+    """The bar is drawn all the time, by another process."""
+    assert written.count("[Stage ") > 20
+    assert [line for lines in parts.values() for line in lines if "[Stage" in line] == []
+    ours = [line for line in written.split("\n") if re.search(r"  batch \d", line)]
+    assert [line for line in ours if "\r\x1b[2K" not in line and "log: " not in line] == []
+
+
+def test_colours_repeat_what_words_say(written: str) -> None:
+    for word, colour in {
+        "written  ": 32,
+        "recovered": 33,
+        "already committed": 33,
+        "failed": 31,
+        "refused": 31,
+    }.items():
+        assert f"\x1b[{colour}m{word}\x1b[0m" in written
+
+
+# Without Spark
+
+
+FINISHED = events.BatchFinished(3, "demo.events", "events", 0.5, 0.1, Committed(7, 1000, 1, 2048))
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm", "COLUMNS": "100", VARIABLE: "", "NO_COLOR": ""}.items():
+        monkeypatch.setenv(name, value)
+
+
+@contextmanager
+def terminal() -> Iterator[Callable[[], str]]:
+    """Standard error is a terminal; the function gives what was written since."""
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)  # what is written is there at once, and nothing is an answer too
+
+    def written() -> str:
+        try:
+            return os.read(ours, 65_536).decode()
+        except BlockingIOError:
+            return ""
+
+    with os.fdopen(theirs, "w") as stream, redirect_stderr(stream):
+        yield written
+    os.close(ours)
+
+
+@pytest.fixture
+def unlogged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No logging is configured, as in a first program; pytest configures some. Handlers and levels are put back."""
+    monkeypatch.setattr(LOGGER, "propagate", False)
+    monkeypatch.setattr(LOGGER, "handlers", [])
+    level = LOGGER.level
+    yield
+    LOGGER.setLevel(level)
+
+
+def log_with(handler: logging.Handler) -> None:
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+
+
+@pytest.mark.usefixtures("unlogged")
+def test_no_color_and_dumb_terminals_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal() as written:
+        plain = "demo.events  batch 3     written      1,000 rows    1 file   2.0 KiB  500 ms"
+        watched("demo.events", "", verbose=None)(FINISHED)
+        assert "\x1b[32mwritten" in written()
+        monkeypatch.setenv("NO_COLOR", "1")
+        watched("demo.events", "", verbose=None)(FINISHED)
+        assert written() == f"\r\x1b[2K{plain}\r\n"
+        monkeypatch.setenv("TERM", "dumb")
+        watched("demo.events", "", verbose=None)(FINISHED)
+        assert written() == f"\r{plain:<99}\r\n"
+
+
+@pytest.mark.usefixtures("unlogged")
+def test_names_and_errors_cannot_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal() as written:
+        monkeypatch.setenv("NO_COLOR", "1")
+        failed = events.BatchFailed(3, "t", "s", 0.5, 0.1, False, "X", "bad \x1b[2J [red]", ("row\x07",))  # noqa: FBT003
+        watched("\x1b]0;title", "", verbose=None)(failed)
+        assert (
+            written() == "\r\x1b[2K\ufffd]0;title  batch 3     failed  bad \ufffd[2J [red]  500 ms\r\n  - row\ufffd\r\n"
+        )
+
+
+@pytest.mark.usefixtures("unlogged")
+def test_a_rich_handler_on_the_same_terminal_is_enough() -> None:
+    with terminal() as written:
+        log_with(RichHandler(console=Console(file=sys.stderr, width=200)))
+        watched("demo.events", "", verbose=None)(FINISHED)
+        [line] = written().splitlines()
+        assert "lakesink.batch.committed" in line
+
+
+@pytest.mark.usefixtures("unlogged")
+def test_a_log_in_a_file_loses_nothing(tmp_path: Path) -> None:
+    with terminal() as written:
+        handler = logging.FileHandler(tmp_path / "log")
+        log_with(handler)
+        replayed = events.BatchFinished(4, "demo.events", "events", 0.5, 0.1, AlreadyCommitted(None))
+        for event in (FINISHED, replayed):
+            watched("demo.events", "", verbose=None)(event)
+        handler.close()
+        assert [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()] == [
+            "lakesink.batch.committed",
+            "lakesink.batch.already-committed",
+        ]
+        assert "batch 4     " in written()
+
+
+def test_without_a_terminal_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # asks for colours, not for lines
+    assert watched("demo.events", "", verbose=None) is LISTENERS
+    monkeypatch.setattr(sys, "stderr", None)
+    assert watched("demo.events", "", verbose=None) is LISTENERS
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "shown"),
+    [
+        (None, "", True),
+        (None, "0", False),
+        (None, "no", False),
+        (False, "1", False),
+        ("false", "", False),
+        (True, "0", True),
+    ],
+)
+def test_the_option_goes_before_the_variable(
+    monkeypatch: pytest.MonkeyPatch, *, option: bool | str | None, variable: str, shown: bool
+) -> None:
+    with terminal() as written:
+        assert written() == ""
+        monkeypatch.setenv(VARIABLE, variable)
+        assert (watched("demo.events", "", verbose=option) is not LISTENERS) is shown
+
+
+def test_a_variable_that_is_no_switch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "loud")
+    with pytest.raises(SettingsError, match=r"\[LAKESINK_SETTING_INVALID\] The variable LAKESINK_VERBOSE is 'loud'"):
+        watched("demo.events", "", verbose=None)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_stream_without_a_terminal_prints_its_lines_only_if_asked_to(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path / "in", 1)
+    options: dict[str, Any] = {"sink_id": "events", "checkpoint": "ck", "create_table": True}
+    run(lakesink.stream(file_stream(spark, tmp_path / "in"), "demo.events", **options))
+    assert "batch" not in capfd.readouterr().err
+    write_files(tmp_path / "in", 1, first=1)
+    run(lakesink.stream(file_stream(spark, tmp_path / "in"), "demo.events", **options, verbose=True))
+    lines = capfd.readouterr().err.splitlines()
+    matches(lines[:2], r"lakesink: demo\.events in .*, goes on with batch 1", rf"demo\.events  batch 1     {WRITTEN}")
