@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakesink.audit.audit_table import audit_table
     from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
@@ -41,6 +42,7 @@ __all__ = [
     "WriteError",
     "__version__",
     "append",
+    "audit_table",
     "committed_files",
     "history",
     "register",
@@ -51,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "append": "lakesink.spark.api",
+    "audit_table": "lakesink.audit.audit_table",
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink.audit.history",
     "register": "lakesink.spark.data_source",

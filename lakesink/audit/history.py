@@ -3,10 +3,39 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lakesink.audit.finding import key_of, sink_label
+from lakesink.audit.html import page
+from lakesink.audit.in_words import outcome_in_words
+from lakesink.words import counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record
 from lakesink_catalog.read.history import history as history_of
 from lakesink_catalog.tables.tables import load_table
+
+
+class History(list[Record]):
+    """Batches, newest last: a list that a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """The batches as a notebook shows them."""
+        columns = ("sink", "branch", "batch>", "rows>", "files>", "size>", "committed (UTC)", "outcome", "snapshot>")
+        return page(counted(len(self), "batch"), columns, [_row(record) for record in self])
+
+
+def _row(record: Record) -> list[str]:
+    return [
+        sink_label(key_of(record)),
+        record.branch,
+        number(record.batch_id),
+        number(record.rows),
+        number(record.files),
+        size(record.bytes),
+        moment(record.committed_at),
+        outcome_in_words(record),
+        str(record.snapshot_id),
+    ]
 
 
 def history(
@@ -17,7 +46,7 @@ def history(
     sink: str | None = None,
     branch: str | None = None,
 ) -> list[Record]:
-    """List every batch that the retained snapshots of a table show, newest last.
+    """List every batch that the retained snapshots of a table show, newest last. A notebook shows the list as a table.
 
     Args:
         table: Table identifier, ``namespace.table``.
@@ -31,4 +60,4 @@ def history(
         CatalogError: The catalog is unusable, or has no such table.
     """
     loaded = load_table(connect(catalog, catalog_properties, create=False), table)
-    return history_of(loaded, sink=sink, branch=branch)
+    return History(history_of(loaded, sink=sink, branch=branch))

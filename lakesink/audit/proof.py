@@ -13,8 +13,11 @@ from pyiceberg.table import Table
 from lakesink.audit import data_files
 from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note, key_of
+from lakesink.audit.html import MOST_ROWS, page
+from lakesink.audit.in_words import sink_in_words, told, verdict_of
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.look import Look
+from lakesink.words import number
 from lakesink_catalog.read.history import SinkState
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 from lakesink_protocol.ledger import stated
@@ -50,6 +53,17 @@ class Proof:
     footers: bool  # True if row counts were compared with Parquet footers
     leftovers: Leftovers  # own files that no snapshot references
     unchecked: int  # files that could not be checked
+
+    def _repr_html_(self) -> str:
+        """The result as a notebook shows it."""
+        lines = [f"[{finding.code.name}] {told(finding)} {finding.code.action}" for finding in self.findings]
+        notes = [f"note: {told(note)}" for note in self.notes]
+        rows = [
+            (sink_in_words(one), one.branch, *map(number, (one.last, one.oldest, one.batches, one.rows)))
+            for one in self.sinks
+        ]
+        columns = ("sink", "branch", "last batch>", "retained from>", "batches>", "rows>")
+        return page(f"Audit: {verdict_of(self)}", columns, rows, [*lines, *notes][:MOST_ROWS])
 
 
 def audit(

@@ -8,20 +8,19 @@ from itertools import groupby
 from typing import Any
 
 import click
-from pyiceberg.table import Table
 
-from lakesink.audit.checkpoint import Done, read_done
+from lakesink.audit.audit_table import proved
+from lakesink.audit.checkpoint import read_done
 from lakesink.audit.directory import DirectoryProof, audit_directory
 from lakesink.audit.finding import Code, Finding, Note
+from lakesink.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
 from lakesink.audit.proof import Proof, SinkProof
-from lakesink.audit.proof import audit as prove
 from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, plain, reporting
 from lakesink.words import counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.redact import redact, safe_cause
+from lakesink_protocol.redact import redact
 
 _SHOWN = 5
 _DIRECTORY_WORDS = {
@@ -66,14 +65,14 @@ def audit_report(
     started = time.perf_counter()
     done = read_done(checkpoint) if checkpoint is not None else None
     table = load_table(connect(catalog, create=False), identifier)
-    proof = _proved(table, done, sink, footers=footers)
+    proof = proved(table, done, sink, footers=footers)
     seconds = time.perf_counter() - started
     return Report(
         document={
             "table": identifier,
             "catalog": table.catalog.name,
             "well": not proof.findings,
-            "accepted_only": bool(proof.findings) and not _broken(proof.findings),
+            "accepted_only": bool(proof.findings) and not broken(proof.findings),
             "sinks": [asdict(found) for found in proof.sinks],
             **_documents(proof.findings, proof.notes, {}),
             "looked_at": {
@@ -87,22 +86,12 @@ def audit_report(
             "leftovers": asdict(proof.leftovers),
             "seconds": round(seconds, 3),
         },
-        title=f"{identifier} in {table.catalog.name}: {_verdict(proof)}",
+        title=f"{identifier} in {table.catalog.name}: {verdict_of(proof)}",
         columns=("sink", "branch", "last batch>", "retained from>", "batches>", "rows>", "since"),
         rows=[_row(found) for found in proof.sinks],
         hints=[redact(hint) for hint in (*_lines(proof, seconds), _next_step(identifier, proof))],
         exit_code=_exit_code(proof.findings, proof.unchecked) if proof.sinks else NOT_WELL,
     )
-
-
-def _proved(table: Table, done: Done | None, sink: str | None, *, footers: bool) -> Proof:
-    """The proof, or that the storage failed; the original leaves only if it shows no secret, so not as a context."""
-    known = table.io.properties
-    try:
-        return prove(table, done=done, sink=sink, footers=footers, now_ms=time.time_ns() // 1_000_000)
-    except OSError as error:
-        failure = error
-    raise catalog_error(failure, "The table", known) from safe_cause(failure, known)
 
 
 def _directory_report(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
@@ -118,7 +107,7 @@ def _directory_report(directory: str, *, checkpoint: str | None, sink: str | Non
             "sinks": [state_of(found) for found in proof.sinks],
             **_documents(proof.findings, proof.notes, _DIRECTORY_WORDS),
         },
-        title=f"{redact(directory)}: {_verdict_on(proof.findings) or clean}",
+        title=f"{redact(directory)}: {verdict_on(proof.findings) or clean}",
         columns=COLUMNS,
         rows=[state_row(found, now) for found in proof.sinks],
         hints=[redact(line) for line in _directory_lines(proof)],
@@ -126,21 +115,8 @@ def _directory_report(directory: str, *, checkpoint: str | None, sink: str | Non
     )
 
 
-def _verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:
-    """The findings in words; empty if there are none."""
-    broken = len(_broken(findings))
-    accepted = len(findings) - broken
-    if broken:
-        return counted(broken, "finding") + (f", and {accepted:,} accepted" if accepted else "")
-    if accepted:
-        batches = sum(len(finding.items) for finding in findings if finding.code is Code.BATCH_ACCEPTED)
-        rest = f"; {counted(unchecked, 'file')} could not be looked at" if unchecked else ""
-        return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{rest}"
-    return ""
-
-
 def _exit_code(findings: Sequence[Finding], unchecked: int = 0) -> int:
-    if _broken(findings):
+    if broken(findings):
         return NOT_WELL
     if unchecked:
         return NOT_CHECKED
@@ -160,35 +136,14 @@ def _documents(
     }
 
 
-def _told(said: Finding | Note) -> str:
-    """A finding or note with its subject."""
-    return f"{said.subject}: {said.found}" if said.subject else said.found
-
-
-def _broken(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings that no operator accepted."""
-    return [finding for finding in findings if not finding.accepted]
-
-
-def _verdict(proof: Proof) -> str:
-    if proof.findings:
-        return _verdict_on(proof.findings, proof.unchecked)
-    if not proof.sinks:
-        return "no lakesink stream has written to it"
-    if proof.unchecked:
-        return f"no finding, but {counted(proof.unchecked, 'file')} could not be looked at"
-    batches = counted(sum(found.batches for found in proof.sinks), "batch")
-    return f"clean: {batches}, each there once, whole and readable"
-
-
 def _directory_lines(proof: DirectoryProof) -> Iterator[str]:
     for finding in proof.findings:
         means, action = _DIRECTORY_WORDS.get(finding.code, (finding.code.means, finding.code.action))
-        yield f"[{finding.code.name}] {_told(finding)}"
+        yield f"[{finding.code.name}] {told(finding)}"
         yield f"  It means: {means}"
         yield f"  Do: {action}"
     for note in proof.notes:
-        yield f"note: {_told(note)}"
+        yield f"note: {told(note)}"
     markers = [marker for found in proof.sinks for marker in found.markers]
     files = sum(len(marker.parts) for marker in markers)
     yield f"Looked at {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
@@ -208,7 +163,7 @@ def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
 
 def _row(found: SinkProof) -> list[str]:
     return [
-        found.sink if found.kind == "stream" else f"{found.sink} (txn)",
+        sink_in_words(found),
         found.branch,
         number(found.last),
         number(found.oldest),
@@ -223,7 +178,7 @@ def _lines(proof: Proof, seconds: float) -> Iterator[str]:
     for code, group in groupby(by_code, key=lambda finding: finding.code):
         yield from _of_code(code, list(group))
     for note in proof.notes:
-        yield f"note: {_told(note)}"
+        yield f"note: {told(note)}"
     footers = "sizes and footers" if proof.footers else "sizes"
     yield (
         f"Looked at {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
@@ -233,7 +188,7 @@ def _lines(proof: Proof, seconds: float) -> Iterator[str]:
 
 def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings[:_SHOWN]:
-        yield f"[{code.name}] {_told(finding)}"
+        yield f"[{code.name}] {told(finding)}"
     if len(findings) > _SHOWN:
         yield f"[{code.name}] and {number(len(findings) - _SHOWN)} more; --output json has all."
     yield f"  It means: {code.means}"
@@ -241,7 +196,7 @@ def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _next_step(identifier: str, proof: Proof) -> str:
-    if proof.findings and not _broken(proof.findings):
+    if proof.findings and not broken(proof.findings):
         return "Next: see by the rows whether what was accepted is right; it is reported until its snapshots expire."
     if proof.findings:
         return "Next: mend what was found, from the top, and run lakesink audit again."

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from lakesink.audit.finding import key_of, sink_label
+from lakesink.audit.in_words import outcome_in_words
 from lakesink.cli.directory import is_directory, log_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report, reporting
 from lakesink.cli.rows import parsed_offsets
@@ -50,8 +51,6 @@ def _report(identifier: str, catalog: str | None, shown: list[Record], retained:
 
 
 def _row(record: Record) -> list[str]:
-    rolled_back = ", rolled back" if record.in_branch is False else ""
-    without = f", {record.missing_inputs} input files missing" if record.missing_inputs else ""
     return [
         sink_label(key_of(record)),
         record.branch,
@@ -61,14 +60,9 @@ def _row(record: Record) -> list[str]:
         number(record.files),
         size(record.bytes),
         moment(record.committed_at),
-        (record.accepted or record.outcome) + without + rolled_back + _of_documents(record),
+        outcome_in_words(record),
         record.offsets,
     ]
-
-
-def _of_documents(record: Record) -> str:
-    malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
-    return malformed + (f", {number(record.unknown_keys)} unknown keys" if record.unknown_keys else "")
 
 
 def _hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str]:

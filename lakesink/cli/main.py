@@ -25,11 +25,12 @@ COMMANDS = {
     "doctor": "Is everything here that a stream needs, and what to fix.",
     "explain": "What an error means, and what to do about it.",
     "forget": "Retire a sink: its ledger entry and its tag.",
+    "init": "A commented configuration and a first stream that runs as it is.",
     "pack": "What the executors of a cluster need, as one archive.",
     "log": "Batches of a table: snapshots, rows, files, bytes, offsets, time.",
     "restore": "Set a lost ledger entry again, from the newest batch.",
     "rewind": "Take a checkpoint back, for the replay after a rollback.",
-    "status": "How each sink of a table stands.",
+    "status": "How each sink of a table stands. Without a name: every sink of a catalog.",
 }
 """What help says about each command before its module, `lakesink.cli.<name>`, is imported."""
 

@@ -33,8 +33,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
 ) -> DataStreamWriter:
     """A writer of a streaming DataFrame into files of a directory, each row exactly once; start it like any other.
 
-    Only the files that `lakesink.committed_files` lists are committed. Output mode, checkpoint and batch function are
-    already set: do not change them. Trigger and query name are yours.
+    Only files that `lakesink.committed_files` lists are committed. Set trigger and query name, and nothing else of it.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
@@ -67,7 +66,9 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     )
     settings = new_sink().settings
     check_part_schema(stored_schema(df.schema), settings.part_format)
-    directory = settings.layout.directory
-    listeners = watched(sink_id, f"directory {redact(directory)}", verbose=verbose)
-    reporter = Reporter(directory, sink_id, listeners)
+    reporter = _reporter(settings.layout.directory, sink_id, verbose=verbose)
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
+
+
+def _reporter(directory: str, sink_id: str, *, verbose: bool | str | None) -> Reporter:
+    return Reporter(directory, sink_id, watched(sink_id, f"directory {redact(directory)}", verbose=verbose))
