@@ -38,7 +38,7 @@ RECORDS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
     *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
-    *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),  # LAKESINK_...
+    *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN", "VERBOSE"),  # LAKESINK_...
     "TIMESTAMP_NTZ",  # Spark's type
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words
     *("EMBEDDED_NAME", "HOME_VARIABLE", "MAIN_BRANCH"),  # constants that a module passes on

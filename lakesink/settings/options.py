@@ -302,7 +302,7 @@ OPTIONS = (
         "true or false",
         switch,
         "true at a terminal and in a notebook",
-        "One line for each batch on standard error, see [watching](docs/watching.md). Without the option, the variable"
-        " `LAKESINK_VERBOSE` decides.",
+        "True to print one line for each batch, false for none. Without the option, the variable `LAKESINK_VERBOSE`"
+        " decides.",
     ),
 )

@@ -9,7 +9,9 @@ import pytest
 import lakesink
 from lakesink.audit.history import History
 from lakesink.audit.html import MOST_ROWS, page
+from lakesink.audit.proof import audit
 from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
 from testkit.builders import TABLE, Lake, Stream
 from tests.cli.test_status import writer
 
@@ -86,10 +88,8 @@ def test_an_audit_by_name_finds_what_the_command_finds() -> None:
     assert any(text.startswith("[FILE_MISSING] ") for text in cells.texts)
 
 
-def test_a_clean_audit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(Lake.make(tmp_path))
-    stream.run(0)
-    monkeypatch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{tmp_path}/catalog.db")
-    monkeypatch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
-    cells = Cells(lakesink.audit_table(TABLE, catalog="test", footers=False)._repr_html_())
+def test_a_clean_audit_says_so(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    Stream(lake).run(0)
+    cells = Cells(audit(load_table(lake.catalog, TABLE), footers=False)._repr_html_())
     assert cells.texts[0] == "Audit: clean: 1 batch, each there once, whole and readable"
