@@ -177,12 +177,11 @@ def log_beside_terminal(event: events.Event) -> None:
         log(event)
 
 
-def shows(event: events.Event, place: IO[str]) -> bool:
-    """True if a handler that the user configured writes the line of this event to the same place."""
+def shows(event: events.Event, *places: IO[str] | None) -> bool:
+    """True if a handler that the user configured writes the line of this event to one of these places."""
     level = _level(event)
-    return logger.isEnabledFor(level) and any(
-        level >= handler.level and _writes_to(handler, place) for handler in _handlers()
-    )
+    handlers = [handler for handler in _handlers() if level >= handler.level] if logger.isEnabledFor(level) else []
+    return any(_writes_to(handler, place) for handler in handlers for place in places if place is not None)
 
 
 def _level(event: events.Event) -> int:

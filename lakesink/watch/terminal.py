@@ -89,7 +89,7 @@ class Terminal:
     def __call__(self, event: events.Event) -> None:
         """Print the line of an event, if it has one."""
         line = self._line(event)
-        if line is not None and not shows(event, self.console.file):
+        if line is not None and not shows(event, self.console.file, sys.stderr):
             self._print(line)
 
     def _line(self, event: events.Event) -> Line | None:
