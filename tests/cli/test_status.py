@@ -63,7 +63,7 @@ def set_times(written: Writer, times_ms: list[int]) -> None:
 
 def test_every_sink_of_a_catalog_has_a_line(run: Run, catalog: Catalog) -> None:
     writer(catalog, "shop.orders")
-    Writer(catalog, "shop.orders", sink="returns").commit(0, rows=5)
+    Writer(catalog, "shop.orders", sink="returns", query="q2").commit(0, rows=5)
     writer(catalog, "shop.eu.orders")
     create_table(catalog, "archive.old", pa.schema([("id", pa.int64())]))
     result = run()
