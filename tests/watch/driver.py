@@ -99,18 +99,6 @@ def silent(spark: Any, folder: Path) -> None:
     table(spark, folder, sink_id="silent", checkpoint=str(folder / "ck-silent"), verbose=False)
 
 
-def by_format(spark: Any, folder: Path, verbose: str = "true") -> None:
-    """A stream by ``format("lakesink")``, whose committer is a process of its own."""
-    lakesink.register(spark)
-    stream = file_stream(spark, folder / "in").writeStream.format("lakesink").option("table", "demo.formats")
-    stream = stream.option("create-table", "true").option("sink-id", f"f-{verbose}").option("verbose", verbose)
-    run(stream.option("checkpointLocation", str(folder / f"ck-{verbose}")))
-
-
-def silent_format(spark: Any, folder: Path) -> None:
-    by_format(spark, folder, "false")
-
-
 def warnings_logged(spark: Any, folder: Path) -> None:
     logging.basicConfig(format="log: %(message)s")
     replay: dict[str, Any] = {"sink_id": "logged", "checkpoint": str(folder / "ck-logged")}
@@ -134,8 +122,6 @@ PARTS = {
     "files": files,
     "own sink": own_sink,
     "silent": silent,
-    "format": by_format,
-    "silent format": silent_format,
     "warnings logged": warnings_logged,
     "all logged": all_logged,
 }

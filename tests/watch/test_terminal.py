@@ -49,9 +49,7 @@ def parts(written: str) -> dict[str, list[str]]:
 
 
 def _is_of_lakesink(line: str) -> bool:
-    return (
-        line.startswith("lakesink: ") or re.search(r"  (batch|version|query) \w+|lakesink\.batch\.", line) is not None
-    )
+    return line.startswith("lakesink: ") or re.search(r"  (batch|version|query) \w+|log: lakesink", line) is not None
 
 
 def matches(lines: list[str], *patterns: str) -> None:
@@ -107,11 +105,6 @@ def test_appends_directories_and_own_sinks_have_lines_too(parts: dict[str, list[
 
 def test_an_option_turns_the_lines_off(parts: dict[str, list[str]]) -> None:
     assert parts["silent"] == []
-
-
-def test_the_committer_of_the_format_is_silenced_by_the_same_option(parts: dict[str, list[str]]) -> None:
-    assert [line.count("lakesink.batch.committed") for line in parts["format"]] == [1, 1, 1]
-    assert parts["silent format"] == []
 
 
 def test_no_batch_is_shown_twice_where_logging_writes_to_the_same_terminal(parts: dict[str, list[str]]) -> None:
