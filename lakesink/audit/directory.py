@@ -12,7 +12,7 @@ from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
-from lakesink.sinks.directory.markers import find_markers, marker_sizes, sound_history
+from lakesink.sinks.directory.markers import find_markers, marker_sizes, undamaged_history
 from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
@@ -82,7 +82,7 @@ def _sink(storage: Storage, layout: Layout) -> SinkInDirectory:
     except MarkerDamaged as damage:
         lost = str(damage)
         count = max(marker_sizes(storage, layout), default=-1) + 1
-    markers, damage_found = sound_history(storage, layout, count)
+    markers, damage_found = undamaged_history(storage, layout, count)
     return SinkInDirectory(layout, tuple(markers), damage_found or lost)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from lakesink.sinks.directory.layout import batch_of_record
 from lakesink.sinks.directory.marker import HighWater, Marker
-from lakesink.sinks.directory.markers import marker_sizes, sound_history
+from lakesink.sinks.directory.markers import marker_sizes, undamaged_history
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
 from lakesink_protocol.errors import QueryError
@@ -79,7 +79,7 @@ class RewindableDirectory:
 
     def _kept(self, query_id: str, to_batch: int, count: int) -> tuple[int, int]:
         """Where the history will end, and the rows of the later commits."""
-        sound, damage = sound_history(self._storage, self.layout, count)
+        sound, damage = undamaged_history(self._storage, self.layout, count)
         own = [marker for marker in sound if marker.batch.query_id == query_id]
         beyond = next((marker.number for marker in own if marker.ledger_batch_id > to_batch), len(sound))
         last = next((marker for marker in reversed(own) if marker.number < beyond), None)

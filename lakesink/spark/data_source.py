@@ -200,7 +200,7 @@ def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     catalog = partial(_opened, settings.catalog, tuple(settings.catalog_properties.items()))
     told = _told(destination.table, destination.key)
     clock = _watched(settings.max_clock_ahead)
-    return IcebergSink(destination.table, destination.key, catalog, settings, schema, told=told, clock=clock)
+    return IcebergSink(destination.table, destination.key, catalog, settings, schema, reported=told, clock=clock)
 
 
 @lru_cache(maxsize=64)

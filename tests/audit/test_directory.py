@@ -82,7 +82,7 @@ DAMAGES: dict[str, tuple[Callable[[Stream], object], str, str]] = {
     "an old marker is torn": (
         lambda stream: stream.marker_path(1).write_bytes(b"{"),
         "LEDGER_DAMAGED",
-        "commit 1 is torn or foreign. The 1 before it can.",
+        "commit 1 is incomplete or not from lakesink. The 1 before it can.",
     ),
     "the newest marker is lost": (
         lambda stream: stream.marker_path(3).unlink(),

@@ -119,7 +119,7 @@ def test_what_the_table_may_have_forgotten_is_a_warning(
 def test_other_partitions_than_a_table_has_had_since_it_was_made_are_refused(tmp_path: Path, asked: str) -> None:
     with pytest.raises(SettingsError, match="PARTITION_BY_DIFFERS") as caught:
         check_partitions(_made(tmp_path, *USUAL), asked)
-    assert "is divided by region, day(ts), partition_by asks for" in caught.value.what
+    assert "is partitioned by region, day(ts), but partition_by asks for" in caught.value.what
     assert caught.value.action.startswith("Leave partition_by out: the table's own partitions are used.")
 
 

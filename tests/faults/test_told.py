@@ -60,7 +60,7 @@ def test_a_table_that_was_dropped_is_said_to_be_and_not_made_anew(lake: Lake) ->
         stream.run(1)
     assert caught.value.code == "LAKESINK_TABLE_MISSING"
     assert "create_table" not in caught.value.action
-    assert "The rows of batch 0 were in the table that is gone" in caught.value.data
+    assert "The rows of batch 0 were in the missing table" in caught.value.data
     assert not lake.catalog.table_exists(TABLE)
 
 

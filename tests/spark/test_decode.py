@@ -177,7 +177,7 @@ def test_rows_of_nulls_are_counted_in_the_snapshot_and_by_every_command(
 
 @pytest.mark.usefixtures("table")
 def test_rows_without_documents_are_refused_before_a_task_runs(spark: Any) -> None:
-    with pytest.raises(lakesink.WriteError, match="Rows to decode have a column 'value'") as refused:
+    with pytest.raises(lakesink.WriteError, match="Decoding needs a column 'value'") as refused:
         lakesink.append(spark.range(1), TABLE, txn=("load", 1), decode="json")
     assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
 

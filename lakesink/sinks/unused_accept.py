@@ -1,4 +1,4 @@
-"""Reports an accepted refusal that overrules nothing."""
+"""Warns about an option `accept` that overrules nothing."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ from lakesink_protocol.verdict import Commit, Verdict
 
 
 @dataclass(slots=True)
-class AcceptInUse:
-    """Warns once a run if an `Accept` overrules nothing: a leftover option would mislead readers of the code."""
+class UnusedAcceptWarning:
+    """Warns once in a run, after its first decision: a leftover option would mislead readers of the user's code."""
 
     accept: Accept | None
     kind: str
     target: str
     sink: str
-    _settled: bool = False
+    _done: bool = False
 
-    def decided(self, verdict: Verdict, batch_id: int, emit: Listener) -> None:
-        """Check a verdict that was decided with this `Accept`."""
-        if self.accept is None or self._settled:
+    def after_decision(self, verdict: Verdict, batch_id: int, emit: Listener) -> None:
+        """Warn if this `Accept` had no part in the verdict."""
+        if self.accept is None or self._done:
             return
-        self._settled = True
+        self._done = True
         if not isinstance(verdict, Commit) or not verdict.accepted:
             emit(AcceptUnused(batch_id, self.kind, self.target, self.sink, str(self.accept)))

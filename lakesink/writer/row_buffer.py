@@ -1,7 +1,7 @@
-"""Collects rows into good row groups: Spark sends ten thousand rows at a time, Parquet needs far more.
+"""Buffers rows for large row groups: Spark sends ten thousand rows at a time, Parquet needs far more.
 
-One memory limit covers all partitions. At the limit, the largest partitions are written until half of the memory is
-free, so small partitions can grow.
+One memory limit covers all partitions. At the limit, the largest partitions are written, with at least half of the
+rows, so small partitions can grow.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ from lakesink.writer.partitions import Group, Grouping, group
 
 
 @dataclass(slots=True)
-class Gatherer:
-    """Holds a task's rows back from its files until there are enough."""
+class RowBuffer:
+    """Keeps a task's rows in memory until there are enough for its files."""
 
     files: DataFiles
     _batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Gatherer:
         plan = self.files.plan
         limit = plan.buffer_bytes if self.files.sources else min(plan.buffer_bytes, plan.parquet.row_group_size_bytes)
         if self._batches and self._bytes + size > limit:
-            self._relieve()
+            self._spill()
         self._batches.append(batch)
         self._bytes += size
 
@@ -42,8 +42,8 @@ class Gatherer:
             for found in part:
                 self.files.finish(found.partition)
 
-    def _relieve(self) -> None:
-        """Write the largest partitions. The rest is copied, because slices would keep all of the memory."""
+    def _spill(self) -> None:
+        """Write the largest partitions. The other rows are copied, because slices would keep all memory."""
         grouping = self._take()
         groups = sorted(grouping.groups, key=lambda found: found.count, reverse=True)
         largest = next(_parts(groups, grouping.table.num_rows // 2))
@@ -64,7 +64,7 @@ class Gatherer:
 
 
 def _parts(groups: Sequence[Group], rows: int) -> Iterator[list[Group]]:
-    """The groups in their order, in parts of at least this many rows, which limits what is copied at once."""
+    """The groups in their order, in parts of at least this many rows, which limits the size of one copy."""
     part: list[Group] = []
     held = 0
     for found in groups:
