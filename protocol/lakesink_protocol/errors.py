@@ -30,11 +30,19 @@ class LakesinkError(Exception):
         self.code = f"LAKESINK_{code}"
         data = state_of(code) if data is None else data
         data = data.value if isinstance(data, DataState) else data
+        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
+        super().__init__()
+        self._set_what(what)
+
+    def name_target(self, target: str) -> None:
+        """Put the target that failed in front of the first line, for a batch with several targets."""
+        self._set_what(f"{target}: {self.what}")
+
+    def _set_what(self, what: str) -> None:
         # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
-        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
-        super().__init__(f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}")
+        self.args = (f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}",)
 
 
 class SettingsError(LakesinkError):
