@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import Mark, mark_of
-from lakesink_protocol.situation import picked_from
+from lakesink_protocol.situation import cherry_picked_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ def last_change_ms(table: Table) -> int:
 
 
 def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
-    walk = cast("tuple[Snapshot, ...]", tuple(view_table(table, SinkKey("walk", branch)).walk()))
+    walk = cast("tuple[Snapshot, ...]", tuple(view_table(table, SinkKey("walk", branch)).ancestry()))
     steps: dict[SinkKey, list[Step]] = defaultdict(list)
     for snapshot in reversed(walk):
-        mark = marks[snapshot.snapshot_id] or marks.get(picked_from(snapshot.summary) or 0)
+        mark = marks[snapshot.snapshot_id] or marks.get(cherry_picked_from(snapshot.summary) or 0)
         if mark is not None:
             steps[mark.key].append(Step(mark, snapshot))
     oldest = min((snapshot.sequence_number or 0 for snapshot in walk), default=0)
@@ -85,5 +85,5 @@ def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
 
 
 def _is_blind(snapshot: Snapshot, marks: Mapping[int, Mark | None]) -> bool:
-    source_id = picked_from(snapshot.summary)
+    source_id = cherry_picked_from(snapshot.summary)
     return source_id is not None and source_id not in marks and marks[snapshot.snapshot_id] is None

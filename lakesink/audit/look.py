@@ -123,7 +123,7 @@ class Look:
             found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
             # Another refusal than those that a last batch itself can get is a defect of the verdict.
             yield Finding(Code[state.trouble.name], subject, found)
-        elif state.unproven:
+        elif state.unverifiable:
             found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: it is trusted."
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)

@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
 from lakesink.writer.filesystem import open_filesystem, shareable_properties
-from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import catalog_error
@@ -142,7 +142,7 @@ class Bench:
         """Build rival commits of the next batch on the current table; with fresh snapshot ids, unless one is given."""
         fence = fence_on(self.mine, self.scratch.name, ledger_tag=self.ledger_tag)
         if snapshot_id is not None:
-            fence = replace(fence, surroundings=Surroundings(new_snapshot_id=lambda: snapshot_id))
+            fence = replace(fence, effects=Effects(new_snapshot_id=lambda: snapshot_id))
         return next_offers(fence, count)
 
     def accepts(self, offered: Offer) -> str:
@@ -191,7 +191,7 @@ def fence_on(catalog: Catalog, name: str, *, ledger_tag: bool) -> FencedCommit:
         key=KEY,
         start_uuid=str(load_table(catalog, name).metadata.table_uuid),
         options=CommitOptions(ledger_tag=ledger_tag),
-        surroundings=Surroundings(),
+        effects=Effects(),
     )
 
 
@@ -208,7 +208,7 @@ def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
         prepared = fence.prepare(look, (), schema=table.schema())
         change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
-        request = build_request(table, change, merger, fence.surroundings.now_ms())
+        request = build_request(table, change, merger, fence.effects.now_ms())
         offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id))
     return offers
 

@@ -70,7 +70,7 @@ def _standing(state: SinkState, max_age: timedelta | None, now: datetime) -> str
         return state.trouble.value
     if max_age is not None and (state.committed_at is None or now - state.committed_at > max_age):
         return "stale"
-    return "unproven" if state.unproven else "ok"
+    return "unproven" if state.unverifiable else "ok"
 
 
 def _totals(table: Table) -> dict[str, int | None]:
@@ -82,7 +82,7 @@ def _totals(table: Table) -> dict[str, int | None]:
 
 def _document(state: SinkState, standing: str, now: datetime) -> dict[str, Any]:
     facts = asdict(state)
-    del facts["trouble"], facts["unproven"]
+    del facts["trouble"], facts["unverifiable"]
     age = None if state.committed_at is None else round((now - state.committed_at).total_seconds())
     return facts | {"offsets": parsed_offsets(state.offsets), "age_seconds": age, "standing": standing}
 

@@ -14,7 +14,7 @@ from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 
 SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 FLINK_RUNTIME = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
@@ -225,7 +225,7 @@ def _rest(name: str, properties: Mapping[str, Any]) -> Rest:
     uri = urlsplit(str(properties.get("uri")))
     own = {key: value for key, value in properties.items() if key not in ("uri", "type", "warehouse", "name")}
     catalog = {key: value for key, value in own.items() if not key.startswith(("s3.", "lakesink."))}
-    secrets = [key for key, value in catalog.items() if bears_secret(key, value)]
+    secrets = [key for key, value in catalog.items() if contains_secret(key, value)]
     return Rest(
         uri=urlunsplit(uri._replace(netloc=uri.netloc.rpartition("@")[2])),
         properties=_told(catalog, ""),
@@ -242,7 +242,7 @@ def _told(properties: Mapping[str, Any], start: str) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in properties.items()
-        if key.startswith(start) and value is not None and not bears_secret(key, value)
+        if key.startswith(start) and value is not None and not contains_secret(key, value)
     }
 
 

@@ -11,7 +11,7 @@ from lakesink.settings.values import duration, size_bytes, switch, whole_number
 from lakesink.writer.plan import AVRO, JSON, OnMalformed
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.identity import NAME_PATTERN
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
 
 _OWN_SUMMARY = re.compile(
@@ -102,7 +102,7 @@ def _snapshot_properties(value: Any) -> dict[str, str]:
             raise ValueError(f"{key!r} is a name that Iceberg or lakesink writes itself")
         if isinstance(entry, bool) or not isinstance(entry, (str, int)) or len(str(entry)) > _LONGEST_TEXT:
             raise ValueError(f"expected text of at most {_LONGEST_TEXT} characters under {key!r}")
-        if bears_secret(key, entry):
+        if contains_secret(key, entry):
             raise ValueError(f"{key!r} looks like a secret, and every reader of the table sees snapshot properties")
         found[key] = str(entry)
     return found
@@ -133,7 +133,7 @@ def _decode(value: Any) -> str:
 
 def _schema_registry(value: Any) -> str:
     text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
-    if bears_secret("schema_registry", text):
+    if contains_secret("schema_registry", text):
         raise ValueError(
             "expected no name and password in it: set LAKESINK_REGISTRY_USER and LAKESINK_REGISTRY_PASSWORD"
         )

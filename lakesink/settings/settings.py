@@ -16,7 +16,7 @@ from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.events import Listener, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
-from lakesink_protocol.redact import MASK, bears_secret, redact
+from lakesink_protocol.redact import MASK, contains_secret, redact
 from lakesink_protocol.suggest import did_you_mean, sentence
 from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
 
@@ -124,7 +124,7 @@ def read_option(name: str, value: Any) -> Any:
     try:
         return _BY_NAME[name].read(value)
     except ValueError as error:
-        shown = MASK if bears_secret(name, value) or name == "catalog_properties" else _shown(value)
+        shown = MASK if contains_secret(name, value) or name == "catalog_properties" else _shown(value)
         why = f"The option {name} is {shown}: {sentence(redact(str(error)))}"
     raise _wrong(name, why)
 

@@ -14,7 +14,7 @@ from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean
 
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
@@ -76,7 +76,7 @@ def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
     else:
         known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
     for key, value in given.items():
-        if bears_secret(key, value):
+        if contains_secret(key, value):
             raise _secret(key)
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
             raise _unknown(key, sorted(known))

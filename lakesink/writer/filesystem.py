@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, resolve_s3_region
 
 from lakesink.writer.refusals import unsupported_storage
-from lakesink_protocol.redact import bears_secret, describe
+from lakesink_protocol.redact import contains_secret, describe
 
 PathOf = Callable[[str], str]
 """From a location, with scheme, to a path of the file system."""
@@ -72,7 +72,7 @@ def shareable_properties(io_properties: Mapping[str, Any]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in io_properties.items()
-        if key in SHAREABLE and not bears_secret(key, str(value)) and not urlsplit(str(value)).query
+        if key in SHAREABLE and not contains_secret(key, str(value)) and not urlsplit(str(value)).query
     }
 
 

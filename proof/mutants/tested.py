@@ -20,7 +20,7 @@ from pyspark.util import local_connect_and_auth
 
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import Messages
-from lakesink_catalog.connect.lean_sql import LeanSqlCatalog
+from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]
@@ -90,11 +90,11 @@ def gathered_batch_unchecked(patches: Patches) -> None:
 def catalog_name_not_compared(patches: Patches) -> None:
     """A table's row in the database is found by namespace and table alone."""
 
-    def row(_: LeanSqlCatalog, name: Identifier) -> tuple[Any, ...]:
+    def row(_: CachingSqlCatalog, name: Identifier) -> tuple[Any, ...]:
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(name))
         return IcebergTables.table_namespace == namespace, IcebergTables.table_name == Catalog.table_name_from(name)
 
-    patches.put(LeanSqlCatalog, "_row", row)
+    patches.put(CachingSqlCatalog, "_row", row)
 
 
 TESTED = (
@@ -107,7 +107,7 @@ TESTED = (
     SeededBug(
         "catalog name not compared",
         "P2: a commit moves the table of another catalog in the same database.",
-        "tests/catalog/test_lean_sql.py::test_two_catalogs_in_one_database_each_have_their_own_table",
+        "tests/catalog/test_caching_sql.py::test_two_catalogs_in_one_database_each_have_their_own_table",
         catalog_name_not_compared,
     ),
 )

@@ -18,11 +18,11 @@ from lakesink_protocol.two_phase import Durability, NoPreparedLog, PreparedLog, 
 from lakesink_protocol.votes import Votes, receipt_rejected
 
 Write = Callable[[Mapping[str, TaskWriter]], Votes]
-"""Runs one job over the batch's rows: task writers by participant in, the votes of its tasks out."""
+"""Runs one job over the batch's rows: gets task writers by participant, returns the votes of the tasks."""
 
 Sink = TwoPhaseCommitSink[Any, Any]
 OpenSink = Callable[[str], Sink]
-"""Opens the sink of a participant that a task has named in its vote. The name may be anything: refuse what is none."""
+"""Opens the sink of a participant that a task named in its vote. The name is untrusted: refuse an invalid one."""
 
 MAX_WRITES = 2
 NO_VOTES = Votes(0, ())
@@ -33,15 +33,15 @@ def run_batch(
 ) -> dict[str, Outcome]:
     """Run one batch through every participant.
 
-    Participants that tasks have named commit first, by name; then `sinks` in their order. So when the last one has the
-    batch, all have it. Its log keeps the prepared record of all: it is pending, and its log at hand, as long as the
-    record is needed.
+    Participants that only the tasks name commit first, in the order of their names; then `sinks` in their order. When
+    the last participant has the batch, all have it. Its log keeps the prepared record of all participants, because it
+    lacks the batch as long as the record is needed.
 
     Args:
         batch: The batch to run.
         sinks: Participants with distinct names, in the order of their commits.
         write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
-        open_sink: Opens participants that the tasks' votes name beside `sinks`; without it, such a vote is refused.
+        open_sink: Opens participants that only the tasks' votes name; without it, such a vote is refused.
 
     Returns:
         The outcome of every participant, by name.
@@ -64,9 +64,9 @@ def run_batch(
 
 
 def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
-    """The writers for the tasks of a batch, if another process counts their votes by `run_batch`.
+    """The writers for the tasks of a batch, if another process counts their votes with `run_batch`.
 
-    Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
+    Changes nothing. Empty if there is nothing to write: the batch is committed or prepared, or adds no rows.
 
     Raises:
         BatchRefused: Some participant refuses the batch.
@@ -214,7 +214,7 @@ class BatchRun:
             entry.sink.abort(entry.transaction)
 
     def _named_by(self, participants: Iterable[str]) -> list[str]:
-        """Participants beside those that were given."""
+        """Names that are not names of `sinks`."""
         return sorted(set(participants) - {sink.name for sink in self.sinks})
 
     def _opened(self, participants: Iterable[str]) -> Iterator[Sink]:
@@ -223,12 +223,14 @@ class BatchRun:
                 raise receipt_rejected(f"a task wrote for {shown(name, 60)}, which is no target of this query")
             sink = self.open_sink(name)
             if sink.name != name:
-                raise receipt_rejected(f"a task wrote for {shown(name, 60)}, and that target is called {sink.name}")
+                raise receipt_rejected(
+                    f"a task wrote for {shown(name, 60)}, but the name of that target is {sink.name}"
+                )
             yield sink
 
 
 def _write_nothing(_: Mapping[str, TaskWriter]) -> Votes:
-    raise AssertionError("a planner writes nothing")
+    raise AssertionError("planning writes nothing")
 
 
 def _log_of(entries: Sequence[_Open]) -> PreparedLog:
@@ -252,7 +254,7 @@ def _failed(target: str, error: Exception) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
         f"The commit of {target} failed: {describe(error)}",
-        data="It may or may not have been carried out; nothing was deleted.",
+        data="It may have succeeded or not; nothing was deleted.",
         action="Correct what the message says, then start the query again.",
     )
 
@@ -260,7 +262,7 @@ def _failed(target: str, error: Exception) -> CommitUnresolved:
 def _never_settled(batch: Batch) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times and each time the table's ledger had moved on.",
-        data="Nothing of this batch was committed by this run; no file was deleted.",
+        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times, and the table's ledger or schema changed each time.",
+        data="This run committed nothing of this batch there; no file was deleted.",
         action="Look for a second query with the same sink id, stop it, and start this one again.",
     )

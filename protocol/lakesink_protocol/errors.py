@@ -22,7 +22,7 @@ class LakesinkError(Exception):
     Attributes:
         code: Stable identifier for a search in logs, for example ``LAKESINK_BATCH_CHANGED``.
         what: One sentence: what happened.
-        data: One sentence: which data is in the table now; by default, what the catalogue says of the code.
+        data: One sentence: which data is in the table now; by default, the text of the catalogue for the code.
         action: One or more sentences: what the reader should do.
     """
 
@@ -75,10 +75,10 @@ class WriteError(LakesinkError):
         return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
 
     def brief(self) -> "WriteError":
-        """The same error without its details, because Spark prints an error of a batch three times."""
+        """This error without details, because Spark prints an error of a batch three times."""
         if not self.details:
             return self
-        action = f"{self.action} The driver's log has the whole list, once."
+        action = f"{self.action} The driver's log has the complete list."
         return WriteError(self.code.removeprefix("LAKESINK_"), self.what, data=self.data, action=action)
 
 

@@ -65,7 +65,7 @@ def test_the_places_of_the_configuration_are_named_and_not_its_values(
     ("properties", "standing", "words"),
     [
         ({"TYPE": "dynamodb"}, Standing.FAILED, "to which PyIceberg cannot commit"),
-        ({"TYPE": "hadoop", "WAREHOUSE": "/lake"}, Standing.FAILED, "'hadoop', which lakesink does not open"),
+        ({"TYPE": "hadoop", "WAREHOUSE": "/lake"}, Standing.FAILED, "'hadoop', which lakesink does not support"),
         ({"WAREHOUSE": "/lake", "URI": "nowhere"}, Standing.FAILED, "neither uri nor type"),
     ],
 )

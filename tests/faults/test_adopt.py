@@ -56,7 +56,7 @@ class Moving:
         settings = Settings.parse(
             {"sink_id": self.stream.sink_id, "checkpoint": str(self.checkpoint), "branch": self.stream.branch}
         )
-        return Takeover(load or self.lake.table, settings, self.stream.chance.surroundings())
+        return Takeover(load or self.lake.table, settings, self.stream.chance.effects())
 
     def adopt(self) -> Adopted:
         takeover = self.takeover()

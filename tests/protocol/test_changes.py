@@ -103,7 +103,7 @@ def test_a_target_that_is_opened_by_another_name_is_refused_before_its_rows_are_
     world = World()
     driver = Driver(world)
     driver.batch_id = 0
-    with pytest.raises(WriteError, match="a task wrote for of-1, and that target is called of-1@main"):
+    with pytest.raises(WriteError, match="a task wrote for of-1, but the name of that target is of-1@main"):
         run_batch(batch(0), [Sink(MAIN, driver)], driver.write, lambda name: Sink(f"{name}@main", driver))
     assert world.seen() == {}
 

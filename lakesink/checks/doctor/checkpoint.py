@@ -72,8 +72,8 @@ def next_verdict(coming: NextBatch, table: Table) -> Finding:
     fresh = _situation(SinkKey("lakesink-doctor"), coming, table)
     named = ", ".join(key.name for key in keys) or "none"
     found = f"batch {coming.batch.batch_id}: this checkpoint's query has not written to the table (its sinks: {named})"
-    if fresh.others_epochs:
-        last = fresh.others_epochs[0]
+    if fresh.iceberg_sink_epochs:
+        last = fresh.iceberg_sink_epochs[0]
         found = f"batch {coming.batch.batch_id}: Iceberg's own sink has written this checkpoint's batches up to {last}"
         fix = "To go on with lakesink: lakesink adopt <table> --sink <a new id> --checkpoint <checkpoint>"
         return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, found, fix)

@@ -12,7 +12,7 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
-from lakesink_catalog.tables.partition_by import is_lost_on_java
+from lakesink_catalog.tables.partition_by import is_misread_by_java
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -58,7 +58,7 @@ def _partitions(table: Table) -> Finding:
     if lost:
         fix = f"lakesink cannot write this table: partition field {lost[0]!r} has lost its column; drop the field too."
         return Finding(Part.TABLE, "partitions", Standing.FAILED, found, fix)
-    if any(is_lost_on_java(field.transform, schema.find_type(field.source_id)) for field in columns):
+    if any(is_misread_by_java(field.transform, schema.find_type(field.source_id)) for field in columns):
         fix = "Spark, Trino and Flink cannot read this table: divide a column of type fixed by bucket."
         return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "partitions", Standing.OK, found)
@@ -126,7 +126,7 @@ def _sink(identifier: str, state: SinkState) -> Finding:
         log = f"lakesink log {identifier} --sink {state.sink}"
         fix = f"lakesink explain LAKESINK_{state.trouble.name}, and: {log}"
         return Finding(Part.TABLE, "sinks", Standing.FAILED, found, fix)
-    if state.unproven:
+    if state.unverifiable:
         found = f"{found}; expiry removed the proof that it is in the branch, so it is trusted"
         fix = "Expire snapshots less eagerly, or keep the ledger tag."
         return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)

@@ -13,7 +13,7 @@ from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.prepared import PreparedParts, still_usable
 from lakesink.sinks.directory.refusals import refused
 from lakesink.sinks.directory.settings import FileSettings
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError
 from lakesink_protocol.events import CommitAnswered, CommitDue, CommitUnknown
 from lakesink_protocol.fence import Fenced, MustBeWrittenAgain, Unseen, fenced
@@ -33,7 +33,7 @@ class Publication:
 
     ledger: MarkerLedger
     settings: FileSettings
-    surroundings: Surroundings
+    effects: Effects
     batch: Batch
     prepared: PreparedParts
 
@@ -44,7 +44,7 @@ class Publication:
         CommitUnresolved after the last attempt: the marker may still appear, and a restart resolves this.
         """
         attempts: Fenced[Outcome | MustBeWrittenAgain] = self
-        found = fenced(attempts, RETRY, self.surroundings)
+        found = fenced(attempts, RETRY, self.effects)
         if isinstance(found, Unseen):
             raise self._unresolved(found)
         return None if isinstance(found, MustBeWrittenAgain) else found
@@ -56,13 +56,13 @@ class Publication:
             return self._found(decision, number)
         if not still_usable(decision, self.prepared):
             return MustBeWrittenAgain()
-        self.surroundings.emit(CommitDue(self.batch.batch_id))
+        self.effects.emit(CommitDue(self.batch.batch_id))
         if self._is_old() and not self.ledger.has_all(self.prepared.parts):
             return MustBeWrittenAgain()
         marker = self._marker(decision)
         data = marker.to_bytes()
         self.ledger.storage.create(self.ledger.layout.marker(marker.number), data)
-        self.surroundings.emit(CommitAnswered(self.batch.batch_id))
+        self.effects.emit(CommitAnswered(self.batch.batch_id))
         self.ledger.landed(marker, len(data))
         return self._committed(marker.number, number)
 
@@ -76,12 +76,12 @@ class Publication:
         if isinstance(error, LakesinkError):
             raise error
         trouble = describe(error)
-        self.surroundings.emit(CommitUnknown(self.batch.batch_id, number, trouble))
+        self.effects.emit(CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 
     def _is_old(self) -> bool:
         """True if an orphan cleanup may have removed parts of this age, or if the clock went backwards."""
-        age = timedelta(milliseconds=self.surroundings.now_ms() - self.prepared.begun_ms)
+        age = timedelta(milliseconds=self.effects.now_ms() - self.prepared.begun_ms)
         return not timedelta() <= age <= self.settings.prepared_max_age
 
     def _marker(self, decision: LedgerDecision) -> Marker:
@@ -99,7 +99,7 @@ class Publication:
             accepted=prepared.accepted,
             commit_id=prepared.commit_id,
             previous=prepared.follows,
-            committed_at=datetime.fromtimestamp(self.surroundings.now_ms() / 1000, UTC).isoformat(),
+            committed_at=datetime.fromtimestamp(self.effects.now_ms() / 1000, UTC).isoformat(),
             lakesink_version=__version__,
             format=prepared.format,
             parts=prepared.parts,

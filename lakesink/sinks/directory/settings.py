@@ -12,7 +12,7 @@ from lakesink.sinks.directory.part_formats import FORMATS, PartFormat
 from lakesink.writer.filesystem import local_path, scheme_of
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean, sentence
 
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
@@ -46,7 +46,7 @@ def directory_location(directory: Any) -> str:
         raise _wrong("directory", "expected a path or a URI, without control characters")
     if PATTERN_CHARACTERS & set(text):
         raise _wrong("directory", "Spark and DuckDB read * ? [ ] { } and \\ in a path as a pattern")
-    if bears_secret("directory", text):
+    if contains_secret("directory", text):
         raise _wrong("directory", "it contains credentials, and logs show paths; configure the storage's client")
     if scheme_of(text) == "file":
         return posixpath.abspath(local_path(text))

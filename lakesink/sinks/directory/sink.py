@@ -18,7 +18,7 @@ from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
@@ -60,7 +60,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         accept: str | Accept | None = None,
         prepared_max_age: timedelta | str | None = None,
         storage: Storage | None = None,
-        surroundings: Surroundings | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self.settings = FileSettings.parse(
             directory,
@@ -71,13 +71,13 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             accept=accept,
             prepared_max_age=prepared_max_age,
         )
-        self._surroundings = surroundings or Surroundings()
+        self._effects = effects or Effects()
         self._records = PreparedDirectory(
             self.layout.prepared,
             self.settings.prepared_max_age,
-            self._surroundings.now_ms,
+            self._effects.now_ms,
             storage,
-            self._surroundings.emit,
+            self._effects.emit,
         )
         if storage is None:
             check_exclusive(self.layout.directory)
@@ -98,11 +98,11 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def begin(self, batch: Batch) -> FileTransaction | AlreadyCommitted:
         """Read the markers and decide on the batch."""
-        begun_ms = self._surroundings.now_ms()
+        begun_ms = self._effects.now_ms()
         with directory_failures(self.layout.directory):
             decision = self._ledger.decide_on(batch, self.settings.accept)
             self._check_format(decision)
-            self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._surroundings.emit)
+            self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
             match decision.verdict:
                 case Skip(snapshot_id=number):
                     return AlreadyCommitted(number)
@@ -127,7 +127,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         prepared = parse_prepared(payload, self._stem(transaction.batch))
         trouble = "it is malformed" if prepared is None else self._trouble(transaction.decision, prepared)
         if trouble:
-            self._surroundings.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
+            self._effects.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
             return None
         return prepared
 
@@ -155,16 +155,16 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
         """Publish the batch by its marker."""
-        return Publication(self._ledger, self.settings, self._surroundings, transaction.batch, prepared).publish()
+        return Publication(self._ledger, self.settings, self._effects, transaction.batch, prepared).publish()
 
     def abort(self, transaction: FileTransaction) -> None:
         """Only log: closed parts stay, and no marker names them."""
-        self._surroundings.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
+        self._effects.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
 
     @cached_property
     def _ledger(self) -> MarkerLedger:
         self._records.storage = self._records.storage or open_storage(self.layout.directory)
-        return MarkerLedger(self._records.storage, self.layout, self._surroundings.emit)
+        return MarkerLedger(self._records.storage, self.layout, self._effects.emit)
 
     def _prove_exclusive_once(self) -> None:
         """Prove that the storage creates files exclusively, before the run's first write."""

@@ -1,9 +1,9 @@
-"""PyIceberg's SQL catalog without its copies, so that the cost of a commit grows little with the table's history.
+"""PyIceberg's SQL catalog with cached metadata, so that the cost of a commit grows little with the table's history.
 
-A metadata file never changes, so its parsed content stays valid as long as the table's row names it. PyIceberg makes a
-deep copy of every snapshot to add one. Here, PyIceberg's own rules are applied to metadata without the snapshots that
-no update names; these snapshots are then added back unchanged, as objects and as JSON. The remaining cost of history is
-one file to write. Tables of other format versions than lakesink writes use PyIceberg's own code.
+A metadata file never changes. Its parsed content stays valid as long as the table's row names the file. PyIceberg
+copies every snapshot to add one. This module applies PyIceberg's rules to metadata that has only the snapshots of the
+updates. Then it adds the other snapshots again, unchanged, as objects and as JSON. The remaining cost of history is one
+file to write. Tables of format versions that lakesink does not write use PyIceberg's own code.
 """
 
 import operator
@@ -39,8 +39,8 @@ from sqlalchemy.exc import DBAPIError
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
-_LEAN = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
-"""Updates that read no snapshots except those that they name."""
+_KNOWN_UPDATES = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
+"""Kinds of updates that read only the snapshots that they name."""
 
 PIECE_BYTES = 256 * 1024
 
@@ -49,69 +49,70 @@ _VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
 _WITH_UUID = re.compile(r"/\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\.metadata\.json$")
 
 
-class LeanSqlCatalog(SqlCatalog):
+class CachingSqlCatalog(SqlCatalog):
     """The same tables, rows, files and errors as PyIceberg's `SqlCatalog`."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._known: dict[Identifier, Known] = {}
+        self._cached: dict[Identifier, CachedMetadata] = {}
 
     def create_tables(self) -> None:
-        """The catalog's own tables, which others may be making at the same moment.
+        """Create the catalog's own tables, even if another process creates them at the same time.
 
-        PyIceberg looks first and creates then. Whoever comes between makes a table that the next attempt finds.
+        PyIceberg checks first and then creates. If another process creates a table in between, PyIceberg fails, and
+        the next attempt finds the table.
         """
         for _ in SqlCatalogBaseTable.metadata.tables:
             try:
                 super().create_tables()
             except DBAPIError as error:
-                if error.statement is None:  # there was no connection
+                if error.statement is None:  # the connection failed
                     raise
             else:
                 return
         super().create_tables()
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The table; its metadata file is read only if it is a new one since the last call."""
+        """Load the table; its metadata file is read only if it changed since the last call."""
         name = Catalog.identifier_to_tuple(identifier)
-        location, known = self._location(name), self._known.get(name)
-        if known is None or known.location != location:
-            self._known.pop(name, None)
+        location, cached = self._location(name), self._cached.get(name)
+        if cached is None or cached.location != location:
+            self._cached.pop(name, None)
             table = self._load(identifier, location)
-            known = Known(table.metadata_location, table.metadata)
-            if is_never_used_again(known.location):
-                self._known[name] = known
-        io = self._load_file_io(known.metadata.properties, known.location)
-        return Table(name, known.for_a_caller(), known.location, io, self)
+            cached = CachedMetadata(table.metadata_location, table.metadata)
+            if has_unique_name(cached.location):
+                self._cached[name] = cached
+        io = self._load_file_io(cached.metadata.properties, cached.location)
+        return Table(name, cached.copy_for_caller(), cached.location, io, self)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """See `SqlCatalog`."""
         name = table.name()
-        if not all(isinstance(one, _LEAN) for one in updates):
+        if not all(isinstance(one, _KNOWN_UPDATES) for one in updates):
             return super().commit_table(table, requirements, updates)
         try:
             current = self.load_table(name)
-        except NoSuchTableError:  # PyIceberg decides what that means for the requirements
+        except NoSuchTableError:  # PyIceberg applies the requirements to a missing table
             return super().commit_table(table, requirements, updates)
         if current.metadata.format_version != SUPPORTED_FORMAT_VERSION:
             return super().commit_table(table, requirements, updates)
         for requirement in requirements:
             requirement.validate(current.metadata)
-        metadata = updated(current.metadata, updates, current.metadata_location)
+        metadata = updated_metadata(current.metadata, updates, current.metadata_location)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
         location = _next_location(current, metadata)
-        known = self._known.get(name)
-        spliced = Spliced(metadata, known.listed if known is not None else Listed())
-        write_metadata(spliced, current.io.new_output(location))
+        cached = self._cached.get(name)
+        document = MetadataJson(metadata, cached.snapshots_json if cached is not None else SnapshotsJson())
+        write_metadata(document, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
-        self._known[name] = Known(location, metadata, spliced.listed)
+        self._cached[name] = CachedMetadata(location, metadata, document.snapshots_json)
         return CommitTableResponse(metadata=metadata, metadata_location=location)
 
     def _load(self, identifier: str | Identifier, location: str | None) -> Table:
-        """Adds the name of the metadata file to PyIceberg's error, which lacks it."""
+        """Adds the name of the metadata file to PyIceberg's error, because PyIceberg does not name it."""
         try:
             return super().load_table(identifier)
         except METADATA_UNREADABLE as error:
@@ -138,69 +139,66 @@ class LeanSqlCatalog(SqlCatalog):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """Snapshots of one metadata file and their JSON, in pieces that are shared from commit to commit.
+class SnapshotsJson:
+    """Snapshots of one metadata file and their JSON, in pieces that consecutive metadata files share.
 
     Attributes:
-        pieces: Each piece is some snapshots joined by commas; the writer puts a comma between two pieces.
+        pieces: The JSON of some snapshots, joined by commas. The writer puts a comma between two pieces.
     """
 
     snapshots: Sequence[Snapshot] = ()
     pieces: tuple[bytes, ...] = ()
 
-    def followed_by(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "Listed":
-        """These snapshots; if they begin with the known ones, only the new ones are converted to JSON."""
+    def extended_to(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "SnapshotsJson":
+        """The JSON of `snapshots`. If they begin with the current ones, only the new ones are converted."""
         count = len(self.snapshots)
         same = count <= len(snapshots) and all(map(operator.is_, self.snapshots, snapshots))
         known, new = (self.pieces, snapshots[count:]) if same else ((), snapshots)
         texts = (one.model_dump_json(exclude_none=exclude_none).encode() for one in new)
-        return Listed(snapshots, tuple(_in_pieces(known, texts)))
+        return SnapshotsJson(snapshots, tuple(_pieces(known, texts)))
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A metadata file that this process read or wrote, with the JSON of its snapshots as far as it was made."""
+class CachedMetadata:
+    """A metadata file that this process read or wrote, with the JSON of its snapshots that was already created."""
 
     location: str
     metadata: TableMetadata
-    listed: Listed = Listed()
+    snapshots_json: SnapshotsJson = SnapshotsJson()
 
-    def for_a_caller(self) -> TableMetadata:
-        """A copy with its own properties and refs, which callers may change; the rest is shared."""
+    def copy_for_caller(self) -> TableMetadata:
+        """A copy with its own properties and refs, because callers may change them. The other parts are shared."""
         own = {"properties": dict(self.metadata.properties), "refs": dict(self.metadata.refs)}
         return self.metadata.model_copy(update=own)
 
 
 @dataclass(slots=True)
-class Spliced:
-    """Metadata, with JSON for most of its snapshots.
-
-    Until `json` is called, `listed` belongs to an earlier metadata file.
-    """
+class MetadataJson:
+    """Metadata to write as JSON. Until `json` is called, `snapshots_json` belongs to an earlier metadata file."""
 
     metadata: TableMetadata
-    listed: Listed = Listed()
+    snapshots_json: SnapshotsJson = SnapshotsJson()
 
     def json(self, *, exclude_none: bool) -> Iterator[bytes]:
-        """The text of the metadata's own `model_dump_json`, piece by piece."""
-        self.listed = self.listed.followed_by(self.metadata.snapshots, exclude_none=exclude_none)
+        """The text of `metadata.model_dump_json`, in pieces."""
+        self.snapshots_json = self.snapshots_json.extended_to(self.metadata.snapshots, exclude_none=exclude_none)
         rest = self.metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
-        before, after = rest.split(_NO_SNAPSHOTS, 1)  # no string contains it: its quotes would be escaped
+        before, after = rest.split(_NO_SNAPSHOTS, 1)  # in a string, its quotes would be escaped
         yield f'{before}"snapshots":['.encode()
-        for number, piece in enumerate(self.listed.pieces):
+        for number, piece in enumerate(self.snapshots_json.pieces):
             if number:
                 yield b","
             yield piece
         yield f"]{after}".encode()
 
 
-def write_metadata(spliced: Spliced, output: OutputFile) -> None:
+def write_metadata(document: MetadataJson, output: OutputFile) -> None:
     """Write a new metadata file, as PyIceberg's `ToOutputFile` does; raises FileExistsError if the file exists.
 
-    It is written in pieces: one write call of two megabytes or more was several times slower on ext4, and a complete
-    copy in memory is avoided.
+    It is written in pieces, without a complete copy in memory. A write call of two megabytes or more was several times
+    slower on ext4.
     """
-    pieces = spliced.json(exclude_none=not Config().get_bool("legacy-current-snapshot-id"))
+    pieces = document.json(exclude_none=not Config().get_bool("legacy-current-snapshot-id"))
     compressor = Compressor.get_compressor(output.location)
     if compressor is not NOOP_COMPRESSOR:
         pieces = iter([compressor.bytes_compressor()(b"".join(pieces))])
@@ -209,8 +207,8 @@ def write_metadata(spliced: Spliced, output: OutputFile) -> None:
             stream.write(piece)
 
 
-def _in_pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
-    """The known pieces unchanged, except the last one, which grows until it is large enough."""
+def _pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
+    """The known pieces and the new texts. The last known piece grows until it is large enough; the others stay."""
     yield from known[:-1]
     waiting, size = list(known[-1:]), sum(map(len, known[-1:]))
     for text in texts:
@@ -223,8 +221,8 @@ def _in_pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes
         yield b",".join(waiting)
 
 
-def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
-    """The metadata after updates of the kinds in `_LEAN`; shares all snapshots with `base`."""
+def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
+    """The metadata after updates of the kinds in `_KNOWN_UPDATES`; it shares all snapshots with `base`."""
     named = {one.snapshot_id for one in updates if isinstance(one, SetSnapshotRefUpdate)}
     named |= {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
     kept = [snapshot for snapshot in base.snapshots if snapshot.snapshot_id in named]
@@ -241,7 +239,7 @@ def updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str
 
 
 def _share_fields_sets(models: Sequence[BaseModel | None]) -> None:
-    """Pydantic keeps a set of the given fields with each object: for a long history, a tenth of its memory."""
+    """Pydantic stores a set of field names with each object: a tenth of the memory of a long history."""
     for model in models:
         if model is not None:
             shared = _FIELDS_SETS.setdefault(frozenset(model.model_fields_set), model.model_fields_set)
@@ -251,10 +249,10 @@ def _share_fields_sets(models: Sequence[BaseModel | None]) -> None:
 _FIELDS_SETS: dict[frozenset[str], set[str]] = {}
 
 
-def is_never_used_again(location: str) -> bool:
+def has_unique_name(location: str) -> bool:
     """True if the name of a metadata file contains a UUID, so that no other file will ever have this name.
 
-    A Hadoop table's ``v2.metadata.json``, in contrast, can be dropped, created again and registered again.
+    A file name without UUID, such as ``v2.metadata.json`` of a Hadoop table, can be dropped and used again.
     """
     return _WITH_UUID.search(location) is not None
 
