@@ -25,6 +25,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
+from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
 from lakesink.writer.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.commit.fence import Effects, FencedCommit
@@ -108,12 +109,9 @@ class ScratchTable:
             filesystem.delete_dir(path_of(folder))
 
     def _try(self, what: str, call: Callable[[], Any], left: list[str]) -> None:
-        try:
-            call()
-        except (NoSuchNamespaceError, NoSuchTableError):
-            return
-        except Exception as error:  # the report names what could not be removed
-            left.append(f"{what} ({describe(error, self.catalog.properties)})")
+        failure = caught(call)
+        if isinstance(failure, Exception) and not isinstance(failure, (NoSuchNamespaceError, NoSuchTableError)):
+            left.append(f"{what} ({describe(failure, self.catalog.properties)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ class Bench:
         before = self.state()
         sent = self.ask(offered)
         if sent.refused_as:
-            return f"It refused a commit that nothing speaks against: {sent.detail}."
+            return f"It refused a valid commit: {sent.detail}."
         return not_landed(before, self.state(), offered.snapshot_id, ledger_tag=self.ledger_tag)
 
     def refuses(self, offered: Offer, what: str) -> str:
@@ -230,12 +228,10 @@ def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
     """
     sent = Sent(tuple(offered.snapshot_id for offered in offers))
     known = catalog.properties
-    try:
-        send(catalog, *offers)
-    except Exception as error:  # every error counts as an answer
-        failure, unknown = error, isinstance(error, NO_ANSWER)
-    else:
+    failure = caught(lambda: send(catalog, *offers))
+    if failure is None:
         return sent
+    unknown = isinstance(failure, NO_ANSWER)
     if needed and unknown:
         raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
     return replace(sent, refused_as=type(failure).__name__, unknown=unknown, detail=describe(failure, known))

@@ -2,7 +2,7 @@
 
 import re
 
-from lakesink.audit.which import id_for_trino
+from lakesink.audit.resolve_snapshot import id_for_trino
 from lakesink.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
 from lakesink.engines.target import SQLITE_DRIVER, Rest, Sqlite, Target
 from lakesink_protocol.errors import CatalogError

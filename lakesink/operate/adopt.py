@@ -50,7 +50,7 @@ def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm
     takeover = Takeover(lambda: load_table(found, table), settings)
     batch = takeover.find()
     confirm(
-        f"Is the query that writes by Iceberg's own sink stopped for good, and shall {settings.sink_id} go on after"
+        f"Is the query that writes by Iceberg's own sink stopped for good, and shall {settings.sink_id} continue after"
         f" batch {batch.batch_id}?"
     )
     return takeover.run(batch)
@@ -71,9 +71,9 @@ class Takeover:
         epoch = self._epoch(self.load(), query_id)
         if epoch is None:
             raise _refused(
-                f"No snapshot of the branch says that Iceberg's own sink wrote for query {query_id}.",
-                "Check table, branch and checkpoint; lakesink explain LAKESINK_ADOPT_REFUSED tells what if they"
-                " expired.",
+                f"The branch has no batch that Iceberg's own sink wrote for query {query_id}.",
+                "Check table, branch and checkpoint; if its snapshots expired, see lakesink explain"
+                " LAKESINK_ADOPT_REFUSED.",
             )
         _check_fit(epoch, planned, done)
         end = checkpoint.offsets(epoch)
@@ -92,7 +92,7 @@ class Takeover:
         _check_not_doubled(decision)
         outcome = fence.commit(batch, fence.prepare(decision, (), schema=decision.table.schema()))
         if outcome is None:
-            raise _refused("The table's ledger moved meanwhile.", "Decision with lakesink status, and run it again.")
+            raise _refused("The table's ledger changed meanwhile.", "Check lakesink status, and run this again.")
         return self._adopted(batch, outcome)
 
     @property
@@ -147,7 +147,7 @@ def _check_fit(epoch: int, planned: int, done: int) -> None:
     """
     if epoch < done:
         raise _refused(
-            f"The table ends with batch {epoch} of this checkpoint, and Spark calls batch {done} done.",
+            f"The table ends with batch {epoch} of this checkpoint, but Spark completed batch {done}.",
             f"If the table was rolled back, run `lakesink rewind <checkpoint> --to-batch {epoch}`, and this again. Else"
             " check table and branch.",
         )
@@ -165,8 +165,8 @@ def _check_not_doubled(decision: Decision) -> None:
     if entry is None or situation.rolled_back or entry.query_id != situation.batch.query_id or first > entry.batch_id:
         return
     raise _refused(
-        f"Iceberg's own sink has written batch {first}, which the table had: its rows are there twice.",
-        f"Stop all writers and roll the table back to snapshot {entry.snapshot_id}, take the checkpoint back by"
+        f"Iceberg's own sink has written batch {first}, which the table already had: its rows are doubled.",
+        f"Stop all writers and roll the table back to snapshot {entry.snapshot_id}, set the checkpoint back with"
         f" `lakesink rewind <checkpoint> --to-batch {entry.batch_id}`, and start the stream with lakesink.",
     )
 

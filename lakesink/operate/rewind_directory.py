@@ -62,7 +62,7 @@ class RewindableDirectory:
 
         Call `check` before.
         """
-        with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
+        with directory_failures(self.layout.directory, data="It is set back in part: run the command again."):
             self._storage.replace(self.layout.high_water, HighWater(plan.kept, plan.size_bytes).to_bytes())
             aside = self.layout.taken_back(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
             for name in plan.records:
@@ -101,7 +101,7 @@ class RewindableDirectory:
 def _lacking(to_batch: int, last: Marker | None, damage: str) -> str:
     newest = "none" if last is None else f"up to {last.ledger_batch_id}"
     why = f", and {damage}" if damage else ""
-    return f"The directory does not hold batch {to_batch} of this checkpoint's query: it has {newest}{why}."
+    return f"The directory does not have batch {to_batch} of this checkpoint's query: it has {newest}{why}."
 
 
 def _refused(what: str, action: str) -> QueryError:

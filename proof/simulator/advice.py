@@ -19,7 +19,7 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.proof import audit
+from lakesink.audit.audit import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.commit.restore import Restoring
 from lakesink_protocol.coordinator import Write

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.audit.audit import audit
 from lakesink.audit.finding import Code
-from lakesink.audit.proof import audit
 from lakesink.cli.audit import audit_report
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind

@@ -47,11 +47,16 @@ def test_a_query_that_nothing_weakens_is_well_in_every_point(tmp_path: Path) -> 
         ({"sources": (Source("kinesis", Replay.UNKNOWN),)}, "guarantee", Standing.WARNING, "(kinesis)"),
         ({"sources": ()}, "guarantee", Standing.WARNING, "no source is known"),
         ({"sources": (replace(KAFKA, uncommitted=True),)}, "isolation", Standing.WARNING, "aborted transactions"),
-        ({"functions": Functions(unstable=("rand", "uuid"))}, "expressions", Standing.WARNING, "rand, uuid need not"),
-        ({"functions": Functions(trusted=("price",))}, "functions", Standing.OK, "price give the same"),
-        ({"speculation": True}, "speculation", Standing.WARNING, "twin"),
-        ({"scheme": "s3a"}, "atomic create", Standing.WARNING, "two drivers"),
-        ({"scheme": "s3a", "file_manager": ABORTABLE}, "atomic create", Standing.OK, "come whole"),
+        (
+            {"functions": Functions(unstable=("rand", "uuid"))},
+            "expressions",
+            Standing.WARNING,
+            "Not deterministic: rand, uuid. ",
+        ),
+        ({"functions": Functions(trusted=("price",))}, "functions", Standing.OK, "deterministic: price"),
+        ({"speculation": True}, "speculation", Standing.WARNING, "only one of the two counts"),
+        ({"scheme": "s3a"}, "atomic create", Standing.WARNING, "second driver"),
+        ({"scheme": "s3a", "file_manager": ABORTABLE}, "atomic create", Standing.OK, "created in one step"),
     ],
 )
 def test_what_weakens_a_query_is_told_with_its_cost_and_a_remedy(
@@ -147,10 +152,11 @@ def test_the_command_tells_the_cell_and_its_exit_code_says_whether_it_can_be_kep
         assert {check["part"] for check in document["checks"]} == {"query"}
     shown = CliRunner().invoke(main, ["doctor", "--query", root]).stdout
     assert "at most once: the source cannot give a batch again (socket)" in shown
-    assert shown.splitlines()[-1] == "Next: change what it says, start the query, and look again"
+    assert shown.splitlines()[-1] == "Next: correct the findings, start the query, and check again"
 
 
 def test_the_command_looks_at_one_query_alone(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["doctor", "demo.events", "--query", noted(tmp_path, WELL.to_bytes())])
     assert result.exit_code == 2
-    assert "leave out TABLE" in result.output
+    assert result.output.startswith("[LAKESINK_OPTION_INVALID] ")
+    assert "Leave out TABLE" in result.output

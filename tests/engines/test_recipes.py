@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.audit.which import queries
+from lakesink.audit.resolve_snapshot import queries
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Moment, Recipe
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target, target_of

@@ -10,8 +10,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from lakesink.audit.audit import audit
 from lakesink.audit.finding import Code
-from lakesink.audit.proof import audit
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import CatalogError

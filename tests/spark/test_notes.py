@@ -71,7 +71,7 @@ def test_expressions_that_need_not_give_the_same_again_are_named(
     unstable = rows.where(rand() >= 0).withColumn("key", expr("uuid()")).withColumn("price", price("id"))
     found = noted(unstable.withColumn("guess", guess.asNondeterministic()("id")).select("id"), checkpoint)
     assert found["expressions"].standing is Standing.WARNING
-    named = found["expressions"].found.partition(" need not")[0]
+    named = found["expressions"].found.partition(". ")[0].removeprefix("Not deterministic: ")
     assert set(named.split(", ")) == {"rand", "uuid", "guess"}
     assert "price" in found["functions"].found
     assert started(caplog).levelno == logging.WARNING

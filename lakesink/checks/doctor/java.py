@@ -50,9 +50,9 @@ def check_java() -> Finding:
     if java.major < OLDEST_JAVA:
         return _failed(f"{place}: Spark needs {OLDEST_JAVA} or newer.")
     if not _has_module(java, _VECTOR_MODULE):
-        return _failed(f"{place} lacks the module {_VECTOR_MODULE}, with which Spark starts it.")
+        return _failed(f"{place} lacks the module {_VECTOR_MODULE}, which Spark needs at its start.")
     if java.major > NEWEST_KNOWN_JAVA:
-        found = f"{place} is newer than what Spark is known to run on."
+        found = f"{place} is newer than the versions on which Spark is known to run."
         return Finding(Part.MACHINE, "java", Standing.WARNING, found, "If Spark does not start, take Java 17 or 21.")
     return Finding(Part.MACHINE, "java", Standing.OK, place)
 

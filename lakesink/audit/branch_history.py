@@ -24,11 +24,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BranchHistory:
     """One branch."""
 
-    branch: str
-    walk: tuple[Snapshot, ...]  # its snapshots, newest first, down to the first missing parent
+    name: str
+    ancestry: tuple[Snapshot, ...]  # its snapshots, newest first, down to the first missing parent
     complete: bool  # True if the ancestry reaches the table's first snapshot
     steps: Mapping[SinkKey, tuple[Step, ...]]  # batches in the ancestry, oldest first, by their sink and branch
     blind: frozenset[int]  # cherry-picks of expired snapshots, which may contain any batch
@@ -36,21 +36,21 @@ class Line:
     @property
     def head(self) -> Snapshot | None:
         """The newest snapshot; None if there is none."""
-        return self.walk[0] if self.walk else None
+        return self.ancestry[0] if self.ancestry else None
 
     def chain(self, key: SinkKey) -> list[Mark | None]:
         """A sink's marks, oldest first; None for each blind snapshot."""
         known = {step.snapshot.snapshot_id: step.mark for step in self.steps.get(key, ())}
-        ids = [snapshot.snapshot_id for snapshot in reversed(self.walk)]
+        ids = [snapshot.snapshot_id for snapshot in reversed(self.ancestry)]
         return [known.get(snapshot_id) for snapshot_id in ids if snapshot_id in known or snapshot_id in self.blind]
 
 
-def lines_of(table: Table) -> dict[str, Line]:
+def branch_histories(table: Table) -> dict[str, BranchHistory]:
     """Every branch of a table by name; always includes ``main``."""
     marks = {snapshot.snapshot_id: mark_of(snapshot.summary) for snapshot in table.metadata.snapshots}
     refs = table.metadata.refs
     named = [name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.BRANCH]
-    return {branch: _line(table, branch, marks) for branch in sorted({MAIN_BRANCH, *named})}
+    return {branch: _branch_history(table, branch, marks) for branch in sorted({MAIN_BRANCH, *named})}
 
 
 def frontier(snapshots: Mapping[int, Snapshot]) -> list[int]:
@@ -72,16 +72,16 @@ def last_change_ms(table: Table) -> int:
     return max(table.metadata.last_updated_ms, log[-1].timestamp_ms if log else 0)
 
 
-def _line(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> Line:
-    walk = cast("tuple[Snapshot, ...]", tuple(view_table(table, SinkKey("walk", branch)).ancestry()))
+def _branch_history(table: Table, branch: str, marks: Mapping[int, Mark | None]) -> BranchHistory:
+    ancestry = cast("tuple[Snapshot, ...]", tuple(view_table(table, SinkKey("audit", branch)).ancestry()))
     steps: dict[SinkKey, list[Step]] = defaultdict(list)
-    for snapshot in reversed(walk):
+    for snapshot in reversed(ancestry):
         mark = marks[snapshot.snapshot_id] or marks.get(cherry_picked_from(snapshot.summary) or 0)
         if mark is not None:
             steps[mark.key].append(Step(mark, snapshot))
-    oldest = min((snapshot.sequence_number or 0 for snapshot in walk), default=0)
-    blind = frozenset(snapshot.snapshot_id for snapshot in walk if _is_blind(snapshot, marks))
-    return Line(branch, walk, oldest <= 1, {key: tuple(found) for key, found in steps.items()}, blind)
+    oldest = min((snapshot.sequence_number or 0 for snapshot in ancestry), default=0)
+    blind = frozenset(snapshot.snapshot_id for snapshot in ancestry if _is_blind(snapshot, marks))
+    return BranchHistory(branch, ancestry, oldest <= 1, {key: tuple(found) for key, found in steps.items()}, blind)
 
 
 def _is_blind(snapshot: Snapshot, marks: Mapping[int, Mark | None]) -> bool:

@@ -182,7 +182,7 @@ def _note(record: Record, same: Sequence[Record], after: int | None) -> str:
     if record.in_branch is False:
         return f"Rolled back: branch {record.branch} no longer contains this snapshot of batch {record.batch_id}."
     if len(same) > 1:
-        return f"{len(same)} retained snapshots bear batch {record.batch_id}: this is the newest in the branch."
+        return f"{len(same)} retained snapshots contain batch {record.batch_id}: this is the newest in the branch."
     return ""
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.checks.doctor.expirations import check_expirations, check_request_keys, lent_credentials, object_rules
 from lakesink.checks.doctor.finding import Finding, Standing
-from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys, lent_credentials, object_rules
 from lakesink_catalog.connect.catalog import connect
 from testkit.builders import START_MS
 from testkit.http_servers import rest_server
@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 
 def prepared(crashed: Crashed, hours: float) -> Finding:
     """What is said of the batch that was prepared, so many hours later."""
-    [finding] = check_lifetimes(crashed.lake.table(), int(START_MS + hours * HOUR_MS))
+    [finding] = check_expirations(crashed.lake.table(), int(START_MS + hours * HOUR_MS))
     return finding
 
 
@@ -33,7 +33,7 @@ def test_a_batch_that_waits_is_told_with_the_time_that_its_driver_has(crashed: C
     finding = prepared(crashed, 5)
     assert (finding.check, finding.standing) == ("prepared", Standing.OK)
     assert finding.found.startswith("batch 1 of events was prepared 4 hours ago and is not committed")
-    assert finding.found.endswith("a driver that is back within 15 hours commits it as it is")
+    assert finding.found.endswith("a driver that starts within 15 hours commits it")
 
 
 @pytest.mark.parametrize("hours", [21, -2])
@@ -48,13 +48,13 @@ def test_one_whose_files_were_taken_is_told_whatever_its_age(crashed: Crashed) -
     crashed.data_file.unlink()
     finding = prepared(crashed, 1)
     assert finding.standing is Standing.WARNING
-    assert "1 of its 1 files are gone" in finding.found
+    assert "1 of its 1 files are missing" in finding.found
 
 
 def test_nothing_waits_once_the_driver_came_back(crashed: Crashed) -> None:
     crashed.stream.run(1)
     finding = prepared(crashed, 1)
-    assert (finding.standing, finding.found) == (Standing.OK, "no batch waits for its driver to come back")
+    assert (finding.standing, finding.found) == (Standing.OK, "no prepared batch waits for a driver")
 
 
 @pytest.mark.parametrize(

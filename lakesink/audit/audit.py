@@ -14,7 +14,7 @@ from lakesink.audit import data_files
 from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note, key_of
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
-from lakesink.audit.look import Look
+from lakesink.audit.scan import TableScan
 from lakesink_catalog.read.history import SinkState
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 from lakesink_protocol.ledger import stated
@@ -61,35 +61,35 @@ def audit(
     ledgers; files and manifests are always checked completely. Parquet footers cost one more request for each file. The
     wall clock `now_ms` is compared with the table's last change, unless it is None.
     """
-    look = Look.at(table, sink)
-    entries = look.entries()
+    scan = TableScan.at(table, sink)
+    entries = scan.entries()
     faults = data_files.faults(table.io, entries, footers=footers)
-    leftovers = look_for_leftovers(table, {entry.path for entry in entries}, look.ledgers())
+    leftovers = look_for_leftovers(table, {entry.path for entry in entries}, scan.ledgers())
     said = [
-        *look.of_sinks(),
-        *(look.of_clock(now_ms) if now_ms is not None else ()),
-        *look.of_contents(),
+        *scan.of_sinks(),
+        *(scan.of_clock(now_ms) if now_ms is not None else ()),
+        *scan.of_contents(),
         *data_files.findings(faults),
-        *(look.of_checkpoint(done) if done is not None else ()),
-        *look.of_history(),
+        *(scan.of_checkpoint(done) if done is not None else ()),
+        *scan.of_history(),
         *leftovers.notes(),
     ]
     return Proof(
-        sinks=tuple(_proof_of(look, state) for state in look.states),
+        sinks=tuple(_proof_of(scan, state) for state in scan.states),
         findings=tuple(one for one in said if isinstance(one, Finding)),
         notes=tuple(one for one in said if isinstance(one, Note)),
-        snapshots=len(look.snapshots),
+        snapshots=len(scan.snapshots),
         files=len(entries),
         bytes=sum(entry.size_bytes for entry in entries),
-        manifests=sum(1 for _ in look.inventory.known()),
+        manifests=sum(1 for _ in scan.inventory.known()),
         footers=footers,
         leftovers=leftovers,
         unchecked=sum(fault.code is None for fault in faults),
     )
 
 
-def _proof_of(look: Look, state: SinkState) -> SinkProof:
-    steps = look.steps(key_of(state))
+def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
+    steps = scan.steps(key_of(state))
     return SinkProof(
         sink=state.sink,
         branch=state.branch,

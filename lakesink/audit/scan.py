@@ -9,11 +9,11 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit import contents
+from lakesink.audit.branch_history import BranchHistory, Step, branch_histories, frontier, last_change_ms
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, key_of, listed, of_documents, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.lines import Line, Step, frontier, last_change_ms, lines_of
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import SinkState, history, sinks
 from lakesink_catalog.read.view import view_table
@@ -28,31 +28,31 @@ _TAGGED_BATCH = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableScan:
     """One scan."""
 
     table: Table
     known: tuple[SinkState, ...]  # every sink
     states: tuple[SinkState, ...]  # the sinks to audit
-    lines: Mapping[str, Line]  # branches by name
+    branches: Mapping[str, BranchHistory]  # branches by name
     snapshots: Mapping[int, Snapshot]  # every retained snapshot, by id
     tips: tuple[Snapshot, ...]  # heads, and the snapshots that together reference everything retained
     inventory: Inventory
 
     @classmethod
-    def at(cls, table: Table, sink: str | None) -> "Look":
+    def at(cls, table: Table, sink: str | None) -> "TableScan":
         """Scan a table; audit only one sink if it is named. Raises an OSError if the storage failed."""
         known = tuple(sinks(table))
         states = _chosen(known, sink)
-        lines = lines_of(table)
+        branches = branch_histories(table)
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-        heads = {line.head.snapshot_id for line in lines.values() if line.head is not None}
+        heads = {branch.head.snapshot_id for branch in branches.values() if branch.head is not None}
         tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
         inventory = Inventory(table.io)
         inventory.read(tips)
         tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & snapshots.keys()
         inventory.find_lists(snapshots[snapshot_id] for snapshot_id in tagged)
-        return cls(table, known, states, lines, snapshots, tips, inventory)
+        return cls(table, known, states, branches, snapshots, tips, inventory)
 
     def entries(self) -> list[Entry]:
         """Every referenced file, once for each stated size and row count."""
@@ -64,14 +64,14 @@ class Look:
 
     def ledgers(self) -> dict[SinkKey, int]:
         """Last batch of every sink; of a removed sink, as far as the branches still show it."""
-        steps = [(key, steps[-1]) for line in self.lines.values() for key, steps in line.steps.items()]
-        shown = {key: last.mark.ledger_batch_id for key, last in steps if key.branch in self.lines}
+        steps = [(key, steps[-1]) for branch in self.branches.values() for key, steps in branch.steps.items()]
+        shown = {key: last.mark.ledger_batch_id for key, last in steps if key.branch in self.branches}
         return shown | {key_of(state): -1 if state.batch_id is None else state.batch_id for state in self.known}
 
     def steps(self, key: SinkKey) -> tuple[Step, ...]:
         """A sink's batches on its branch, oldest first."""
-        line = self.lines.get(key.branch)
-        return line.steps.get(key, ()) if line is not None else ()
+        branch = self.branches.get(key.branch)
+        return branch.steps.get(key, ()) if branch is not None else ()
 
     def of_sinks(self) -> Iterator[Said]:
         """Check the order of batches, the ledgers and their tags."""
@@ -91,8 +91,8 @@ class Look:
         """Check manifests, summaries and totals, and files that are referenced twice."""
         yield from contents.disagreeing_manifests(self.inventory)
         yield from contents.doubled_files(self.tips, self.inventory)
-        for line in self.lines.values():
-            yield from contents.totals(line, self.inventory)
+        for branch in self.branches.values():
+            yield from contents.totals(branch, self.inventory)
         yield from self._of_summaries()
         own = (step.snapshot.snapshot_id for state in self.states for step in self.steps(key_of(state)))
         yield from contents.added_twice(self.inventory, own)
@@ -108,23 +108,23 @@ class Look:
         for state in self.states:
             yield from self._reach(state)
             yield from (Note("documents", _subject(state), said) for said in of_documents(state))
-        on_lines = {snapshot.snapshot_id for line in self.lines.values() for snapshot in line.walk}
-        aside = len(self.snapshots.keys() - on_lines)
+        on_branches = {snapshot.snapshot_id for branch in self.branches.values() for snapshot in branch.ancestry}
+        aside = len(self.snapshots.keys() - on_branches)
         if aside:
-            found = f"{counted(aside, 'retained snapshot')} on no branch's walk: rolled back, or kept alive by a tag."
+            found = f"{counted(aside, 'retained snapshot')} on no branch: rolled back, or kept by a tag."
             yield Note("aside", "", found)
 
     def _of_sink(self, state: SinkState) -> Iterator[Said]:
         key, subject = key_of(state), _subject(state)
-        line = self.lines.get(key.branch)
-        if line is not None:
-            yield from breaks(chain_of(line, key, subject))
+        branch = self.branches.get(key.branch)
+        if branch is not None:
+            yield from breaks(chain_of(branch, key, subject))
         if state.trouble is not None:
             found = f"Its next batch would be refused: {state.trouble.value}.{self._rewind(state)}"
             # Another refusal than those that a last batch itself can get is a defect of the verdict.
             yield Finding(Code[state.trouble.name], subject, found)
         elif state.unverifiable:
-            found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: it is trusted."
+            found = f"Expiry removed the proof that its last batch, {state.batch_id}, is in the branch: assumed."
             yield Note("unproven", subject, found)
         yield from self._ledger_tag(state)
         yield from self._audit_tags(state)
@@ -132,19 +132,19 @@ class Look:
     def _of_retired(self) -> Iterator[Finding]:
         """Batches of sinks that were retired: what they doubled or left out is still so."""
         known = {key_of(state) for state in self.known}
-        for line in self.lines.values():
-            for key in sorted(line.steps.keys() - known, key=str):
-                if key.branch == line.branch:
-                    yield from breaks(chain_of(line, key, f"{key.name} into {key.branch}, retired"))
+        for branch in self.branches.values():
+            for key in sorted(branch.steps.keys() - known, key=str):
+                if key.branch == branch.name:
+                    yield from breaks(chain_of(branch, key, f"{key.name} into {key.branch}, retired"))
 
     def _rewind(self, state: SinkState) -> str:
         """The command that sets a checkpoint back to where the branch was rolled back, if the branch shows it."""
         moved = [step.mark for step in self.steps(key_of(state)) if step.mark.batch_id == step.mark.ledger_batch_id]
-        line = self.lines.get(state.branch)
-        if state.trouble is not Reason.ROLLED_BACK or line is None or state.kind != SinkKind.STREAM.value:
+        branch = self.branches.get(state.branch)
+        if state.trouble is not Reason.ROLLED_BACK or branch is None or state.kind != SinkKind.STREAM.value:
             return ""
-        if not moved and not line.complete:
-            return " Expiry hides which batch is the newest in the branch: find it by the rows."
+        if not moved and not branch.complete:
+            return " The newest batch in the branch is unknown after expiry: find it by the rows."
         newest = moved[-1].batch_id if moved else -1
         there = f"The newest batch in the branch is {newest}" if moved else "No batch is in the branch"
         return f" {there}: lakesink rewind <checkpoint> --to-batch {newest}."
@@ -188,24 +188,24 @@ class Look:
 
     def _reach(self, state: SinkState) -> Iterator[Note]:
         """How far back a sink's batches can be listed one by one."""
-        line, steps = self.lines.get(state.branch), self.steps(key_of(state))
-        if line is None or line.complete:
+        branch, steps = self.branches.get(state.branch), self.steps(key_of(state))
+        if branch is None or branch.complete:
             return
-        found = "No batch is retained on the branch: the ledger alone says what came last."
+        found = "No batch is retained on the branch: only the ledger names the last batch."
         if steps:
-            found = f"Batches before {steps[0].mark.batch_id} cannot be told one by one: their snapshots have expired."
+            found = f"Batches before {steps[0].mark.batch_id} cannot be listed: their snapshots have expired."
         records = history(self.table, sink=state.sink, branch=state.branch)
         older = sorted({record.batch_id for record in records if record.in_branch is None})
         kept = f" Tags keep of them {counted(len(older), 'batch')}: {listed(map(str, older))}." if older else ""
-        brought = self._expired(line)
-        left = f" What they left in the branch was looked at: {brought}." if brought else ""
+        brought = self._expired(branch)
+        left = f" The files of expired snapshots in the branch were checked: {brought}." if brought else ""
         yield Note("history", _subject(state), found + kept + left)
 
-    def _expired(self, line: Line) -> str:
+    def _expired(self, branch: BranchHistory) -> str:
         """What the head still references of expired snapshots."""
         gone = [
             counts
-            for snapshot_id, counts in sums(self.inventory.entries(line.head) if line.head else ()).items()
+            for snapshot_id, counts in sums(self.inventory.entries(branch.head) if branch.head else ()).items()
             if snapshot_id not in self.snapshots
         ]
         files, rows = sum(counts[0] for counts in gone), sum(counts[1] for counts in gone)
@@ -223,15 +223,15 @@ def _chosen(states: Sequence[SinkState], sink: str | None) -> tuple[SinkState, .
     )
 
 
-def chain_of(line: Line, key: SinkKey, subject: str) -> Chain:
+def chain_of(branch: BranchHistory, key: SinkKey, subject: str) -> Chain:
     """A sink's batches on a branch, with what else the branch shows."""
     steps = sorted(
-        (step for steps in line.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
+        (step for steps in branch.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
     )
-    queries = {step.mark.query_id for step in line.steps.get(key, ())}
-    written = frozenset((query, epoch) for query in queries for epoch in epochs(line.walk, query))
+    queries = {step.mark.query_id for step in branch.steps.get(key, ())}
+    written = frozenset((query, epoch) for query in queries for epoch in epochs(branch.ancestry, query))
     marks = tuple(step.mark for step in steps)
-    return Chain(subject, key, line.chain(key), line.complete, marks, written)
+    return Chain(subject, key, branch.chain(key), branch.complete, marks, written)
 
 
 def _subject(state: SinkState) -> str:

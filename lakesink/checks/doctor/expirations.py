@@ -16,7 +16,8 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of
-from lakesink.audit.leftovers import Listing, WaitingRecord, opened_listing, waiting_records
+from lakesink.audit.leftovers import Listing, PreparedRecord, opened_listing, prepared_records
+from lakesink.checks.caught import caught
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt_all
 from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink_catalog.connect.rest import BoundedRestCatalog
@@ -30,7 +31,7 @@ _NO_RULES = "NoSuchLifecycleConfiguration"
 _EXPIRES_AT = re.compile(r"(s3|gcs|adls)\..*expires-at(-ms)?(\..*)?")
 
 
-def check_lifetimes(table: Table, now_ms: int) -> Iterator[Finding]:
+def check_expirations(table: Table, now_ms: int) -> Iterator[Finding]:
     """Check all expirations of a table and its storage that can be read."""
     yield from attempt_all(Part.TABLE, _PREPARED, partial(_prepared, table, now_ms))
     yield from attempt_all(Part.TABLE, _CREDENTIALS, partial(lent_credentials, table.io.properties, now_ms))
@@ -42,7 +43,7 @@ def check_request_keys(catalog: Catalog) -> Iterator[Finding]:
     if isinstance(catalog, BoundedRestCatalog):
         lifetime = catalog.idempotency_key_lifetime()
         known = f"kept for {lifetime}" if lifetime else "not kept"
-        found = f"{known}; lakesink sends none: a request that comes late or twice is refused by what it asserts"
+        found = f"{known}; lakesink sends none: the assertions of a late or repeated request refuse it"
         yield Finding(Part.CATALOG, _KEYS, Standing.OK, found)
 
 
@@ -52,11 +53,11 @@ def lent_credentials(properties: Mapping[str, Any], now_ms: int) -> Iterator[Fin
     if not ends:
         return
     left = timedelta(milliseconds=min(ends) - now_ms)
-    found = f"lent by the catalog, for {_span(left)} more: no batch may take longer to write and commit"
+    found = f"vended by the catalog, valid for {_span(left)}: no batch may take longer to write and commit"
     if left >= SHORTEST_CREDENTIALS:
         yield Finding(Part.TABLE, _CREDENTIALS, Standing.OK, found)
     else:
-        fix = "Have the catalog lend them for longer than the longest batch takes; or make batches smaller."
+        fix = "Let the catalog vend credentials that outlive the longest batch, or make batches smaller."
         yield Finding(Part.TABLE, _CREDENTIALS, Standing.WARNING, found, fix)
 
 
@@ -65,19 +66,21 @@ def object_rules(location: str, properties: Mapping[str, Any]) -> Iterator[Findi
     place = urlsplit(location)
     if place.scheme not in _S3:
         return
-    try:
-        system = FsspecFileIO(dict(properties)).get_fs(place.scheme)
-        rules = system.call_s3("get_bucket_lifecycle_configuration", Bucket=place.netloc)["Rules"]
-    except Exception as error:  # a missing package, permission or call: the owner of the bucket can look
-        if _NO_RULES in str(error) or _NO_RULES in str(error.__cause__):
-            yield _judged(())
-        else:
-            fix = "See by other means that no life-cycle rule of the bucket expires objects of the warehouse."
-            found = f"the bucket's rules cannot be read: {describe(error, properties)}"
-            yield Finding(Part.TABLE, _RULES, Standing.SKIPPED, found, fix)
+    rules = caught(lambda: _bucket_rules(place.scheme, place.netloc, properties))
+    if isinstance(rules, Exception) and _NO_RULES in f"{rules} {rules.__cause__}":
+        rules = []
+    if isinstance(rules, Exception):
+        fix = "Check with the owner of the bucket that no lifecycle rule expires objects of the warehouse."
+        found = f"the bucket's rules cannot be read: {describe(rules, properties)}"
+        yield Finding(Part.TABLE, _RULES, Standing.SKIPPED, found, fix)
         return
     prefix = place.path.lstrip("/")
     yield _judged([str(rule.get("ID", "without an id")) for rule in rules if _removes(rule) and _covers(rule, prefix)])
+
+
+def _bucket_rules(scheme: str, bucket: str, properties: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    system = FsspecFileIO(dict(properties)).get_fs(scheme)
+    return list(system.call_s3("get_bucket_lifecycle_configuration", Bucket=bucket)["Rules"])
 
 
 def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
@@ -87,31 +90,31 @@ def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
         yield Finding(Part.TABLE, _PREPARED, Standing.SKIPPED, found)
         return
     ledgers = {key_of(state): -1 if state.batch_id is None else state.batch_id for state in sinks(table)}
-    waiting = sorted(waiting_records(table, opened, ledgers), key=lambda record: record.batch_id)
+    waiting = sorted(prepared_records(table, opened, ledgers), key=lambda record: record.batch_id)
     if not waiting:
-        yield Finding(Part.TABLE, _PREPARED, Standing.OK, "no batch waits for its driver to come back")
+        yield Finding(Part.TABLE, _PREPARED, Standing.OK, "no prepared batch waits for a driver")
     for record in waiting:
         yield _waiting(record, timedelta(milliseconds=now_ms - record.created_ms), _gone(opened, record))
 
 
-def _waiting(record: WaitingRecord, age: timedelta, gone: int) -> Finding:
+def _waiting(record: PreparedRecord, age: timedelta, gone: int) -> Finding:
     longest = PREPARED_MAX_AGE
     found = f"batch {record.batch_id} of {record.key.name} was prepared {_span(age)} ago and is not committed"
     if gone:
-        found = f"{found}; {gone} of its {len(record.files)} files are gone, so the next driver writes it again"
-        fix = f"Let cleaners of orphans take only what is older than {_span(longest)} and the longest batch together."
+        found = f"{found}; {gone} of its {len(record.files)} files are missing, so the next driver writes it again"
+        fix = f"Let orphan cleanups keep files for {_span(longest)} plus the duration of the longest batch."
         return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
     if not timedelta() <= age <= longest:
         found = (
             f"{found}: too old for prepared_max_age, {_span(longest)} by default, so the next driver writes it again"
         )
-        fix = "Start its stream while the source still has what the batch reads."
+        fix = "Start its stream while the source still has the rows of the batch."
         return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
-    found = f"{found}; a driver that is back within {_span(longest - age)} commits it as it is"
+    found = f"{found}; a driver that starts within {_span(longest - age)} commits it"
     return Finding(Part.TABLE, _PREPARED, Standing.OK, found)
 
 
-def _gone(opened: Listing, record: WaitingRecord) -> int:
+def _gone(opened: Listing, record: PreparedRecord) -> int:
     system, path_of = opened
     there = system.get_file_info([path_of(location) for location, _ in record.files])
     return sum(file.type is not FileType.File for file in there)
@@ -119,9 +122,9 @@ def _gone(opened: Listing, record: WaitingRecord) -> int:
 
 def _judged(removing: Sequence[str]) -> Finding:
     if not removing:
-        return Finding(Part.TABLE, _RULES, Standing.OK, "no life-cycle rule of the bucket removes objects of the table")
-    found = f"life-cycle rules of the bucket remove objects of the table by their age: {', '.join(removing)}"
-    fix = "Remove them, or narrow their prefix: files that a table refers to must stay, however old they are."
+        return Finding(Part.TABLE, _RULES, Standing.OK, "no lifecycle rule of the bucket removes objects of the table")
+    found = f"lifecycle rules of the bucket remove objects of the table by their age: {', '.join(removing)}"
+    fix = "Remove them, or narrow their prefix: files that a table references must stay, regardless of age."
     return Finding(Part.TABLE, _RULES, Standing.FAILED, found, fix)
 
 
