@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from lakesink.cli.output import Report, reported
-from lakesink.settings.values import duration
+from lakesink.settings.parse import duration
 
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:

@@ -11,18 +11,18 @@ from lakesink.demo.place import Place, check_machine, prepare
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 if TYPE_CHECKING:
-    from lakesink.demo.story import Ending
+    from lakesink.demo.scenario import Ending
 
 
 def demo(folder: Path, rows: int, *, no_kill: bool) -> Report:
     """Exit code 1: some claim does not hold. 2: the demo could not run to its end."""
     check_machine()
-    from lakesink.demo.story import Screen, tell  # imports the packages that were just looked for
+    from lakesink.demo.scenario import Screen, run_demo  # imports the packages that were just looked for
 
     stage = prepare(folder)
     os.environ[HOME_VARIABLE] = str(stage.lakehouse)
     with Screen() as screen:
-        ending = tell(stage, screen, row_limit=rows, kill=not no_kill)
+        ending = run_demo(stage, screen, row_limit=rows, kill=not no_kill)
     return _report(stage, ending)
 
 

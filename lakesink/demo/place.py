@@ -1,4 +1,4 @@
-"""What the demo needs: a machine that can run it, and a folder. A folder with other contents is never touched."""
+"""Checks the machine, and prepares the folder of the demo. A folder with other contents is never changed."""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lakesink_protocol.errors import SettingsError
 
 TABLE = "demo.flights"
 SINK_ID = "flights"
-_SIGN = "made-by-lakesink-demo"
+_MARKER = "made-by-lakesink-demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,18 @@ class Place:
 def prepare(home: Path) -> Place:
     """Return an empty folder: create it, or empty it if an earlier demo created it."""
     home = home.absolute()
-    sign = home / _SIGN
-    if sign.exists():
+    marker = home / _MARKER
+    if marker.exists():
         shutil.rmtree(home)
     elif home.exists() and not (home.is_dir() and not any(home.iterdir())):
         raise SettingsError(
             "DEMO_FOLDER",
-            f"{home} is not an empty folder, nor one that a demo made.",
-            data="It was not touched.",
+            f"{home} is neither an empty folder nor the folder of an earlier demo.",
+            data="It was not changed.",
             action="Name another one with --dir.",
         )
     home.mkdir(parents=True, exist_ok=True)
-    sign.touch()
+    marker.touch()
     return Place(home)
 
 

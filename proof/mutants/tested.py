@@ -19,7 +19,7 @@ from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
 from lakesink.spark.rows import batch_rows
-from lakesink.spark.rows.task import Messages
+from lakesink.spark.rows.task import RawBytes
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from proof.mutants.mutant import Patches
 
@@ -82,7 +82,7 @@ def gathered_batch_unchecked(patches: Patches) -> None:
         sender = jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - as the product does
         stream, connection = local_connect_and_auth(sender[0], sender[1])
         with connection, stream:
-            return list(Messages().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
+            return list(RawBytes().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
 
     patches.put(batch_rows, "_collected", collected)
 

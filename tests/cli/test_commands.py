@@ -20,7 +20,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 from lakesink import __version__
 from lakesink.cli.main import main
 from lakesink.cli.output import ago, plain, size, span
-from lakesink.settings.values import duration
+from lakesink.settings.parse import duration
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import create_table, load_table

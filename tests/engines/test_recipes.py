@@ -131,7 +131,7 @@ def test_trino_is_told_a_small_snapshot_id_as_what_it_is(lake: Lake, snapshot_id
 
 def test_trino_says_what_it_has_no_setting_for(lake: Lake) -> None:
     assert trino.recipe(target(lake, SECRET["rest-credential"])).notes[0] == (
-        "Trino has no setting of the same name for header.X-Key."
+        "Trino has no equivalent setting for header.X-Key."
     )
 
 

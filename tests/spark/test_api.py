@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.transforms import TruncateTransform
 
 import lakesink
-from lakesink.settings.given import Options
+from lakesink.settings.option_types import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from tests.spark.streams import file_stream, write_files

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql.functions import col, current_timestamp, expr, rand, udf
 
 from examples.guarantees.forgetful import ForgetfulSource
-from lakesink.checkpoint.notes import NOTES, Functions
+from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.query import check_query
-from lakesink.spark.functions import functions_of
+from lakesink.spark.determinism import functions_of
 from lakesink.spark.report import SPECULATION
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, run, write_files, writer
@@ -150,7 +150,7 @@ def test_notes_that_cannot_be_written_do_not_end_the_stream(
     rows: Any, checkpoint: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoint.mkdir()
-    (checkpoint / Path(NOTES).parent).write_text("a file, where a folder is needed")
+    (checkpoint / Path(QUERY_FACTS).parent).write_text("a file, where a folder is needed")
     sink = DirectorySink(checkpoint.with_name("sink"))
     run(writer(rows, sink, checkpoint))
     assert sink.files_written() == 1

@@ -5,8 +5,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.checkpoint.notes import MOST_BYTES, NOTES, QueryNotes, is_atomic, parse_notes
 from lakesink.checkpoint.offsets import log_offset
+from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, QueryFacts, is_atomic, parse_query_facts
 from lakesink.checkpoint.sources import Replay, guarantee
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_protocol.redact import describe, redact
@@ -61,12 +61,12 @@ def check_query(root: str) -> Iterator[Finding]:
         yield _checkpoint(notes)
 
 
-def _read(query_id: str, checkpoint: Checkpoint) -> QueryNotes | Finding | None:
-    size_bytes = checkpoint.files.size_bytes(NOTES)
+def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
+    size_bytes = checkpoint.files.size_bytes(QUERY_FACTS)
     if size_bytes is None:
         return None
     try:
-        notes = parse_notes(checkpoint.files.read_range(NOTES, 0, min(size_bytes, MOST_BYTES + 1)))
+        notes = parse_query_facts(checkpoint.files.read_range(QUERY_FACTS, 0, min(size_bytes, MOST_BYTES + 1)))
     except ValueError as error:
         found = f"The notes of query {query_id} cannot be read: {error}"
         return Finding(Part.QUERY, "notes", Standing.FAILED, redact(found), "Start the query again: it rewrites them.")
@@ -76,21 +76,21 @@ def _read(query_id: str, checkpoint: Checkpoint) -> QueryNotes | Finding | None:
     return notes
 
 
-def _of_query(root: str, notes: QueryNotes) -> Finding:
+def _of_query(root: str, notes: QueryFacts) -> Finding:
     found = (
         f"{redact(root)}: query {notes.query_id}, sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
     )
     return Finding(Part.QUERY, "notes", Standing.OK, redact(found))
 
 
-def _guarantee(notes: QueryNotes) -> Finding:
+def _guarantee(notes: QueryFacts) -> Finding:
     promise = guarantee(notes.sources)
     weakest = sorted({source.name for source in notes.sources if source.replay is promise}) or ["no source is known"]
     found = f"{promise.value} ({', '.join(weakest)})"
     return Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
 
 
-def _isolation(notes: QueryNotes) -> Iterator[Finding]:
+def _isolation(notes: QueryFacts) -> Iterator[Finding]:
     if any(source.uncommitted for source in notes.sources):
         found = "kafka.isolation.level is read_uncommitted, Kafka's default: records of aborted transactions are rows."
         fix = 'If producers use transactions: .option("kafka.isolation.level", "read_committed") on a new checkpoint.'
@@ -99,7 +99,7 @@ def _isolation(notes: QueryNotes) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: rows of aborted transactions are not read")
 
 
-def _functions(notes: QueryNotes) -> Iterator[Finding]:
+def _functions(notes: QueryFacts) -> Iterator[Finding]:
     unstable, trusted = notes.functions.unstable, notes.functions.trusted
     if unstable:
         found = (
@@ -116,7 +116,7 @@ def _functions(notes: QueryNotes) -> Iterator[Finding]:
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
 
 
-def _speculation(notes: QueryNotes) -> Finding:
+def _speculation(notes: QueryFacts) -> Finding:
     if not notes.speculation:
         return Finding(Part.QUERY, "speculation", Standing.OK, "off")
     found = "on: the copy of a slow task leaves unreferenced files; only one of the two counts"
@@ -124,7 +124,7 @@ def _speculation(notes: QueryNotes) -> Finding:
     return Finding(Part.QUERY, "speculation", Standing.WARNING, found, fix)
 
 
-def _checkpoint(notes: QueryNotes) -> Finding:
+def _checkpoint(notes: QueryFacts) -> Finding:
     if notes.creates_atomically:
         return Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files are created in one step")
     found = (
@@ -140,7 +140,7 @@ def _checkpoint(notes: QueryNotes) -> Finding:
 
 def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
     """What the checkpoint of a query without stored facts shows of its guarantee, and what it does not."""
-    found = f"Query {query_id} has no query facts in {NOTES}; these findings are from its checkpoint."
+    found = f"Query {query_id} has no query facts in {QUERY_FACTS}; these findings are from its checkpoint."
     fix = 'lakesink.stream, stream_files and stream_to write them; format("lakesink") and other sinks do not.'
     yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
     kinds = [_kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]

@@ -70,7 +70,7 @@ def _settings(table: Table) -> Finding:
     shown = ", ".join(f"{name}={_short(effective.values[name].value)}" for name in chosen) or "none"
     found = f"by table property: {shown}; all others are defaults"
     details = {"settings": _all_settings(effective)}
-    ignored = list(effective.unhonoured())
+    ignored = list(effective.ignored())
     if ignored:
         fix = "lakesink ignores them: remove them, or keep them for other engines."
         found = f"{found}; not honoured: {', '.join(map(_short, ignored))}"

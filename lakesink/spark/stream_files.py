@@ -28,10 +28,10 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     accept: str | Accept | None = None,
     prepared_max_age: timedelta | str | None = None,
 ) -> DataStreamWriter:
-    """A writer of a streaming DataFrame into files of a directory, each row exactly once; start it like any other.
+    """Return a writer of a streaming DataFrame into files of a directory, each row exactly once.
 
-    Only the files that `lakesink.committed_files` lists are committed. Output mode, checkpoint and batch function are
-    already set: do not change them. Trigger and query name are yours.
+    Call its `start` as usual. Only the files that `lakesink.committed_files` lists are committed. Output mode,
+    checkpoint and batch function are already set: do not change them. You choose trigger and query name.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
@@ -42,7 +42,7 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         compression_codec: For Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
             ``uncompressed``; for JSON lines ``uncompressed`` (the default) or ``gzip``.
         target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
-        accept: Overrules one refusal of one batch, once, as the refusal prints it.
+        accept: Accepts one refused batch, once; copy the value from the message of the refusal.
         prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
 
     Raises:

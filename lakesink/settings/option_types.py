@@ -1,4 +1,4 @@
-"""The options as editors and type checkers see them; `options.OPTIONS` has their meaning, and a test compares both."""
+"""The options as editors and type checkers see them; `options.OPTIONS` explains them, and a test compares both."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -12,7 +12,7 @@ Place = str | PathLike[str]
 
 
 class Options(TypedDict, total=False):
-    """Keyword options of `lakesink.stream` and `lakesink.append`; None counts as not given."""
+    """Keyword options of `lakesink.stream` and `lakesink.append`; None means that an option is not given."""
 
     catalog: str | None
     catalog_properties: Mapping[str, Any] | None

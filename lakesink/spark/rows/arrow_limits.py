@@ -1,4 +1,4 @@
-"""Limits of the Arrow batches between the JVM and Python: few checks, and no batch that exceeds memory.
+"""Limits of the Arrow batches between the JVM and Python: few checks, and no batch that is larger than memory allows.
 
 Spark checks an Arrow batch's size after every row to keep it below `MAX_BYTES`. For narrow rows this takes almost half
 of the transfer time. One value skips the check; then the number of rows is the only limit. That number is computed from
@@ -26,7 +26,7 @@ MOST_RECORDS = 32_768
 MOST_UNBOUNDED_RECORDS = 8192
 """For rows of unbounded width, after any measurement: rows of 8 KiB still fit `BATCH_BYTES`."""
 
-UNSEEN_RECORDS = 1024
+UNMEASURED_RECORDS = 1024
 """For rows of unbounded width before any measurement: rows of 64 KiB fit `BATCH_BYTES`, and the heap may be small."""
 
 HEADROOM = 16
@@ -50,11 +50,11 @@ def records_per_batch(row_bytes: int | None, widest_row_bytes: int) -> int:
     if row_bytes is not None:
         return max(1, min(BATCH_BYTES // max(row_bytes, 1), MOST_RECORDS))
     if widest_row_bytes == 0:
-        return UNSEEN_RECORDS
+        return UNMEASURED_RECORDS
     return max(1, min(BATCH_BYTES // (widest_row_bytes * HEADROOM), MOST_UNBOUNDED_RECORDS))
 
 
-def hop_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
+def limit_settings(user_bytes: str | None, user_records: str | None, records: int) -> dict[str, str]:
     """The settings to change in the session; a value that the user has set never changes."""
     if user_bytes is not None:
         return {}
@@ -64,7 +64,7 @@ def hop_settings(user_bytes: str | None, user_records: str | None, records: int)
     return {MAX_BYTES: NO_BYTE_CHECK} if bounded else {}
 
 
-class HopTuning:
+class ArrowBatchLimits:
     """The limits of one session's Arrow batches; with Python functions, `apply` does not change the user's settings.
 
     `widest_row_bytes` is the largest mean row of an Arrow batch so far; 0 if none was measured.
@@ -79,7 +79,7 @@ class HopTuning:
         self.widest_row_bytes = 0
 
     @property
-    def rows_may_bound(self) -> bool:
+    def can_limit_by_rows(self) -> bool:
         """True if the user's settings allow the number of rows as the only limit of an Arrow batch."""
         return bool(self._wanted())
 
@@ -93,7 +93,7 @@ class HopTuning:
                 self._set[key] = value
 
     @contextmanager
-    def records_bounded(self) -> Iterator[None]:
+    def limit_records(self) -> Iterator[None]:
         """Limit the number of rows while Spark reads the setting: it is the only limit of Arrow batches from a plan."""
         before = self._set.get(MAX_RECORDS, self._user[MAX_RECORDS])
         self._put(MAX_RECORDS, self._wanted().get(MAX_RECORDS, before))
@@ -102,7 +102,7 @@ class HopTuning:
         finally:
             self._put(MAX_RECORDS, before)
 
-    def seen(self, widest_row_bytes: int) -> None:
+    def record_width(self, widest_row_bytes: int) -> None:
         """Record the largest mean row of a job's Arrow batches."""
         self.widest_row_bytes = max(self.widest_row_bytes, widest_row_bytes)
 
@@ -114,7 +114,7 @@ class HopTuning:
 
     def _wanted(self) -> dict[str, str]:
         records = records_per_batch(self._row_bytes, self.widest_row_bytes)
-        return hop_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
+        return limit_settings(self._user[MAX_BYTES], self._user[MAX_RECORDS], records)
 
     def _put(self, key: str, value: str | None) -> None:
         self._conf.unset(key) if value is None else self._conf.set(key, value)

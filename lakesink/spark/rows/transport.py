@@ -27,25 +27,25 @@ Decimals = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Transport:
     """How columns travel: by position if `names` has their original names, and those in `decimals` as integers."""
 
     names: tuple[str, ...] | None = None
     decimals: Decimals = field(default_factory=dict)
 
-    def restored(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows without transport encoding; shares memory where possible."""
         for batch in _as_decimals(batches, self.decimals) if self.decimals else batches:
             yield batch if self.names is None else batch.rename_columns(list(self.names))
 
 
-def shaped(rows: DataFrame) -> tuple[DataFrame, Shape]:
+def encode_for_transport(rows: DataFrame) -> tuple[DataFrame, Transport]:
     """The rows in transport encoding. PySpark parses column names, so odd or duplicate ones travel by position."""
     names = rows.columns
     plain = _is_plain(names)
     named = rows if plain else rows.toDF(*(f"c{position}" for position in range(len(names))))
     decimals = short_decimals(named)
-    return as_whole_numbers(named, decimals), Shape(None if plain else tuple(names), decimals)
+    return as_whole_numbers(named, decimals), Transport(None if plain else tuple(names), decimals)
 
 
 def short_decimals(rows: DataFrame) -> Decimals:

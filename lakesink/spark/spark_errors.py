@@ -1,4 +1,4 @@
-"""Errors of Spark jobs, from the text that Spark gives: lakesink's own errors are raised again as they were.
+"""Errors of Spark jobs, parsed from Spark's text: errors that lakesink raised in a task are raised again unchanged.
 
 No Java exception may leave a batch function: Spark searches its whole text with a recursive pattern, which can overflow
 the stream's stack and kill the query without an error message.
@@ -50,14 +50,14 @@ _INTERRUPTIONS = frozenset(
 
 
 class QueryStopped(RuntimeError):
-    """``query.stop()`` interrupted a batch. Spark recognises a wanted stop by this text."""
+    """``query.stop()`` interrupted a batch. Spark recognises an intended stop by this text."""
 
     def __init__(self) -> None:
         super().__init__(INTERRUPTED)
 
 
 def job_error(text: str) -> LakesinkError:
-    """The error to raise for a failed job; `text` is all that Spark reports, with stack traces."""
+    """The error to raise for a failed job; `text` is Spark's whole report, with stack traces."""
     text = text[:MAX_TEXT]
     return _own_error(text) or _executor_python(text) or _job_failed(text)
 
@@ -68,9 +68,9 @@ def without_secrets(error: Exception) -> Exception:
         return error
     return WriteError(
         "UNEXPECTED",
-        f"Something failed whose message shows a secret; without it: {describe(error)}",
-        data="If the batch is in the table, the restart sees it and does not write it again.",
-        action="Correct what the message says and start the query again.",
+        f"An error whose message contained a secret; the secret is masked here: {describe(error)}",
+        data="If the batch is in the table, a restart finds it there and does not write it again.",
+        action="Fix the reported problem and start the query again.",
     )
 
 
@@ -81,7 +81,7 @@ def presentable() -> Iterator[None]:
         yield
     except LakesinkError as error:
         raise error.with_traceback(None) from None
-    except Exception as error:  # noqa: BLE001 - whatever it is, no secret may leave with it
+    except Exception as error:  # noqa: BLE001 - no error may leave with a secret
         raise without_secrets(error) from None
 
 
@@ -121,7 +121,7 @@ def _executor_python(text: str) -> LakesinkError | None:
         "EXECUTOR_PYTHON",
         f"The Python of the executors cannot run lakesink's tasks: {_short(found['fact'])}.",
         action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the same "
-        "lakesink and PyArrow as the driver, or let Spark bring them: lakesink pack.",
+        "lakesink and PyArrow as the driver, or ship them with the job: lakesink pack.",
     )
 
 
@@ -129,7 +129,7 @@ def _job_failed(text: str) -> LakesinkError:
     error = WriteError(
         "JOB_FAILED",
         f"Spark's job over the rows failed: {_short(_harmless(_telling_line(text)))}",
-        action="Correct what the error below says about the query or its input, then start it again.",
+        action="Fix the problem in the query or its input that the error below reports, then start the query again.",
     )
     error.add_note(_harmless(text))
     return error
@@ -141,7 +141,7 @@ def _harmless(text: str) -> str:
 
 
 def _telling_line(text: str) -> str:
-    """The line with the reason: a task's Python exception, else the innermost Java cause, else the first line."""
+    """The line that names the reason: a task's Python exception, else the innermost Java cause, else the first line."""
     for pattern in (_PYTHON_FAILURE, _JAVA_CAUSE):
         found = [match["line"] for match in pattern.finditer(text)]
         if found:

@@ -1,7 +1,7 @@
-"""Facts about a running query's guarantee, stored beside its checkpoint for `doctor --query`.
+"""Facts about a running query's guarantee, stored in its checkpoint folder for `doctor --query`.
 
-They contain names and flags, never secrets or values of options. No stream depends on them. Pure, and without Spark:
-the command line reads them too.
+They contain names and flags, never secrets or values of options. No stream depends on them. Pure, without Spark: the
+command line reads them too.
 """
 
 import json
@@ -11,9 +11,9 @@ from typing import Any
 
 from lakesink.checkpoint.sources import Replay, Source
 
-NOTES = "lakesink/query.json"
+QUERY_FACTS = "lakesink/query.json"
 """Location below the checkpoint."""
-NOTES_VERSION = 1
+QUERY_FACTS_VERSION = 1
 MOST_BYTES = 64 * 1024
 """A larger file was not written by lakesink."""
 LONGEST_NAME = 100
@@ -24,14 +24,14 @@ _ATOMIC_MANAGER = "AbortableStreamBasedCheckpointFileManager"
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Functions that Spark knows to be non-deterministic (`unstable`), and Python's, which it trusts (`trusted`)."""
+    """Non-deterministic functions (`unstable`), and Python functions that Spark takes for deterministic (`trusted`)."""
 
     unstable: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class QueryNotes:
+class QueryFacts:
     """Facts about one start of a query; `file_manager` is the configured checkpoint class, empty for the default."""
 
     lakesink: str
@@ -52,12 +52,12 @@ class QueryNotes:
 
     def to_bytes(self) -> bytes:
         """The facts as a JSON document."""
-        told = asdict(self)
-        told["sources"] = [{**asdict(source), "replay": source.replay.name} for source in self.sources]
-        return json.dumps({"version": NOTES_VERSION, **told}, indent=1).encode()
+        document = asdict(self)
+        document["sources"] = [{**asdict(source), "replay": source.replay.name} for source in self.sources]
+        return json.dumps({"version": QUERY_FACTS_VERSION, **document}, indent=1).encode()
 
 
-_PLAIN = {field.name: field.type for field in fields(QueryNotes) if field.type in (str, bool)}
+_PLAIN = {field.name: field.type for field in fields(QueryFacts) if field.type in (str, bool)}
 
 
 def is_atomic(scheme: str, file_manager: str = "") -> bool:
@@ -65,27 +65,27 @@ def is_atomic(scheme: str, file_manager: str = "") -> bool:
     return scheme in _ATOMIC_SCHEMES or file_manager == _ATOMIC_MANAGER
 
 
-def parse_notes(data: bytes) -> QueryNotes:
-    """Parse what `QueryNotes.to_bytes` wrote; raises ValueError for other content or another version."""
+def parse_query_facts(data: bytes) -> QueryFacts:
+    """Parse the result of `QueryFacts.to_bytes`; raises ValueError for other content or another version."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"they are larger than {MOST_BYTES} bytes")
     try:
-        told: dict[str, Any] = json.loads(data)
-        version = told.pop("version")
-        if version != NOTES_VERSION:
-            raise ValueError(f"they are of version {version!r}, this lakesink reads {NOTES_VERSION}")
-        sources = tuple(_source(source) for source in told.pop("sources"))
-        functions = {name: _named(names) for name, names in told.pop("functions").items()}
-        notes = QueryNotes(**told, sources=sources, functions=Functions(**functions))
-        if not all(isinstance(getattr(notes, name), kind) for name, kind in _PLAIN.items()):
-            raise ValueError("they hold a value of another kind")
+        document: dict[str, Any] = json.loads(data)
+        version = document.pop("version")
+        if version != QUERY_FACTS_VERSION:
+            raise ValueError(f"they are of version {version!r}, this lakesink reads {QUERY_FACTS_VERSION}")
+        sources = tuple(_source(source) for source in document.pop("sources"))
+        functions = {name: _named(names) for name, names in document.pop("functions").items()}
+        facts = QueryFacts(**document, sources=sources, functions=Functions(**functions))
+        if not all(isinstance(getattr(facts, name), kind) for name, kind in _PLAIN.items()):
+            raise ValueError("they contain a value of a wrong type")
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"they are damaged: {type(error).__name__}") from None
-    return notes
+    return facts
 
 
-def _source(told: dict[str, Any]) -> Source:
-    return Source(str(told["name"]), Replay[told["replay"]], told["uncommitted"] is True)
+def _source(document: dict[str, Any]) -> Source:
+    return Source(str(document["name"]), Replay[document["replay"]], document["uncommitted"] is True)
 
 
 def _named(names: Iterable[Any]) -> tuple[str, ...]:

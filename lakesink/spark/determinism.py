@@ -6,13 +6,13 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from lakesink.checkpoint.notes import LONGEST_NAME, MOST_NAMES, Functions
+from lakesink.checkpoint.query_facts import LONGEST_NAME, MOST_NAMES, Functions
 
 _PYTHON = frozenset({"PythonUDF", "PythonUDAF", "PythonUDTF"})
 
 
 def functions_of(rows: DataFrame) -> Functions:
-    """Non-deterministic expressions; not `current_timestamp()`, because Spark logs a batch's time with its offsets."""
+    """Non-deterministic expressions, without `current_timestamp()`: Spark logs a batch's time with its offsets."""
     try:
         return _read(rows)
     except Py4JError:  # a custom node without the usual methods can contain anything
@@ -44,7 +44,7 @@ def _read(rows: DataFrame) -> Functions:
 
 def plan_of(rows: DataFrame) -> Any:
     """The analysed plan of a DataFrame, in the JVM."""
-    return rows._jdf.queryExecution().analyzed()  # PySpark has no view of a plan
+    return rows._jdf.queryExecution().analyzed()  # PySpark has no public access to a plan
 
 
 def items(sequence: Any) -> list[Any]:
@@ -59,7 +59,7 @@ def _python_pattern(rows: DataFrame) -> Any:
 
 
 def _expressions(plan: Any, matters: Callable[[Any], bool]) -> Iterator[Any]:
-    """Every expression that matters, and those that contain one; other branches are skipped."""
+    """Every expression that matters or contains one that matters; other branches are skipped."""
     nodes = [plan]
     while nodes:
         node = nodes.pop()

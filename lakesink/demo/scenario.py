@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from lakesink.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, only, source_checks
 from lakesink.demo.counts import Comparison, compare, count_rows
-from lakesink.demo.evidence import files_as_of, look, read_record
+from lakesink.demo.evidence import files_as_of, read_facts, read_record
 from lakesink.demo.flights import DailyFiles, write_daily_files
 from lakesink.demo.place import Place
 from lakesink.demo.process import BatchLine, DriverRun, run_driver
@@ -20,7 +20,7 @@ MOST_BATCHES = 25
 
 
 class Screen:
-    """Tells the story on standard error: steps always, a moving bar on a terminal only."""
+    """Prints the steps of the demo on standard error, with a progress bar on a terminal."""
 
     def __init__(self) -> None:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -36,7 +36,7 @@ class Screen:
         self._progress.stop()
 
     def say(self, text: str) -> None:
-        """Tell one step of the demo."""
+        """Print one step of the demo."""
         self._progress.console.print(text, markup=False)
 
     def expect(self, batches: int) -> None:
@@ -100,17 +100,17 @@ class Ending:
         return all(check.holds for check in self.checks)
 
 
-def tell(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> Ending:
+def run_demo(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> Ending:
     """Run the demo in an empty folder; without `kill`, the first driver finishes."""
     started = time.monotonic()
     plan = Plan.of(write_daily_files(place.home, row_limit))
     stage = _Stage(place, screen, plan, runs=[])
     screen.say(
-        f"{sum(plan.source.rows):,} flights in {len(plan.source.rows)} files, one a day: {plan.batches} batches."
+        f"{sum(plan.source.rows):,} flights in {len(plan.source.rows)} files, one per day: {plan.batches} batches."
     )
     screen.expect(plan.batches)
     deaths = (stage.die_before_commit(), stage.die_after_commit()) if kill else ()
-    stage.live_on()
+    stage.finish()
     screen.say("Counting the source's text file and the table's data files with DuckDB.")
     return stage.ending(deaths, compare(plan.source.csv, row_limit, files_as_of()), started)
 
@@ -125,7 +125,7 @@ class _Stage:
     def die_before_commit(self) -> DiedBeforeCommit:
         batch_id = self.plan.recovered
         self._die("after-prepared", batch_id)
-        died = DiedBeforeCommit(batch_id, read_record(batch_id), look())
+        died = DiedBeforeCommit(batch_id, read_record(batch_id), read_facts())
         self.screen.say(
             f"SIGKILL. Driver {len(self.runs)} left batch {batch_id} prepared and not committed:"
             f" {len(died.record.files)} data files that no reader sees."
@@ -139,9 +139,9 @@ class _Stage:
             f"SIGKILL. Driver {len(self.runs)} left batch {batch_id} committed, but Spark does not know and will run it"
             " again."
         )
-        return DiedAfterCommit(batch_id, look())
+        return DiedAfterCommit(batch_id, read_facts())
 
-    def live_on(self) -> None:
+    def finish(self) -> None:
         run = self._run(None)
         if run.exit_code != 0:
             raise _driver_failed(f"Driver {len(self.runs)} ended with exit code {run.exit_code}.", run, self.place)
@@ -149,21 +149,21 @@ class _Stage:
     def ending(
         self, deaths: Sequence[DiedBeforeCommit | DiedAfterCommit], compared: Comparison, started: float
     ) -> Ending:
-        plan, end = self.plan, look()
+        plan, end = self.plan, read_facts()
         recovered = sum(record.outcome == "recovered" for record in end.batches)
         skipped = sum(line.event == "already-committed" for run in self.runs for line in run.batches)
         middle = plan.recovered, only(end, plan.recovered)
         checks = (
             *source_checks(compared),
             Check("batches in the table", plan.batches, len({record.batch_id for record in end.batches})),
-            Check("snapshots of them", plan.batches, len(end.batches)),
+            Check("snapshots of these batches", plan.batches, len(end.batches)),
             Check(
                 f"rows as of batch {middle[0]}",
                 plan.rows_until(middle[0]),
                 count_rows(files_as_of(middle[1]) if middle[1] else ()),
             ),
             Check("batches committed from a dead driver's record", min(len(deaths), 1), recovered),
-            Check("batches that came again and were skipped", min(len(deaths), 1), skipped),
+            Check("replayed batches that were skipped", min(len(deaths), 1), skipped),
             *(check for death in deaths for check in death.checks(end)),
         )
         return Ending(
@@ -182,7 +182,9 @@ class _Stage:
     def _die(self, failpoint: str, batch_id: int) -> None:
         run = self._run(f"{failpoint}@{batch_id}=kill")
         if not run.was_killed:
-            what = f"Driver {len(self.runs)} was to die in batch {batch_id} and ended with exit code {run.exit_code}."
+            what = (
+                f"Driver {len(self.runs)} should have died in batch {batch_id}, but its exit code is {run.exit_code}."
+            )
             raise _driver_failed(what, run, self.place)
 
     def _run(self, failpoint: str | None) -> DriverRun:
@@ -192,10 +194,10 @@ class _Stage:
 
 
 def _driver_failed(what: str, run: DriverRun, place: Place) -> LakesinkError:
-    reason = next((line for line in run.last_words.splitlines() if "[LAKESINK_" in line), "")
+    reason = next((line for line in run.output_end.splitlines() if "[LAKESINK_" in line), "")
     return LakesinkError(
         "DEMO_FAILED",
         what,
-        data="The table holds the batches that were committed before, each once.",
+        data="The table contains the batches that were committed before, each once.",
         action=f"Read the end of {place.log}. {reason}".strip(),
     )

@@ -3,7 +3,7 @@
 The batch must be *known* to be small before it is read: its sources count rows in their offsets, the query only drops
 rows, and the width of rows was measured. File sizes are not enough: a few kilobytes of Parquet can contain any number
 of rows. If rows are far wider than before, Spark's limit on results fails the batch. After the restart no row was
-measured, so the executors write it. Reads nothing but a plan.
+measured, so the executors write it. This module reads only a plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lakesink.spark.functions import items, plan_of
-from lakesink.spark.rows.hop import HEADROOM
+from lakesink.spark.determinism import items, plan_of
+from lakesink.spark.rows.arrow_limits import HEADROOM
 
 MOST_ROWS = 10_000
 MOST_BYTES = 16 * 1024 * 1024
@@ -61,7 +61,7 @@ def _rows_between(before: Any, after: Any) -> int | None:
 
 
 def _between(before: int, after: int) -> int:
-    """Offsets that decreased belong to a recreated topic, which has no more rows than its end offset."""
+    """Most rows between two offsets; a decreased offset means a recreated topic, bounded by its end offset."""
     return after - before if after >= before else after
 
 
