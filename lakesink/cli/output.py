@@ -78,13 +78,20 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 def confirmed(question: str, *, yes: bool) -> None:
     """Ask before a change, unless the user gave ``--yes``. Raises a `SettingsError` if the user does not confirm."""
-    if yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
+    if yes or _answered_yes(question):
         return
     raise SettingsError(
         "NOT_CONFIRMED",
         "The command changes stored data and was not confirmed.",
         action=f"Repeat it with --yes if the answer is yes: {question}",
     )
+
+
+def _answered_yes(question: str) -> bool:
+    try:
+        return sys.stdin.isatty() and click.confirm(question, err=True)
+    except click.Abort:  # Ctrl-C, or the end of the input
+        return False
 
 
 def invalid(what: str, action: str) -> SettingsError:

@@ -31,7 +31,7 @@ _RAISED_BY_LAKESINK = re.compile(
 _KIND = re.compile(r"\b(\w+): \Z")
 _KINDS = {kind.__name__: kind for kind in (SettingsError, CatalogError, QueryError, WriteError)}
 _EXECUTOR_PYTHON = (
-    re.compile(r"ModuleNotFoundError: (?P<fact>No module named '(?:pyarrow|lakesink|lakesink_catalog)\b[^']*')"),
+    re.compile(r"ModuleNotFoundError: (?P<fact>No module named '(?:pyarrow|lakesink(?:_catalog|_protocol)?)\b[^']*')"),
     re.compile(r"(?P<fact>\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] .{0,120})"),
     re.compile(r"(?P<fact>\[PYTHON_VERSION_MISMATCH\] .{0,120})"),
     re.compile(r"(?P<fact>Cannot run program \"[^\"]{0,120}\")"),

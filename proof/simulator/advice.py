@@ -40,7 +40,7 @@ from testkit.maintenance import (
 
 END = 8
 MOST_REFUSALS = 12
-_ACCEPT = re.compile(r'accept="([^"]+)" ([^;]*?)(?=; accept=|\.$|$)')
+_ACCEPT = re.compile(r'accept="([^"]+)" (.*?)(?=; accept=|\.$|$)')
 _REWIND = re.compile(r"`lakesink rewind <checkpoint> --to-batch (-?\d+)`")
 _STARTS = re.compile(r"(?:where the sink ended|starts where these batches end): \[(\d+)\]")
 _OF_OTHERS = re.compile(r"This does not restore batches of other sink ids that the rollback removed")
