@@ -1,0 +1,67 @@
+"""``python -m website``: build the site, look at it, look at it in a browser, and renew what pages show."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from website.build import FOLDER, HTML, NotBuilt, build
+from website.npm import NotInstalled
+from website.snippets import predecessor, run_page
+from website.staging import DOCS
+
+
+@click.group()
+def main() -> None:
+    """The site of the documentation."""
+
+
+@main.command(name="build")
+@click.option("--serve", is_flag=True, help="Then serve it on this machine until Ctrl-C.")
+def build_site(*, serve: bool) -> None:
+    """Build the site. Exit code 1: a link leads nowhere."""
+    try:
+        build()
+    except (NotBuilt, NotInstalled) as error:
+        sys.exit(str(error))
+    print(f"The site is in {HTML}: {len(list(HTML.rglob('*.html')))} pages.")
+    if serve:
+        from website.serve import served  # noqa: PLC0415
+
+        with served(HTML, 8000) as url:
+            print(f"Open {url}. Ctrl-C ends it.")
+            click.pause("")
+
+
+@main.command()
+@click.option("--pictures", type=click.Path(path_type=Path), help="Draw every page into this folder.")
+def check(*, pictures: Path | None) -> None:
+    """Look at every page of the built site in a browser. Exit code 1: something is wrong; 2: there is no browser."""
+    from website.browser import NoBrowser, browser  # noqa: PLC0415
+    from website.check import faults  # noqa: PLC0415
+
+    try:
+        found = faults(HTML, browser(FOLDER / "browser"), pictures)
+    except (NoBrowser, NotInstalled) as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    print("\n".join(found) or "Every page is well: links, layout, colours, search; no request left the site.")
+    sys.exit(1 if found else 0)
+
+
+@main.command()
+@click.argument("page", nargs=-1, required=True)
+def snippets(page: tuple[str, ...]) -> None:
+    """Run the commands of these pages, such as start/first-stream.md, and put what they print into the pages."""
+    for name in page:
+        with tempfile.TemporaryDirectory() as folder:
+            before = predecessor((DOCS / name).read_text())
+            if before is not None:
+                run_page(DOCS / before, Path(folder))
+            run_page(DOCS / name, Path(folder), write=True)
+        print(f"{name}: renewed")
+
+
+if __name__ == "__main__":
+    main()
