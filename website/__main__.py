@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
-from website.build import FOLDER, HTML, NotBuilt, build
+from website.navigation import FOLDER, HTML
 from website.npm import NotInstalled
+from website.serve import served
 from website.snippets import predecessor, run_page
 from website.staging import DOCS
+from website.tables import TABLES, renewed
 
 
 @click.group()
@@ -21,14 +23,14 @@ def main() -> None:
 @click.option("--serve", is_flag=True, help="Then serve it on this machine until Ctrl-C.")
 def build_site(*, serve: bool) -> None:
     """Build the site. Exit code 1: a link leads nowhere."""
+    from website.build import NotBuilt, build  # noqa: PLC0415 - its packages are installed for the site alone
+
     try:
         build()
     except (NotBuilt, NotInstalled) as error:
         sys.exit(str(error))
     print(f"The site is in {HTML}: {len(list(HTML.rglob('*.html')))} pages.")
     if serve:
-        from website.serve import served  # noqa: PLC0415
-
         with served(HTML, 8000) as url:
             print(f"Open {url}. Ctrl-C ends it.")
             click.pause("")
@@ -61,6 +63,15 @@ def snippets(page: tuple[str, ...]) -> None:
                 run_page(DOCS / before, Path(folder))
             run_page(DOCS / name, Path(folder), write=True)
         print(f"{name}: renewed")
+
+
+@main.command()
+def tables() -> None:
+    """Put the tables that the code has into the pages."""
+    for page, (name, table) in TABLES.items():
+        path = DOCS / page
+        path.write_text(renewed(path.read_text(), name, table()))
+        print(f"{page}: renewed")
 
 
 if __name__ == "__main__":

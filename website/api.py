@@ -18,6 +18,8 @@ PUBLIC_MODULES = (
 )
 PLACE = "<!-- api -->"
 _WIDTH = 100
+_UNSHOWN = {"instance-attribute", "property"}
+"""Attributes that a class sets or computes: its docstring lists those that are public."""
 
 
 def api_markdown() -> str:
@@ -63,7 +65,7 @@ def _class_head(found: griffe.Class) -> str:
     fields = [
         f"    {member.name}: {member.annotation}" if member.annotation else f"    {member.name} = {member.value}"
         for member in found.members.values()
-        if isinstance(member, griffe.Attribute) and not member.name.startswith("_") and "property" not in member.labels
+        if isinstance(member, griffe.Attribute) and not member.name.startswith("_") and not member.labels & _UNSHOWN
     ]
     return "\n".join([f"class {found.name}{f'({bases})' if bases else ''}:", *(fields or ["    ..."])])
 

@@ -17,7 +17,11 @@ _INFLATE = (
 )
 _FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>{folder}/fonts</dir><cachedir>{folder}/cache</cachedir></fontconfig>
+<fontconfig>
+  <dir>{folder}/fonts</dir>
+  <cachedir>{folder}/cache</cachedir>
+  <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
 """
 
 
@@ -42,19 +46,21 @@ def browser(folder: Path) -> Browser:
         raise NoBrowser("Chromium is not on the path. Debian, Ubuntu: apt-get install chromium")
     program = folder / "chromium"
     if not program.exists():
-        _unpack(packages(folder / "npm", browser=True) / "@sparticuz/chromium/bin", folder)
+        _unpack(packages(folder / "npm", browser=True), folder)
     fonts = {"FONTCONFIG_FILE": str(folder / "fonts.conf")}
     return Browser(program, {**fonts, "LD_LIBRARY_PATH": str(folder / "lib")})
 
 
-def _unpack(compressed: Path, folder: Path) -> None:
+def _unpack(modules: Path, folder: Path) -> None:
     """The program comes last: if it is there, all of it is."""
+    compressed = modules / "@sparticuz/chromium/bin"
     for name in ("al2023", "fonts", "swiftshader"):
         archive = folder / f"{name}.tar"
         _inflate(compressed / f"{name}.tar.br", archive)
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")
         archive.unlink()
+    shutil.copytree(modules / "dejavu-fonts-ttf/ttf", folder / "fonts/dejavu", dirs_exist_ok=True)
     (folder / "fonts.conf").write_text(_FONTS.format(folder=folder))
     unpacked = folder / "chromium.part"
     _inflate(compressed / "chromium.br", unpacked)

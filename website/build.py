@@ -1,6 +1,5 @@
 """Builds the site: stages the pages, has Zensical make HTML of them, and adds what programs read."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -8,16 +7,12 @@ import sys
 from pathlib import Path
 
 from website.api import PLACE, api_markdown
-from website.llms import Group, llms_full_txt, llms_txt
+from website.llms import llms_full_txt, llms_txt
+from website.navigation import CONFIG, FOLDER, HTML, STAGED, navigation
 from website.npm import packages
-from website.staging import ROOT, stage
+from website.staging import stage
 
-CONFIG = ROOT / "mkdocs.yml"
-FOLDER = ROOT / "build/site"
-STAGED, HTML = FOLDER / "docs", FOLDER / "html"
 MERMAID = "javascripts/mermaid.tiny.js"
-_GROUP = re.compile(r"^  - (.+?):(?: (\S+\.md))?$")
-_PAGE = re.compile(r"^      - (?:.+: )?(\S+\.md)$")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SCRIPT = re.compile(rf'<script src="[^"]*{re.escape(MERMAID)}"></script>')
 
@@ -32,7 +27,8 @@ def build() -> Path:
     stage(STAGED)
     insert(STAGED / "reference/api.md", PLACE, api_markdown())
     _copy(packages(FOLDER / "npm", browser=False) / "@mermaid-js/tiny/dist/mermaid.tiny.js", STAGED / MERMAID)
-    _zensical()
+    shutil.rmtree(HTML, ignore_errors=True)
+    run_zensical(CONFIG)
     _only_with_diagrams(HTML)
     _for_programs()
     return HTML
@@ -45,27 +41,15 @@ def insert(page: Path, mark: str, text: str) -> None:
     page.write_text(before.replace(mark, text))
 
 
-def navigation(config: str) -> list[Group]:
-    """The groups of pages, as the configuration lists them."""
-    groups: list[Group] = []
-    for line in config.partition("\nnav:\n")[2].splitlines():
-        if found := _GROUP.match(line):
-            groups.append(Group(found[1], [found[2]] if found[2] else []))
-        elif found := _PAGE.match(line):
-            groups[-1] = Group(groups[-1].title, [*groups[-1].pages, found[1]])
-    return groups
-
-
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 
 
-def _zensical() -> None:
+def run_zensical(config: Path) -> None:
     """Strict: a link or an anchor that leads nowhere ends the build."""
-    shutil.rmtree(HTML, ignore_errors=True)
-    program = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(CONFIG)]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, env=os.environ, check=False)
+    program = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
+    done = subprocess.run(program, cwd=config.parent, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotBuilt(_COLOURS.sub("", done.stdout + done.stderr))
 

@@ -2,17 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from website.navigation import Group
 
 SUMMARY = "Exactly-once sink from Spark Structured Streaming into Apache Iceberg tables, in Python."
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group of pages, in reading order."""
-
-    title: str
-    pages: Sequence[str]  # places among the staged pages
 
 
 def llms_txt(groups: Sequence[Group], texts: Mapping[str, str]) -> str:
