@@ -18,8 +18,6 @@ PUBLIC_MODULES = (
 )
 PLACE = "<!-- api -->"
 _WIDTH = 100
-_UNSHOWN = {"instance-attribute", "property"}
-"""Attributes that a class sets or computes: its docstring lists those that are public."""
 
 
 def api_markdown() -> str:
@@ -65,9 +63,15 @@ def _class_head(found: griffe.Class) -> str:
     fields = [
         f"    {member.name}: {member.annotation}" if member.annotation else f"    {member.name} = {member.value}"
         for member in found.members.values()
-        if isinstance(member, griffe.Attribute) and not member.name.startswith("_") and not member.labels & _UNSHOWN
+        if isinstance(member, griffe.Attribute) and _is_field(member)
     ]
     return "\n".join([f"class {found.name}{f'({bases})' if bases else ''}:", *(fields or ["    ..."])])
+
+
+def _is_field(member: griffe.Attribute) -> bool:
+    """Not an attribute that `__init__` sets: the docstring of the class lists those that are public."""
+    stated = member.annotation is not None or "instance-attribute" not in member.labels
+    return stated and not member.name.startswith("_") and "property" not in member.labels
 
 
 def _methods(found: griffe.Class) -> list[griffe.Function]:

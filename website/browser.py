@@ -44,9 +44,9 @@ def browser(folder: Path) -> Browser:
             return Browser(Path(found))
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise NoBrowser("Chromium is not on the path. Debian, Ubuntu: apt-get install chromium")
-    program = folder / "chromium"
-    if not program.exists():
-        _unpack(packages(folder / "npm", browser=True), folder)
+    program, modules = folder / "chromium", packages(folder / "npm", browser=True)
+    if not program.exists() or program.stat().st_mtime < modules.stat().st_mtime:
+        _unpack(modules, folder)
     fonts = {"FONTCONFIG_FILE": str(folder / "fonts.conf")}
     return Browser(program, {**fonts, "LD_LIBRARY_PATH": str(folder / "lib")})
 

@@ -14,7 +14,8 @@ from website.staging import stage
 
 MERMAID = "javascripts/mermaid.tiny.js"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_SCRIPT = re.compile(rf'<script src="[^"]*{re.escape(MERMAID)}"></script>')
+_MERMAID_SCRIPT = re.compile(rf'<script src="[^"]*{re.escape(MERMAID)}"></script>')
+_FIRST_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle')
 
 
 class NotBuilt(Exception):
@@ -27,9 +28,10 @@ def build() -> Path:
     stage(STAGED)
     insert(STAGED / "reference/api.md", PLACE, api_markdown())
     _copy(packages(FOLDER / "npm", browser=False) / "@mermaid-js/tiny/dist/mermaid.tiny.js", STAGED / MERMAID)
+    _copy(Path(__file__).with_name("site.css"), STAGED / "stylesheets/site.css")
     shutil.rmtree(HTML, ignore_errors=True)
     run_zensical(CONFIG)
-    _only_with_diagrams(HTML)
+    _draw_diagrams(HTML)
     _for_programs()
     return HTML
 
@@ -54,12 +56,17 @@ def run_zensical(config: Path) -> None:
         raise NotBuilt(_COLOURS.sub("", done.stdout + done.stderr))
 
 
-def _only_with_diagrams(folder: Path) -> None:
-    """Only pages with a diagram load the script that draws it: it is larger than everything else together."""
+def _draw_diagrams(folder: Path) -> None:
+    """Pages with a diagram load Mermaid, before the script that would otherwise fetch it from another host.
+
+    Other pages do not load it: it is larger than everything else together.
+    """
     for page in folder.rglob("*.html"):
         text = page.read_text()
-        if 'class="mermaid"' not in text:
-            page.write_text(_SCRIPT.sub("", text))
+        [script] = _MERMAID_SCRIPT.findall(text)
+        without = text.replace(script, "")
+        drawn = _FIRST_SCRIPT.sub(lambda first: f"{script}{first[0]}", without, count=1)  # noqa: B023 - called at once
+        page.write_text(drawn if 'class="mermaid"' in text else without)
 
 
 def _for_programs() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from urllib.parse import urldefrag
 
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page, Request, expect, sync_playwright
 from playwright.sync_api import TimeoutError as NotFound
 
 from website.browser import Browser
@@ -23,7 +23,6 @@ _ANCHORS = "Array.from(document.querySelectorAll('[id]'), element => element.id)
 _TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 _NAVIGATION = "document.querySelectorAll('nav.md-nav--primary a[href]').length"
 _BACKGROUND = "getComputedStyle(document.body).backgroundColor"
-_UNDRAWN = "document.querySelectorAll('pre.mermaid').length"
 ROUNDING = 1
 """Pixels."""
 LEAST_LINKS = 10
@@ -88,13 +87,20 @@ def _look(desk: Page, phone: Page, address: str, seen: dict[str, Seen]) -> Itera
     """Light on a desk, dark on a phone: one load each, for colours and widths do not depend on each other."""
     for page in (desk, phone):
         page.goto(address)
-        page.wait_for_function(f"{_UNDRAWN} === 0")
+        yield from _undrawn(page, address)
         yield from _too_wide(page, address)
     seen[address] = Seen(frozenset(desk.evaluate(_LINKS)), frozenset(desk.evaluate(_ANCHORS)))
     if desk.evaluate(_NAVIGATION) < LEAST_LINKS:
         yield f"{address}: has no navigation"
     if desk.evaluate(_BACKGROUND) == phone.evaluate(_BACKGROUND):
         yield f"{address}: has the same background in light and in dark colours"
+
+
+def _undrawn(page: Page, address: str) -> Iterator[str]:
+    try:
+        expect(page.locator("pre.mermaid, .mermaid > code")).to_have_count(0, timeout=PATIENCE_MS)
+    except AssertionError:
+        yield f"{address}: has a diagram that is not drawn"
 
 
 def _too_wide(page: Page, address: str) -> Iterator[str]:

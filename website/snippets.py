@@ -19,8 +19,8 @@ from pathlib import Path
 
 from website.staging import DOCS, ROOT
 
-CODE = ("console", "python", "bash", "sh", "sql")
-"""Languages of blocks that a reader may run."""
+CODE = ("", "console", "python", "bash", "sh", "sql")
+"""Languages of blocks that a reader may run; without any, a block may be a command too."""
 SHOWN_FOLDER, SHOWN_ROOT = "/home/ada/shop", "/home/ada/lakesink"
 _BLOCK = re.compile(
     r"(?P<marks>(?:^ *<!-- [^\n]* -->\n)*)^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
@@ -42,6 +42,7 @@ _VARYING = (
     (r"\b\d+(\.\d+)? [KM]?i?B\b", "<size>"),
     (r"\b\d+(\.\d+)? (s|seconds?|min|minutes?|ms)\b", "<span>"),
     (r"\b\d+\.\d+\.\d+[\w.+-]*", "<version>"),
+    (r"\b\d{8}T\d{6}\b", "<time>"),
     (r"\b\d{5}-<id>", "<file>"),
     (r"[ \t]+", " "),
 )
