@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from website.navigation import FOLDER, HTML
 from website.npm import NotInstalled
 from website.serve import served
-from website.snippets import predecessor, run_page
+from website.snippets import Folders, run_page
 from website.staging import DOCS
 from website.tables import TABLES, renewed
 
@@ -33,7 +34,7 @@ def build_site(*, serve: bool) -> None:
     if serve:
         with served(HTML, 8000) as url:
             print(f"Open {url}. Ctrl-C ends it.")
-            click.pause("")
+            threading.Event().wait()
 
 
 @main.command()
@@ -56,13 +57,12 @@ def check(*, pictures: Path | None) -> None:
 @click.argument("page", nargs=-1, required=True)
 def snippets(page: tuple[str, ...]) -> None:
     """Run the commands of these pages, such as start/first-stream.md, and put what they print into the pages."""
-    for name in page:
-        with tempfile.TemporaryDirectory() as folder:
-            before = predecessor((DOCS / name).read_text())
-            if before is not None:
-                run_page(DOCS / before, Path(folder))
-            run_page(DOCS / name, Path(folder), write=True)
-        print(f"{name}: renewed")
+    with tempfile.TemporaryDirectory() as root:
+        folders = Folders(Path(root))
+        for name in page:
+            run_page(DOCS / name, folders.begin(name), write=True)
+            folders.keep(name)
+            print(f"{name}: renewed")
 
 
 @main.command()

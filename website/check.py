@@ -16,7 +16,7 @@ from website.serve import served
 
 DESK, PHONE = (1280, 900), (390, 844)
 WORD = "rollback"
-PATIENCE_MS = 120_000
+PATIENCE_MS, SEARCH_MS = 120_000, 60_000
 _ARGUMENTS = ("--no-sandbox", "--no-zygote", "--disable-gpu", "--font-render-hinting=none")
 _LINKS = "Array.from(document.querySelectorAll('a[href]'), link => link.href)"
 _ANCHORS = "Array.from(document.querySelectorAll('[id]'), element => element.id)"
@@ -115,7 +115,7 @@ def _search(page: Page, root: str) -> Iterator[str]:
     page.keyboard.press("Control+k")
     page.keyboard.type(WORD)
     try:
-        page.locator(f"a[href*='{WORD}'][href*='?h=']").first.wait_for()
+        page.locator(f"a[href*='{WORD}'][href*='?h=']").first.wait_for(timeout=SEARCH_MS)
     except NotFound:
         yield f"{root}: a search for {WORD!r} finds nothing"
 

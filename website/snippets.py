@@ -11,9 +11,10 @@ A page is read from top to bottom, in an empty folder of its own:
 
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,7 +168,27 @@ def _environment(folder: Path) -> dict[str, str]:
     return kept | {"PATH": path, "PYICEBERG_HOME": str(folder)} | quiet
 
 
-def order(pages: Sequence[str]) -> list[str]:
-    """Pages, each after the one that it continues."""
-    before = {page: predecessor((DOCS / page).read_text()) for page in pages}
-    return sorted(pages, key=lambda page: (before[page] is not None, page))
+class Folders:
+    """The folder with which a page begins. There is one for all pages, because tables have absolute paths."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._folder = root, root / "shop"
+        self._left: dict[str, Path] = {}
+
+    def begin(self, page: str) -> Path:
+        """The folder, as the page that this one continues left it, or empty."""
+        before = predecessor((DOCS / page).read_text())
+        if before is not None and before not in self._left:
+            run_page(DOCS / before, self.begin(before))
+            self.keep(before)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if before is None:
+            self._folder.mkdir()
+        else:
+            shutil.copytree(self._left[before], self._folder)
+        return self._folder
+
+    def keep(self, page: str) -> None:
+        """Keep the folder as this page has left it."""
+        self._left[page] = self._root / page.replace("/", "-")
+        shutil.copytree(self._folder, self._left[page], dirs_exist_ok=True)

@@ -35,7 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (folder / str(number) / "index.html").write_text(GOOD.format(fault))
     (folder / "index.html").write_text(GOOD.format(""))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "PATIENCE_MS", 5_000)  # the search that finds nothing is waited for
+        patch.setattr(check, "SEARCH_MS", 5_000)  # the search that finds nothing is waited for
         return check.faults(folder, browser(FOLDER / "browser"))
 
 

@@ -1,7 +1,6 @@
 """What a page tells its reader to run does what the page shows, and every page is in the navigation."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from lakesink.cli.main import COMMANDS
 from tests.test_docs import document
 from website.navigation import CONFIG, navigation
-from website.snippets import PageFailed, alike, blocks, predecessor, run_page, unmarked
+from website.snippets import Folders, PageFailed, alike, blocks, run_page, unmarked
 from website.staging import DOCS, ROOT
 from website.tables import TABLES, between
 
@@ -22,31 +21,14 @@ NAVIGATION = navigation(CONFIG.read_text())
 
 
 @pytest.fixture(scope="session")
-def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders as the pages left them which others continue, each kept once it has run."""
-    return {"": tmp_path_factory.mktemp("pages")}
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    return Folders(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_a_page_shows_what_its_commands_print(page: str, left: dict[str, Path]) -> None:
-    before = predecessor((DOCS / page).read_text())
-    folder = left[""] / "shop"  # one place: tables have absolute paths
-    shutil.rmtree(folder, ignore_errors=True)
-    if before is None:
-        folder.mkdir()
-    else:
-        shutil.copytree(_kept(before, folder, left), folder, dirs_exist_ok=True)
-    run_page(DOCS / page, folder)
-    left.setdefault(page, Path(shutil.copytree(folder, left[""] / page.replace("/", "-"))))
-
-
-def _kept(page: str, folder: Path, left: dict[str, Path]) -> Path:
-    if page not in left:
-        folder.mkdir()
-        run_page(DOCS / page, folder)
-        left[page] = Path(shutil.copytree(folder, left[""] / page.replace("/", "-")))
-        shutil.rmtree(folder)
-    return left[page]
+def test_a_page_shows_what_its_commands_print(page: str, folders: Folders) -> None:
+    run_page(DOCS / page, folders.begin(page))
+    folders.keep(page)
 
 
 @pytest.mark.parametrize("page", CHECKED)
