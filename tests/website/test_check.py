@@ -10,7 +10,7 @@ from website.navigation import FOLDER
 pytestmark = pytest.mark.site
 NAVIGATION = "<nav class='md-nav--primary'>" + "<a href='./'>page</a>" * 10 + "</nav>"
 DARK = "<style>@media (prefers-color-scheme: dark) { body { background: black } }</style>"
-GOOD = f"<title>t</title>{DARK}<body>{NAVIGATION}<h1 id='here'>Title</h1>{{}}</body>"
+GOOD = f"<title>t</title>{DARK}<body>{NAVIGATION}<h1 id='here'>Title</h1>FAULT</body>"
 BAD = {
     "links to .*, which is not there": "<a href='nowhere/'>x</a>",
     "no such anchor": "<a href='./#there'>x</a>",
@@ -32,8 +32,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("bad")
     for number, fault in enumerate(["", *BAD.values()]):
         (folder / str(number)).mkdir()
-        (folder / str(number) / "index.html").write_text(GOOD.format(fault))
-    (folder / "index.html").write_text(GOOD.format(""))
+        (folder / str(number) / "index.html").write_text(GOOD.replace("FAULT", fault))
+    (folder / "index.html").write_text(GOOD.replace("FAULT", ""))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "SEARCH_MS", 5_000)  # the search that finds nothing is waited for
         return check.faults(folder, browser(FOLDER / "browser"))

@@ -8,7 +8,7 @@ import pytest
 from lakesink.cli.main import COMMANDS
 from tests.test_docs import document
 from website.navigation import CONFIG, navigation
-from website.snippets import Folders, PageFailed, alike, blocks, run_page, unmarked
+from website.snippets import Folders, PageFailed, alike, blocks, predecessor, run_page, unmarked
 from website.staging import DOCS, ROOT
 from website.tables import TABLES, between
 
@@ -16,7 +16,9 @@ CHECKED = sorted(
     path.relative_to(DOCS).as_posix()
     for path in [*(DOCS / "start").glob("*.md"), *(DOCS / "operate").glob("*.md"), DOCS / "reference/commands.md"]
 )
-RUN = [page for page in CHECKED if any(one.language == "console" for one in blocks((DOCS / page).read_text()))]
+WITH_COMMANDS = [page for page in CHECKED if "\n```console\n" in document(f"docs/{page}")]
+RUN = sorted(WITH_COMMANDS, key=lambda page: predecessor(document(f"docs/{page}")) is not None)
+"""Pages that others continue come first, so that they run once."""
 NAVIGATION = navigation(CONFIG.read_text())
 
 
