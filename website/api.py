@@ -6,16 +6,8 @@ import griffe
 from griffe import DocstringSection, DocstringSectionKind
 
 from website.staging import ROOT
+from website.tables import PUBLIC_MODULES
 
-PUBLIC_MODULES = (
-    "lakesink",
-    "lakesink.two_phase",
-    "lakesink.testing",
-    "lakesink.sinks.records",
-    "lakesink_catalog.identity",
-    "lakesink_catalog.connect",
-    "lakesink_catalog.tables",
-)
 PLACE = "<!-- api -->"
 _WIDTH = 100
 

@@ -1,4 +1,4 @@
-"""The tables that pages show and that the code has: options, errors, log lines."""
+"""What pages show and the code has: public modules, and the tables of options, errors and log lines."""
 
 import inspect
 import logging
@@ -10,6 +10,15 @@ from lakesink_catalog.log import LEVELS, LINES
 from lakesink_protocol.catalogue import errors_table_markdown
 from lakesink_protocol.events import Event
 
+PUBLIC_MODULES = (
+    "lakesink",
+    "lakesink.two_phase",
+    "lakesink.testing",
+    "lakesink.sinks.records",
+    "lakesink_catalog.identity",
+    "lakesink_catalog.connect",
+    "lakesink_catalog.tables",
+)
 _FIELD = re.compile(r"([a-z_]+)=%\(")
 
 

@@ -10,7 +10,6 @@ from tests.test_docs import document
 from website.navigation import CONFIG, navigation
 from website.snippets import Folders, PageFailed, alike, blocks, predecessor, run_page, unmarked
 from website.staging import DOCS, ROOT
-from website.tables import TABLES, between
 
 CHECKED = sorted(
     path.relative_to(DOCS).as_posix()
@@ -59,12 +58,6 @@ def test_the_page_of_commands_has_every_command_with_its_help() -> None:
     page = document("docs/reference/commands.md")
     assert sorted(re.findall(r"^### (.+)$", page, re.MULTILINE)) == sorted(COMMANDS)
     assert sorted(re.findall(r"^\$ lakesink (\S+) --help$", page, re.MULTILINE)) == sorted(COMMANDS)
-
-
-@pytest.mark.parametrize("page", TABLES)
-def test_a_page_has_its_table_as_the_code_has_it(page: str) -> None:
-    name, table = TABLES[page]
-    assert between((DOCS / page).read_text(), name) == table(), "python -m website tables renews it"
 
 
 @pytest.mark.parametrize(
