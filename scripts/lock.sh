@@ -1,5 +1,5 @@
 #!/bin/sh
-# Resolves requirements/build.txt and requirements/dev.txt anew from pyproject.toml, in an environment of its own.
+# Resolves requirements/build.txt, requirements/dev.txt and requirements/site.txt anew from pyproject.toml, in an environment of its own.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,3 +13,5 @@ $pip install --no-build-isolation --group dev ".[avro,demo,postgres,s3,spark]"
 note='# Made by `make lock`; change pyproject.toml instead.'
 { echo "$note"; $pip freeze --all | grep -E '^(setuptools|wheel)=='; } > requirements/build.txt
 { echo "$note"; $pip freeze | grep -vE '^(setuptools|wheel|lakesink)( @|==)'; } > requirements/dev.txt
+$pip install --no-build-isolation --group site
+{ echo "$note"; $pip freeze | grep -vE '^(setuptools|wheel|lakesink)( @|==)' | grep -vxFf requirements/dev.txt; } > requirements/site.txt

@@ -6,6 +6,7 @@ source scripts/steps.sh
 
 step "tests" make test
 step "style, types, import contracts" make check
+step "the site" make site-check
 step "beside other engines, whole" make interop
 step "the long tests, whole" make soak
 step "every PySpark" make matrix

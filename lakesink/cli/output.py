@@ -173,6 +173,8 @@ def _print_error(error: LakesinkError, output: str) -> None:
     console = _console(stderr=True)
     console.print(Text(f"[{facts['code']}] {facts['what']}", style="bold red"))
     console.print(Text(f"  Data: {facts['data']}\n  Do: {facts['action']}"))
+    if error.more:
+        console.print(Text(f"  More: {error.more}"))
 
 
 def _unexpected(error: Exception) -> LakesinkError:

@@ -7,6 +7,8 @@ from enum import Enum
 from functools import cache
 from importlib.resources import files
 
+from lakesink_protocol.documentation import error_page
+
 PREFIX = "LAKESINK_"
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _ASIDE = re.compile(r"[;,] (?:see )?\[[^`\]]+\]\([^)]+\)(?= |$)(?: has the rules)?")
@@ -57,6 +59,14 @@ def state_of(code: str) -> DataState:
     return DataState.UNKNOWN if found is None else found.data
 
 
+def where_explained(code: str) -> str:
+    """Where to read about this error; empty for a code of somebody else's sink."""
+    if full_code(code) not in explanations():
+        return ""
+    page = error_page(full_code(code))
+    return f"lakesink explain {full_code(code)}{'' if page is None else f', or {page}'}"
+
+
 def full_code(text: str) -> str:
     """The full code for a user's input, in any case, with or without prefix and brackets."""
     word = text.strip().strip("[]`").upper().replace("-", "_")
@@ -65,7 +75,10 @@ def full_code(text: str) -> str:
 
 def errors_table_markdown() -> str:
     """Every error as a Markdown table, for the documentation."""
-    rows = (f"| `{one.code}` | {one.what} | {one.action} |" for one in explanations().values())
+    rows = (
+        f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |'
+        for one in explanations().values()
+    )
     return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows]) + "\n"
 
 

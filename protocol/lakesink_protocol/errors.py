@@ -7,7 +7,7 @@ expected results of a batch are values (see `outcome`).
 from collections.abc import Iterable
 from enum import Enum
 
-from lakesink_protocol.catalogue import DataState, state_of
+from lakesink_protocol.catalogue import DataState, state_of, where_explained
 from lakesink_protocol.redact import shown
 
 LONGEST_FIRST_LINE = 199
@@ -24,6 +24,7 @@ class LakesinkError(Exception):
         what: One sentence: what happened.
         data: One sentence: which data is in the table now; by default, the text of the catalogue for the code.
         action: One or more sentences: what the reader should do.
+        more: Where the code is explained; empty for a code that is not lakesink's.
     """
 
     def __init__(self, code: str, what: str, *, action: str, data: DataState | str | None = None) -> None:
@@ -31,6 +32,7 @@ class LakesinkError(Exception):
         data = state_of(code) if data is None else data
         data = data.value if isinstance(data, DataState) else data
         self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
+        self.more = where_explained(code)
         super().__init__()
         self._set_what(what)
 
@@ -42,7 +44,8 @@ class LakesinkError(Exception):
         # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
-        self.args = (f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}",)
+        lines = [f"[{self.code}] {self.what}", f"  Data: {self.data}", f"  Do: {self.action}"]
+        self.args = ("\n".join([*lines, *([f"  More: {self.more}"] if self.more else [])]),)
 
 
 class SettingsError(LakesinkError):
