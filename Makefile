@@ -21,7 +21,7 @@ QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/
 	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -69,6 +69,9 @@ bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snaps
 bench-audit: $(INSTALLED) ## Seconds of an audit of 10,000 batches.
 	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
 
+dist: $(INSTALLED) ## Wheel and sdist, checked in an empty environment, into dist; ARGS=--short takes a minute and no Spark.
+	$(PYTHON_IN_VENV) -m release dist $(ARGS)
+
 check: lint types imports ## Everything that is checked without running it.
 
 lint: $(INSTALLED) ## Style.
@@ -111,4 +114,4 @@ machine:
 	@sh scripts/check-machine.sh > /dev/null
 
 clean: ## Remove what make has made.
-	rm -rf $(VENV) .bench lakesink-demo kafka-demo
+	rm -rf $(VENV) .bench dist lakesink-demo kafka-demo
