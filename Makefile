@@ -7,6 +7,9 @@ INSTALLED := $(VENV)/installed
 CLASSES := $(VENV)/classes.jsa
 PYTHON ?=
 export PYTHON
+# JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index into .venv.
+JAVA ?=
+export JAVA
 # Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
 ARGS ?=
 # SHORT=1 leaves out of `make interop` and `make soak` what only `make nightly` runs.
@@ -100,6 +103,7 @@ $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machi
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/build.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation -r requirements/dev.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(if $(filter pip,$(JAVA)),$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/java.txt)
 	@touch $(INSTALLED)
 
 # Without the archive each JVM of the tests starts slower, and nothing else differs: a failure here stops nobody.

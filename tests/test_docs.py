@@ -27,6 +27,7 @@ from lakesink_protocol.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
 ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = (
     "lakesink",
+    "lakesink.java",
     "lakesink.two_phase",
     "lakesink.testing",
     "lakesink.sinks.records",

