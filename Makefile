@@ -24,7 +24,7 @@ QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/
 	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -34,6 +34,9 @@ demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the 
 
 kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and broker killed at random; ARGS=--files needs no Maven.
 	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
+
+playground: $(INSTALLED) ## Kafka, S3, a REST catalog, PostgreSQL, Trino and Spark, and a prompt that breaks them; needs Maven, Java 25 and Go.
+	@$(PYTHON_IN_VENV) -m examples.playground
 
 test: $(CLASSES) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal $(ARGS)
