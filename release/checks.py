@@ -13,7 +13,7 @@ from release.tree import ROOT, packages, version
 
 _LOCK = ROOT / "requirements" / "dev.txt"
 _FIRST_PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
-_LAST_LINE = re.compile(r"^0 \d+ 1000 committed$", re.MULTILINE)
+_LAST_LINE = re.compile(r"^0 1000 committed$", re.MULTILINE)
 
 
 def metadata(built: Built) -> None:

@@ -1,13 +1,12 @@
 """The page on support names the versions that the project declares, locks and fetches."""
 
 import re
-from pathlib import Path
 
 from release.tree import ROOT, project
 from servers.jars import FLINK_VERSION, HADOOP, ICEBERG_BEFORE, KAFKA, TRINO_VERSION
 from servers.s3 import VERSION as VERSITYGW
 
-PAGE: str = (ROOT / "docs" / "support.md").read_text()
+PAGE: str = (ROOT / "docs/reference/support.md").read_text()
 
 
 def run_of(name: str) -> str:
@@ -49,6 +48,6 @@ def test_what_is_allowed_is_what_the_project_declares() -> None:
 
 
 def test_every_target_of_the_page_is_in_the_makefile() -> None:
-    targets = set(re.findall(r"`make ([a-z-]+)", PAGE + Path(ROOT, "docs", "releasing.md").read_text()))
+    targets = set(re.findall(r"`make ([a-z-]+)", PAGE + (ROOT / "docs/understand/releasing.md").read_text()))
     made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert targets - made == set()
