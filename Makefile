@@ -8,6 +8,9 @@ SITE_TOOLS := $(VENV)/site-tools
 CLASSES := $(VENV)/classes.jsa
 PYTHON ?=
 export PYTHON
+# JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index into .venv.
+JAVA ?=
+export JAVA
 # Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
 ARGS ?=
 # SHORT=1 leaves out of `make interop` and `make soak` what only `make nightly` runs.
@@ -22,7 +25,7 @@ QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/
 	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -32,6 +35,9 @@ demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the 
 
 kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and broker killed at random; ARGS=--files needs no Maven.
 	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
+
+playground: $(INSTALLED) ## Kafka, S3, a REST catalog, PostgreSQL, Trino and Spark, and a prompt that breaks them; needs Maven, Java 25 and Go.
+	@$(PYTHON_IN_VENV) -m examples.playground
 
 test: $(CLASSES) ## All tests but the long ones and those beside other engines, two at a time.
 	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop and not site" -n 2 --dist worksteal $(ARGS)
@@ -77,6 +83,9 @@ site-check: site ## Every page of it in a browser: links, layout, colours, searc
 	$(PYTHON_IN_VENV) -m website check
 	$(PYTHON_IN_VENV) -m pytest -m site tests/website
 
+dist: $(INSTALLED) ## Wheel and sdist, checked in an empty environment, into dist; ARGS=--short takes a minute and no Spark.
+	$(PYTHON_IN_VENV) -m release dist $(ARGS)
+
 check: lint types imports ## Everything that is checked without running it.
 
 lint: $(INSTALLED) ## Style.
@@ -105,6 +114,7 @@ $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machi
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/build.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation -r requirements/dev.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(if $(filter pip,$(JAVA)),$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/java.txt)
 	@touch $(INSTALLED)
 
 $(SITE_TOOLS): $(INSTALLED) requirements/site.txt
@@ -123,4 +133,4 @@ machine:
 	@sh scripts/check-machine.sh > /dev/null
 
 clean: ## Remove what make has made.
-	rm -rf $(VENV) .bench build/site lakesink-demo kafka-demo
+	rm -rf $(VENV) .bench build/site dist lakesink-demo kafka-demo

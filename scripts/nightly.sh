@@ -11,6 +11,7 @@ step "beside other engines, whole" make interop
 step "the long tests, whole" make soak
 step "every PySpark" make matrix
 step "the proof, whole" make prove
+step "what is published, with Spark" make dist
 step "guarantees" make guarantees
 step "the demo on Kafka" make kafka-demo
 printf '\nAll of it passed in %d minutes.\n' $((SECONDS / 60))

@@ -16,6 +16,7 @@ SLOW_ROOMS = {
     "test_docs.py": 2,
     "website": 2,
     "demo": 3,
+    "deploy": 3,
     "processes": 4,
     "upgrade": 4,
     "spark": 5,

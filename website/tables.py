@@ -12,6 +12,7 @@ from lakesink_protocol.events import Event
 
 PUBLIC_MODULES = (
     "lakesink",
+    "lakesink.java",
     "lakesink.two_phase",
     "lakesink.testing",
     "lakesink.sinks.records",

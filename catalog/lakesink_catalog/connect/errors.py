@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.exceptions import ValidationError as MetadataError
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
-from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no types
+from strictyaml import YAMLError
 
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, LakesinkError
