@@ -6,8 +6,8 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from lakesink.audit.audit import Proof, audit
 from lakesink.audit.checkpoint import Done, read_done
-from lakesink.audit.proof import Proof, audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.tables.tables import load_table

@@ -8,7 +8,7 @@ from lakesink.words import counted, number
 from lakesink_catalog.read.history import Record
 
 if TYPE_CHECKING:
-    from lakesink.audit.proof import Proof, SinkProof
+    from lakesink.audit.audit import Proof, SinkProof
 
 
 def verdict_of(proof: "Proof") -> str:
@@ -18,7 +18,7 @@ def verdict_of(proof: "Proof") -> str:
     if not proof.sinks:
         return "no lakesink stream has written to it"
     if proof.unchecked:
-        return f"no finding, but {counted(proof.unchecked, 'file')} could not be looked at"
+        return f"no finding, but {counted(proof.unchecked, 'file')} could not be checked"
     batches = counted(sum(found.batches for found in proof.sinks), "batch")
     return f"clean: {batches}, each there once, whole and readable"
 
@@ -31,7 +31,7 @@ def verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:
         return counted(faults, "finding") + (f", and {accepted:,} accepted" if accepted else "")
     if accepted:
         batches = sum(len(finding.items) for finding in findings if finding.code is Code.BATCH_ACCEPTED)
-        rest = f"; {counted(unchecked, 'file')} could not be looked at" if unchecked else ""
+        rest = f"; {counted(unchecked, 'file')} could not be checked" if unchecked else ""
         return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{rest}"
     return ""
 

@@ -4,9 +4,7 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
-import click
-
-from lakesink.cli.output import Report, reported
+from lakesink.cli.output import Report
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import describe
 
@@ -14,9 +12,6 @@ _FILES = {".pyiceberg.yaml": "pyiceberg.yaml", "first_stream.py": "first_stream.
 """Names in the new folder, and in the package."""
 
 
-@click.command(help="Write a commented configuration and a first stream, which runs as it is, into DIR.")
-@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-@reported
 def init(folder: Path) -> Report:
     """Exit code 2: a file is there already, or the folder cannot be written."""
     try:

@@ -24,7 +24,7 @@ def standing_of(state: SinkState, max_age: timedelta | None, now: datetime) -> S
     if state.trouble is not None:
         return Standing(state.trouble.value, is_well=False)
     silent = staleness(state.committed_at, state.silence_limit, max_age, now)
-    return silent or Standing("unproven" if state.unproven else "ok", is_well=True)
+    return silent or Standing("unproven" if state.unverifiable else "ok", is_well=True)
 
 
 def staleness(
@@ -41,7 +41,7 @@ def staleness(
 def document_of(state: SinkState, standing: Standing, now: datetime) -> dict[str, Any]:
     """A sink for JSON."""
     facts = asdict(state)
-    del facts["trouble"], facts["unproven"], facts["silence_limit"]
+    del facts["trouble"], facts["unverifiable"], facts["silence_limit"]
     return facts | {
         "offsets": parsed_offsets(state.offsets),
         "age_seconds": None if state.committed_at is None else round((now - state.committed_at).total_seconds()),
@@ -53,8 +53,8 @@ def document_of(state: SinkState, standing: Standing, now: datetime) -> dict[str
 def stale_hint(sink: str, last: datetime | None, max_age: timedelta | None, now: datetime) -> str:
     """What a stale sink means, and what to look at."""
     if max_age is not None or last is None:
-        return f"Sink {sink} has not committed for longer than --max-age. Next: look at its query."
+        return f"Sink {sink} has not committed for longer than --max-age. Next: check its query."
     return (
-        f"Sink {sink} has been silent for longer than usual, its last batch was {ago(now - last)}. Next: look at its"
+        f"Sink {sink} has been silent for longer than usual, its last batch was {ago(now - last)}. Next: check its"
         " query. Only --max-age SPAN makes a stale sink exit with 1."
     )

@@ -2,15 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-import click
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.cli.directory import is_directory, status_of_directory
-from lakesink.cli.output import NOT_WELL, OK, Report, plain, reporting
+from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
-from lakesink.cli.status_of_catalog import MOST_TABLES, status_of_catalog
-from lakesink.settings.values import duration
+from lakesink.cli.status_of_catalog import status_of_catalog
 from lakesink.words import ago, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
@@ -22,27 +20,10 @@ _COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "r
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
 
 
-def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
-    try:
-        return None if value is None else duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-@click.command(
-    help="The last batch of each sink of TABLE or DIRECTORY, since when, totals, and whether the next will be taken."
-    " Without a name: every table and sink of the catalog."
-)
-@click.argument("table", metavar="[TABLE|DIRECTORY]", required=False)
-@click.option("--max-age", callback=_max_age, metavar="SPAN", help="Exit with 1 if a last batch is older: '30 min'.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=MOST_TABLES, show_default=True, help="Of a catalog, so many tables."
-)
-@reporting
 def status(table: str | None, catalog: str | None, max_age: timedelta | None, limit: int) -> Report:
     """Exit code 1: no sink, or one whose next batch would be refused or whose last one is older than --max-age.
 
-    Exit code 2: a table of the catalog could not be looked at, and no sink has a problem.
+    Exit code 2: a table of the catalog could not be read, and no sink has a problem.
     """
     if table is None:
         return status_of_catalog(connect(catalog, create=False), max_age, limit=limit)
@@ -103,7 +84,7 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
     ]
     streams = any(state.kind == SinkKind.STREAM.value for state in states)
     if streams and max_age is None:
-        told.append("ok: the next batch would be taken. Whether a query runs is asked by --max-age '30 min'.")
+        told.append("ok: the next batch would be accepted. To detect a stopped query, use --max-age '30 min'.")
     return told
 
 
@@ -113,7 +94,8 @@ def _hints(
     if not found:
         return [f"No lakesink stream has written to {identifier}. Next: check the name of the table and the catalog."]
     hints = [
-        f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}. The refusal says what to do."
+        f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."
+        f" Next: lakesink explain {state.trouble.name}"
         for state, standing in found
         if state.trouble is not None
     ]

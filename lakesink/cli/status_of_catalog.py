@@ -17,7 +17,6 @@ from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import redact
 
-MOST_TABLES = 1_000
 _COLUMNS = ("table", "sink", "branch", "last batch>", "committed", "ago>", "rows>", "standing")
 _SHOWN = 5
 

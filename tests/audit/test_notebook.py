@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import lakesink
+from lakesink.audit.audit import audit
 from lakesink.audit.history import History
 from lakesink.audit.html import MOST_ROWS, page
-from lakesink.audit.proof import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from testkit.builders import TABLE, Lake, Stream

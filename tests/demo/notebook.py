@@ -21,7 +21,7 @@ _VARYING = (
 
 def executed(folder: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of a run in this folder; what Java writes to standard error is left out."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook: nbformat.NotebookNode = nbformat.read(NOTEBOOK, as_version=4)
     client = NotebookClient(notebook, timeout=LONGEST_CELL_SECONDS, resources={"metadata": {"path": str(folder)}})
     client.execute()
     for cell in code_cells(notebook):

@@ -27,6 +27,8 @@ NOTEBOOK = EXAMPLES / "notebook"  # test_notebook.py runs it
 KAFKA_WINDOWS = EXAMPLES / "kafka_windows"
 GUARANTEES = EXAMPLES / "guarantees"  # tests/proof/guarantees runs these
 DRILL = EXAMPLES.parent / "docs/reference/failpoints.md"
+DEPLOY = EXAMPLES / "deploy"  # tests/deploy runs and checks these
+PLAYGROUND = EXAMPLES / "playground"  # tests/interop runs it
 
 
 def run(command: list[str], folder: Path, **variables: str) -> list[str]:
@@ -105,6 +107,9 @@ def test_every_example_is_run_here_and_named_in_their_readme() -> None:
     folders = {path.parent.name for path in EXAMPLES.glob("*/README.md")}
     named = (EXAMPLES / "README.md").read_text()
 
-    assert (found, folders) == (set(LAST_LINES), {CUSTOM_SINK.name, GUARANTEES.name, KAFKA_WINDOWS.name, NOTEBOOK.name})
+    assert (found, folders) == (
+        set(LAST_LINES),
+        {CUSTOM_SINK.name, DEPLOY.name, GUARANTEES.name, KAFKA_WINDOWS.name, NOTEBOOK.name, PLAYGROUND.name},
+    )
     assert all(f"[{name}]({name})" in named for name in found)
     assert all(f"[{name}]({name}/README.md)" in named for name in folders)
