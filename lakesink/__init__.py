@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
-    from lakesink.spark.data_source import register
+    from lakesink.spark.connect import register
     from lakesink.spark.files import stream_files
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
@@ -53,7 +53,7 @@ _HOMES = {
     "append": "lakesink.spark.api",
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink.audit.history",
-    "register": "lakesink.spark.data_source",
+    "register": "lakesink.spark.connect",
     "stream": "lakesink.spark.api",
     "stream_files": "lakesink.spark.files",
     "stream_to": "lakesink.spark.api",
