@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from testkit import jvm
+from testkit.installed import installed
 
 SLOW_ROOMS = {"readers": 1, "test_docs.py": 2, "demo": 3, "processes": 4, "upgrade": 4, "spark": 5, "soak": 6}
 """Many short tests follow the drivers, which take up to a minute each, so that no worker waits long for the other."""
@@ -58,6 +59,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where lakesink is installed as users install it."""
+    return installed(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture

@@ -79,8 +79,8 @@ def _run_probe(path: Path, longest_seconds: float) -> Probed:
 def _connect_findings() -> list[Finding]:
     if not os.environ.get(_REMOTE):
         return []
-    found = f"{_REMOTE} is set, so that PySpark makes Spark Connect sessions, in which lakesink cannot run."
-    return [Finding(Part.SPARK, "connect", Standing.FAILED, found, f"unset {_REMOTE}")]
+    found = f"{_REMOTE} is set: PySpark makes Spark Connect sessions, in which lakesink.stream and append do not run."
+    return [Finding(Part.SPARK, "connect", Standing.WARNING, found, f'Use format("lakesink"), or unset {_REMOTE}.')]
 
 
 def _not_started(probed: Probed) -> Finding:
