@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from lakesink_catalog.failpoints import VARIABLE
 from testkit.harness import PATIENCE_SECONDS, Stream, kill_all, rows_of
+from testkit.installed import OWN_PORT
 
 COMMAND = Path(sys.executable).with_name("spark-pipelines")
 CONF = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.ui.showConsoleProgress": "false"}
@@ -65,7 +66,7 @@ class Pipeline:
             process = subprocess.Popen(
                 command,
                 cwd=self.root / "project",
-                env={**os.environ, **pythons, **given, **self.environment},
+                env={**os.environ, **OWN_PORT, **pythons, **given, **self.environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -9,6 +9,7 @@ from subprocess import Popen
 import pytest
 
 from testkit.harness import Stream, expected, wait_for
+from testkit.installed import OWN_PORT
 from testkit.pipeline import Pipeline
 
 FILES = 3
@@ -26,7 +27,7 @@ def test_a_connect_session_that_is_killed_neither_loses_nor_doubles_a_row(
     tmp_path: Path, site: Path, place: str
 ) -> None:
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
-    stream = Stream(tmp_path, adapter="connect", environment={"PYTHONPATH": path})
+    stream = Stream(tmp_path, adapter="connect", environment=OWN_PORT | {"PYTHONPATH": path})
     stream.add_files(0, FILES)
     kill_at(stream.driver, place, tmp_path / "paused")
     assert stream.rows() == expected(range(1 + place.startswith("after-call")))

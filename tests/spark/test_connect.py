@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testkit.harness import Stream, expected, own_snapshots
+from testkit.installed import OWN_PORT
 from tests.spark.streams import forget_commits
 
 CALLS = """
@@ -37,7 +38,7 @@ print(sorted((record.batch_id, record.rows) for record in lakesink.history("demo
 
 @pytest.fixture
 def stream(tmp_path: Path, site: Path) -> Stream:
-    return Stream(tmp_path, adapter="connect", environment={"PYTHONPATH": python_path(site)})
+    return Stream(tmp_path, adapter="connect", environment=OWN_PORT | {"PYTHONPATH": python_path(site)})
 
 
 def python_path(site: Path) -> str:
@@ -63,7 +64,13 @@ def test_a_stream_by_the_name_of_the_format_starts_again_and_recognises_a_replay
 
 def test_what_needs_the_jvm_names_the_way_and_a_batch_write_is_done_once(tmp_path: Path, site: Path) -> None:
     pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment = {**os.environ, **pythons, "PYTHONPATH": python_path(site), "LAKESINK_HOME": str(tmp_path / "home")}
+    environment = {
+        **os.environ,
+        **OWN_PORT,
+        **pythons,
+        "PYTHONPATH": python_path(site),
+        "LAKESINK_HOME": str(tmp_path / "home"),
+    }
     done = subprocess.run(
         [sys.executable, "-c", CALLS], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
