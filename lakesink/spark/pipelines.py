@@ -39,8 +39,7 @@ def _refreshed(flow: str, folder: str) -> Words:
 def _shared(flow: str, folder: str) -> Words:
     return Words(
         Reason.NEW_CHECKPOINT,
-        f"Flow {flow} begins anew, but another flow, or an earlier checkpoint, wrote as sink {{sink}} up to batch"
-        " {last}.",
+        f"Flow {flow} begins anew, but sink {{sink}} has batches up to {{last}} of another flow or checkpoint.",
         "If another flow of the pipeline has this sink-id, give each flow a sink (dp.create_sink) with a sink-id of its"
         " own; they can write one table. If flow or sink was renamed, or the storage of the pipeline changed, put the"
         f" old checkpoint into {folder}.",

@@ -4,6 +4,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from testkit.harness import expected, own_snapshots
 from testkit.pipeline import Pipeline
 from tests.spark.streams import forget_commits
@@ -48,6 +50,7 @@ def test_a_full_refresh_ends_with_one_line_that_says_so_and_can_be_undone(tmp_pa
     assert pipeline.rows() == expected([0, 1])
 
 
+@pytest.mark.nightly
 def test_two_flows_into_one_sink_write_one_of_them_and_say_what_to_do(tmp_path: Path, site: Path) -> None:
     pipeline = Pipeline(tmp_path, site, sinks={"numbers": "numbers"}, flows=dict.fromkeys(TWO, "numbers"))
     pipeline.add_files("eu", 0, 2)
