@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON_IN_VENV := $(BIN)/python
 INSTALLED := $(VENV)/installed
+SITE_TOOLS := $(VENV)/site-tools
 CLASSES := $(VENV)/classes.jsa
 PYTHON ?=
 export PYTHON
+# JAVA=pip, where there is no Java: make demo JAVA=pip installs one of the Python index into .venv.
+JAVA ?=
+export JAVA
 # Given to the program that a target runs: make test ARGS="-k replay", make demo ARGS="--rows 20000".
 ARGS ?=
 # SHORT=1 leaves out of `make interop` and `make soak` what only `make nightly` runs.
@@ -21,7 +25,7 @@ QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/
 	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -32,11 +36,14 @@ demo: $(INSTALLED) ## The main job on 336,776 real flights, killed twice on the 
 kafka-demo: $(INSTALLED) ## Kafka, event-time windows, exactly once: driver and broker killed at random; ARGS=--files needs no Maven.
 	@$(PYTHON_IN_VENV) -m examples.kafka_windows $(ARGS)
 
+playground: $(INSTALLED) ## Kafka, S3, a REST catalog, PostgreSQL, Trino and Spark, and a prompt that breaks them; needs Maven, Java 25 and Go.
+	@$(PYTHON_IN_VENV) -m examples.playground
+
 test: $(CLASSES) ## All tests but the long ones and those beside other engines, two at a time.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop and not site" -n 2 --dist worksteal $(ARGS)
 
 coverage: $(CLASSES) ## The same tests, and which lines of the product no test runs, in child processes either.
-	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop" -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "not soak and not nightly and not interop and not site" -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
 
 quick: check ## Style, types, contracts, and the tests that fail first, in about a minute.
 	$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(QUICK) $(ARGS)
@@ -69,6 +76,16 @@ bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snaps
 bench-audit: $(INSTALLED) ## Seconds of an audit of 10,000 batches.
 	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
 
+site: $(SITE_TOOLS) ## The documentation as a site in build/site/html; ARGS=--serve shows it on port 8000.
+	$(PYTHON_IN_VENV) -m website build $(ARGS)
+
+site-check: site ## Every page of it in a browser: links, layout, colours, search. Fetches a Chromium if there is none.
+	$(PYTHON_IN_VENV) -m website check
+	$(PYTHON_IN_VENV) -m pytest -m site tests/website
+
+dist: $(INSTALLED) ## Wheel and sdist, checked in an empty environment, into dist; ARGS=--short takes a minute and no Spark.
+	$(PYTHON_IN_VENV) -m release dist $(ARGS)
+
 check: lint types imports ## Everything that is checked without running it.
 
 lint: $(INSTALLED) ## Style.
@@ -97,7 +114,12 @@ $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml | machi
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/build.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation -r requirements/dev.txt
 	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(if $(filter pip,$(JAVA)),$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/java.txt)
 	@touch $(INSTALLED)
+
+$(SITE_TOOLS): $(INSTALLED) requirements/site.txt
+	$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check -r requirements/site.txt
+	@touch $(SITE_TOOLS)
 
 # Without the archive each JVM of the tests starts slower, and nothing else differs: a failure here stops nobody.
 $(CLASSES): $(INSTALLED)
@@ -111,4 +133,4 @@ machine:
 	@sh scripts/check-machine.sh > /dev/null
 
 clean: ## Remove what make has made.
-	rm -rf $(VENV) .bench lakesink-demo kafka-demo
+	rm -rf $(VENV) .bench build/site dist lakesink-demo kafka-demo

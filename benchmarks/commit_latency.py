@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
-from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
@@ -39,8 +39,8 @@ def files_of(table: Table, batch: Batch) -> tuple[ContentFile, ...]:
 def commit_once(fence: FencedCommit, number: int) -> float:
     """Milliseconds of one commit of a small file."""
     batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
-    look = fence.look(batch)
-    prepared = fence.prepare(look, files_of(look.table, batch), schema=look.table.schema())
+    decision = fence.decide(batch)
+    prepared = fence.prepare(decision, files_of(decision.table, batch), schema=decision.table.schema())
     started = time.perf_counter()
     assert fence.commit(batch, prepared) is not None
     return (time.perf_counter() - started) * 1000
@@ -54,7 +54,7 @@ def fenced(catalog: Catalog, name: str) -> FencedCommit:
         key=KEY,
         start_uuid=str(table.metadata.table_uuid),
         options=CommitOptions(),
-        surroundings=Surroundings(),
+        effects=Effects(),
     )
 
 

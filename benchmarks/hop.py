@@ -21,10 +21,10 @@ from benchmarks.session import session
 from benchmarks.usage import measured
 from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema
-from lakesink.spark.rows.hop import MAX_BYTES, NO_BYTE_CHECK, HopTuning
-from lakesink.spark.rows.shape import Shape, as_whole_numbers, short_decimals
-from lakesink.spark.rows.task import collect_what_is_new, read_archives_once
+from lakesink.spark.rows.task import freeze_imports, read_archives_once
+from lakesink.spark.rows.transport import Transport, as_whole_numbers, short_decimals
 
 SPARK_BYTES = str(64 * 1024 * 1024)
 ROW_BYTES = 128
@@ -40,7 +40,7 @@ def counted(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 def counted_by_spared_workers(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     read_archives_once()
-    collect_what_is_new()
+    freeze_imports()
     yield from counted(batches)
 
 
@@ -78,9 +78,9 @@ def by_plan(batch: DataFrame, batch_id: int) -> None:
     session = SparkSession.active()
     plan = RunningQuery(session, session.sparkContext.getLocalProperty(QUERY_ID)).plan(batch_id)
     assert plan is not None, "this PySpark does not tell it"
-    tuning = HopTuning(batch.sparkSession.conf, batch.schema.jsonValue())
-    tuning.seen(ROW_BYTES)
-    PlanRows(batch, Shape(), plan, arriving_schema(batch), tuning).reports(CountingWriter())
+    limits = ArrowBatchLimits(batch.sparkSession.conf, batch.schema.jsonValue())
+    limits.record_width(ROW_BYTES)
+    PlanRows(batch, Transport(), plan, arriving_schema(batch), limits).reports(CountingWriter())
 
 
 def streamed(spark: SparkSession, source: Path, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:

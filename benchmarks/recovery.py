@@ -92,7 +92,7 @@ class Kills:
         self._is_doomed = False
         run = run_driver(self.place, 1, None, self._batch)
         if not run.was_killed:
-            raise RuntimeError(f"The driver was not killed, for its source was used up, or: {run.last_words}")
+            raise RuntimeError(f"The driver was not killed, for its source was used up, or: {run.output_end}")
 
     def _batch(self, line: BatchLine) -> None:
         if line.event not in _COMMITS or self._is_doomed:
@@ -118,7 +118,7 @@ def finish(place: Place, source: DailyFiles) -> None:
     run = run_driver(place, len(source.rows), None, lambda _: None)
     checks = source_checks(compare(source.csv, ALL_ROWS, files_as_of()))
     if run.exit_code != 0 or not all(check.holds for check in checks):
-        raise WrongRows(f"After the kills: {[check for check in checks if not check.holds]} {run.last_words}")
+        raise WrongRows(f"After the kills: {[check for check in checks if not check.holds]} {run.output_end}")
 
 
 def report(seconds: Sequence[float], bare: Sequence[float]) -> Result:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
 from benchmarks.session import CATALOG, CODEC
-from lakesink.spark.failures import JAVA_ERRORS, QueryStopped, is_interruption
+from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, is_interruption
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from lakesink.spark.rows.job import RowsJob
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.prepared import PreparedFiles
-from lakesink_catalog.connect import lean_sql
-from lakesink_catalog.connect.lean_sql import LeanSqlCatalog
+from lakesink_catalog.commit.prepared import TableLog
+from lakesink_catalog.connect import caching_sql
+from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from lakesink_catalog.manifests.merging import ManifestMerger
 
 WRITE = "write"
@@ -33,12 +33,12 @@ STEPS: Sequence[Timed] = (
     Timed(Kind.PHASE, "offsets", Checkpoint, "offsets"),
     Timed(Kind.PHASE, "offsets", Checkpoint, "batch"),
     Timed(Kind.PHASE, "begin", IcebergSink, "begin"),
-    Timed(Kind.PHASE, "find the record", PreparedFiles, "find"),
+    Timed(Kind.PHASE, "find the record", TableLog, "find"),
     Timed(Kind.PHASE, WRITE, RowsJob, "write"),
     Timed(Kind.PHASE, "pre_commit", IcebergSink, "pre_commit"),
-    Timed(Kind.PHASE, "put the record", PreparedFiles, "put"),
+    Timed(Kind.PHASE, "put the record", TableLog, "put"),
     Timed(Kind.PHASE, "commit", IcebergSink, "commit"),
-    Timed(Kind.PHASE, "landed", PreparedFiles, "landed"),
+    Timed(Kind.PHASE, "landed", TableLog, "landed"),
     Timed(Kind.PHASE, "log", Reporter, "finished"),
     # Of `begin`, and of `commit` again.
     Timed(Kind.STEP, "load the table", iceberg, "load_table"),
@@ -58,9 +58,9 @@ STEPS: Sequence[Timed] = (
     Timed(Kind.STEP, "merge manifests", ManifestMerger, "merge"),
     Timed(Kind.STEP, "the new manifest list", request, "write_list"),
     Timed(Kind.STEP, "the rest of the request", commit, "build_request"),
-    Timed(Kind.STEP, "new metadata", lean_sql, "updated"),
-    Timed(Kind.STEP, "the metadata file", lean_sql, "write_metadata"),
-    Timed(Kind.STEP, "the catalog's row", LeanSqlCatalog, "_swap"),
-    Timed(Kind.STEP, "the rest of the catalog's call", LeanSqlCatalog, "commit_table"),
+    Timed(Kind.STEP, "new metadata", caching_sql, "updated_metadata"),
+    Timed(Kind.STEP, "the metadata file", caching_sql, "write_metadata"),
+    Timed(Kind.STEP, "the catalog's row", CachingSqlCatalog, "_swap"),
+    Timed(Kind.STEP, "the rest of the catalog's call", CachingSqlCatalog, "commit_table"),
     Timed(Kind.STEP, "the answer", FencedCommit, "shows"),
 )

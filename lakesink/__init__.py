@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
     from lakesink.spark.connect import register
-    from lakesink.spark.files import stream_files
+    from lakesink.spark.stream_files import stream_files
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
         BatchRefused,
@@ -55,7 +55,7 @@ _HOMES = {
     "history": "lakesink.audit.history",
     "register": "lakesink.spark.connect",
     "stream": "lakesink.spark.api",
-    "stream_files": "lakesink.spark.files",
+    "stream_files": "lakesink.spark.stream_files",
     "stream_to": "lakesink.spark.api",
     "AlreadyCommitted": "lakesink_protocol.outcome",
     "Committed": "lakesink_protocol.outcome",

@@ -1,4 +1,4 @@
-"""The seam for a sink of your own. See `lakesink_protocol.two_phase`."""
+"""The interface for custom sinks. See `lakesink_protocol.two_phase`."""
 
 from lakesink_protocol.coordinator import Write, run_batch, writers_for
 from lakesink_protocol.two_phase import (

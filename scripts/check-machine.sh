@@ -8,12 +8,15 @@ fail() {
     exit 1
 }
 
-java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
-version=$("$java" -version 2>&1) ||
-    fail "Spark needs Java 17 or newer and '$java' does not run: install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME to where it is."
-major=$(printf '%s\n' "$version" | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1)
-[ "${major:-0}" -ge 17 ] ||
-    fail "Spark needs Java 17 or newer and '$java' is Java ${major:-of an unknown version}: install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) and set JAVA_HOME to where it is."
+# JAVA=pip takes a Java of the Python index where there is no other, see lakesink/java.py.
+if [ "${JAVA:-}" != pip ]; then
+    install="install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), set JAVA_HOME to where it is, or take the one of the Python index: make demo JAVA=pip"
+    java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
+    version=$("$java" -version 2>&1) || fail "Spark needs Java 17 or newer and '$java' does not run: $install."
+    major=$(printf '%s\n' "$version" | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1)
+    [ "${major:-0}" -ge 17 ] ||
+        fail "Spark needs Java 17 or newer and '$java' is Java ${major:-of an unknown version}: $install."
+fi
 
 fit='import sys; sys.exit(sys.version_info < (3, 11))'
 for python in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Resolves requirements/build.txt and requirements/dev.txt anew from pyproject.toml, in an environment of its own.
+# Resolves the files in requirements/ that pyproject.toml determines anew, each in an environment of its own.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,3 +13,11 @@ $pip install --no-build-isolation --group dev ".[avro,demo,postgres,s3,spark]"
 note='# Made by `make lock`; change pyproject.toml instead.'
 { echo "$note"; $pip freeze --all | grep -E '^(setuptools|wheel)=='; } > requirements/build.txt
 { echo "$note"; $pip freeze | grep -vE '^(setuptools|wheel|lakesink)( @|==)'; } > requirements/dev.txt
+$pip install --no-build-isolation --group site
+{ echo "$note"; $pip freeze | grep -vE '^(setuptools|wheel|lakesink)( @|==)' | grep -vxFf requirements/dev.txt; } > requirements/site.txt
+
+"$python" -m venv "$work/release"
+pip="$work/release/bin/python -m pip"
+$pip install --upgrade pip
+$pip install --group release
+{ echo "$note"; $pip freeze; } > requirements/release.txt

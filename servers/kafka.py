@@ -81,7 +81,7 @@ class KafkaBroker(Server):
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic and wait until it is there."""
-        client = AdminClient({"bootstrap.servers": self.bootstrap})  # must outlive its answer
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})  # must outlive its answer
         client.create_topics([NewTopic(name, partitions, 1)])[name].result(PATIENCE_SECONDS)
 
     def add_partitions(self, name: str, total: int) -> None:

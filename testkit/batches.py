@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
@@ -53,14 +53,14 @@ class Writer:
     ) -> Committed | AlreadyCommitted | None:
         table = self.load()
         options = CommitOptions(accept=Accept.parse(accept) if accept else None)
-        surroundings = Surroundings(now_ms=lambda: next(self.clock), told_by_storage_ms=lambda _io, _path: None)
-        fence = FencedCommit(self.load, self.key, str(table.metadata.table_uuid), options, surroundings)
+        effects = Effects(now_ms=lambda: next(self.clock), storage_time_ms=lambda _io, _path: None)
+        fence = FencedCommit(self.load, self.key, str(table.metadata.table_uuid), options, effects)
         batch = self.batch(batch_id)
-        look = fence.look(batch)
-        if isinstance(look.verdict, Skip):
-            return AlreadyCommitted(look.verdict.snapshot_id)
+        decision = fence.decide(batch)
+        if isinstance(decision.verdict, Skip):
+            return AlreadyCommitted(decision.verdict.snapshot_id)
         files = [_file(table, f"{self.sink}-{batch_id}", rows)] if rows else []
-        prepared = fence.prepare(look, files, schema=table.schema())
+        prepared = fence.prepare(decision, files, schema=table.schema())
         return fence.commit(batch, replace(prepared, recovered=recovered))
 
 

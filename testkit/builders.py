@@ -28,7 +28,7 @@ from sqlalchemy import event
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.coordinator import Write, run_batch
@@ -101,15 +101,15 @@ class Chance:
     waited_ms: list[float] = field(default_factory=list)
     ticking: int = 0
 
-    def surroundings(self, emit: Listeners = LISTENERS) -> Surroundings:
+    def effects(self, emit: Listeners = LISTENERS) -> Effects:
         ids = random.Random(next(_SEEDS))
-        return Surroundings(
+        return Effects(
             now_ms=lambda: next(self.now),
             monotonic_ms=self._tick,
             sleep_ms=self._sleep,
             jitter=lambda: 0.5,
             new_snapshot_id=lambda: ids.choice(SNAPSHOT_IDS),
-            told_by_storage_ms=lambda _io, _path: None,  # the files have real times
+            storage_time_ms=lambda _io, _path: None,  # the files have real times
             emit=emit,
         )
 
@@ -205,7 +205,7 @@ class Stream:
             open_catalog=lambda: self.catalog or self.lake.catalog,
             settings=Settings.parse({**needed, **self.options, **options, "branch": self.branch}, kind=self.kind),
             schema=ROWS,
-            surroundings=self.chance.surroundings(self.listeners),
+            effects=self.chance.effects(self.listeners),
         )
 
     def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:

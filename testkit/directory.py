@@ -100,9 +100,7 @@ class Stream:
     def sink(self, **options: Any) -> FileSink:
         """The sink of a driver that has just started."""
         chosen = {**self.options, **options}
-        return FileSink(
-            self.directory, self.sink_id, storage=self.storage, surroundings=self.chance.surroundings(), **chosen
-        )
+        return FileSink(self.directory, self.sink_id, storage=self.storage, effects=self.chance.effects(), **chosen)
 
     def batch(self, batch_id: int, *, start: int | None = None, end: int | None = None) -> Batch:
         """Batch n reads offsets n to n+1, unless another range is given."""

@@ -12,7 +12,17 @@ from hypothesis import HealthCheck, settings
 from testkit import jvm
 from testkit.installed import installed
 
-SLOW_ROOMS = {"readers": 1, "test_docs.py": 2, "demo": 3, "processes": 4, "upgrade": 4, "spark": 5, "soak": 6}
+SLOW_ROOMS = {
+    "readers": 1,
+    "test_docs.py": 2,
+    "website": 2,
+    "demo": 3,
+    "deploy": 3,
+    "processes": 4,
+    "upgrade": 4,
+    "spark": 5,
+    "soak": 6,
+}
 """Many short tests follow the drivers, which take up to a minute each, so that no worker waits long for the other."""
 
 # The same examples in every run of one version: a new one is found by LAKESINK_EXAMPLES=random, not by chance in CI.

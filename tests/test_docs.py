@@ -16,24 +16,15 @@ import duckdb
 import pytest
 
 import lakesink
-from lakesink.settings.options import options_table_markdown
 from lakesink.settings.table_settings import PROPERTIES
-from lakesink_protocol.catalogue import errors_table_markdown, explanations
+from lakesink_protocol.catalogue import explanations
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark
 from lakesink_protocol.verdict import STREAM_RULES, TRANSACTION_RULES, Rule
+from website.tables import PUBLIC_MODULES, TABLES, between
 
 ROOT = Path(__file__).parents[1]
-PUBLIC_MODULES = (
-    "lakesink",
-    "lakesink.two_phase",
-    "lakesink.testing",
-    "lakesink.sinks.records",
-    "lakesink_catalog.identity",
-    "lakesink_catalog.connect",
-    "lakesink_catalog.tables",
-)
 RECORDS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
@@ -52,12 +43,10 @@ def document(name: str) -> str:
     return (ROOT / name).read_text()
 
 
-def between(text: str, name: str) -> str:
-    return text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
-
-
-def test_the_options_page_lists_every_option_as_the_code_has_it() -> None:
-    assert options_table_markdown().strip() in document("docs/reference/options.md")
+@pytest.mark.parametrize("page", TABLES)
+def test_a_page_has_its_table_as_the_code_has_it(page: str) -> None:
+    name, table = TABLES[page]
+    assert between(document(f"docs/{page}"), name) == table(), "python -m website tables renews it"
 
 
 @pytest.mark.parametrize(("name", "rules"), [("verdicts", STREAM_RULES), ("transaction verdicts", TRANSACTION_RULES)])
@@ -80,12 +69,6 @@ def test_every_code_that_can_be_raised_is_explained_in_errors_toml_and_no_other(
     raised = {code for path in sources() for code in codes_in(ast.parse(path.read_text()))}
     explained = {code.removeprefix("LAKESINK_") for code in explanations()}
     assert raised | {reason.name for reason in Reason} == explained
-
-
-def test_operations_page_lists_the_errors_as_errors_toml_has_them() -> None:
-    assert errors_table_markdown() in document("docs/reference/errors.md"), (
-        "edit lakesink/errors.toml and put what errors_table_markdown() prints into docs/reference/errors.md"
-    )
 
 
 def test_no_page_of_an_error_sends_its_reader_to_a_document_that_is_not_installed() -> None:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakesink.settings.given import Options
 from lakesink.settings.metrics_modes import metrics_modes
+from lakesink.settings.option_types import Options
 from lakesink.settings.options import OPTIONS, options_table_markdown
+from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.settings import Settings
 from lakesink.settings.table_settings import PROPERTIES, Effective, Origin
-from lakesink.settings.values import duration, size_bytes, switch, whole_number
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, SettingsError
@@ -35,7 +35,7 @@ def parse(**options: Any) -> Settings:
 
 
 def test_the_table_of_options_and_the_settings_have_the_same_names() -> None:
-    assert {option.name for option in OPTIONS} == {part.name for part in fields(Settings) if part.name != "_said"}
+    assert {option.name for option in OPTIONS} == {part.name for part in fields(Settings) if part.name != "_reported"}
 
 
 def test_editors_know_every_option_but_those_that_a_stream_names_itself() -> None:
@@ -136,7 +136,7 @@ def test_an_option_is_read(name: str, given: Any, read: Any) -> None:
         ("accept", "Unsupported:1:skip", "not one of"),
         ("prepared_max_age", 0, "time span above zero"),
         ("prepared_max_age", 20, "with its unit"),
-        ("checkpoint", "~/cp", "only a shell knows what ~ is; write '"),
+        ("checkpoint", "~/cp", "only a shell expands ~; write '"),
         ("prepared_max_age", "20 parsecs", "time span above zero"),
         ("prepared_max_age", float("nan"), "time span above zero"),
         ("prepared_max_age", timedelta(seconds=-1), "time span above zero"),
@@ -159,9 +159,9 @@ def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: An
         ("sinkid", "Did you mean 'sink_id'?"),
         ("checkpoint-location", "Did you mean 'checkpoint'?"),
         ("target-file-size-bytes", "Did you mean 'target_file_size_bytes'?"),
-        ("write.target-file-size-bytes", "The option target_file_size_bytes does what this table property does."),
+        ("write.target-file-size-bytes", "Use the option target_file_size_bytes, which overrides this table property."),
         ("zzzzzz", "Known: accept, branch"),
-        ("_said", "There is no option '_said'"),
+        ("_reported", "There is no option '_reported'"),
     ],
 )
 def test_an_unknown_option_is_answered_with_the_nearest_one(name: str, hint: str) -> None:
@@ -179,7 +179,7 @@ def test_a_stream_must_be_named_and_have_a_checkpoint(missing: str) -> None:
 def test_an_append_has_no_sink_id_and_no_checkpoint() -> None:
     assert Settings.parse({"branch": "b"}, kind=SinkKind.TXN).branch == "b"
     for name, value in NEEDED.items():
-        with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*belongs to streams"):
+        with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*is for streams only"):
             Settings.parse({name: value}, kind=SinkKind.TXN)
 
 

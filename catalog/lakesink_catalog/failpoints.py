@@ -39,8 +39,10 @@ FAILPOINTS = {
     "before-prepared": Failpoint("driver", "every task has voted; there is no prepared record", "written again"),
     "after-prepared": Failpoint("driver", "the prepared record is durable; readers see nothing", "recovered"),
     "before-call": Failpoint("driver", "the commit is about to be sent; reached by every attempt", "recovered"),
-    "after-call": Failpoint("driver", "the commit has landed; its answer is not yet looked at", "already committed"),
-    "after-commit": Failpoint("driver", "the sink is done; Spark has not logged that", "already committed"),
+    "after-call": Failpoint("driver", "the commit has landed; its answer is not checked yet", "already committed"),
+    "after-commit": Failpoint(
+        "driver", "the sink is done; Spark has not logged the batch as complete", "already committed"
+    ),
 }
 """Every place in lakesink, in the order in which a batch reaches them.
 
@@ -59,10 +61,10 @@ NAMES: Mapping[type[events.BatchEvent], str] = {
 """The event that reaches each place."""
 
 ACTIONS = {
-    "kill": "SIGKILL to this very process",
-    "stop": "SIGSTOP to this very process; `kill -CONT` lets it go on",
+    "kill": "send SIGKILL to this process",
+    "stop": "send SIGSTOP to this process; `kill -CONT` continues it",
     "raise": "raise `FailpointReached`",
-    "pause:PATH": "create the file PATH and wait until somebody removes it",
+    "pause:PATH": "create the file PATH and wait until it is removed",
 }
 
 
@@ -75,7 +77,7 @@ class _Armed:
 
 
 def failpoints(event: events.Event) -> None:
-    """Listen for the events that reach a place."""
+    """Reach the place of an event, if it has one."""
     if isinstance(event, events.BatchEvent) and type(event) in NAMES:
         reached(NAMES[type(event)], event.batch_id)
 
@@ -88,7 +90,7 @@ def reached(name: str, batch_id: int) -> None:
     for armed in list(_parsed(text)):
         if armed.name == name and armed.batch in ("", str(batch_id)):
             log(events.FailpointActs(batch_id, name, armed.verb))  # custom sinks reach their places without listeners
-            _DEEDS[armed.verb](armed)
+            _HANDLERS[armed.verb](armed)
 
 
 def failpoints_table_markdown() -> str:
@@ -111,23 +113,23 @@ def _parsed(text: str) -> Iterator[_Armed]:
         name, at, batch = place.partition("@")
         verb, colon, argument = action.partition(":")
         if not equals:
-            raise _malformed(setting, "It lacks an action: name[@batch]=action.")
+            raise _malformed(setting, "The action is missing: write name[@batch]=action.")
         if name not in FAILPOINTS and "." not in name:
             raise _malformed(setting, f"There is no failpoint {name[:60]!r}. {did_you_mean(name, FAILPOINTS)}")
         if at and not (batch.isascii() and batch.isdecimal()):
-            raise _malformed(setting, "After @ comes the id of a batch.")
-        if verb not in _DEEDS:
-            raise _malformed(setting, f"There is no action {verb[:60]!r}. {did_you_mean(verb, _DEEDS)}")
+            raise _malformed(setting, "Write the id of a batch after @.")
+        if verb not in _HANDLERS:
+            raise _malformed(setting, f"There is no action {verb[:60]!r}. {did_you_mean(verb, _HANDLERS)}")
         if bool(argument) != (verb == "pause") or bool(colon) != bool(argument):
-            raise _malformed(setting, "Only pause takes an argument, and needs it: pause:PATH.")
+            raise _malformed(setting, "Only pause has an argument, and it is required: pause:PATH.")
         yield _Armed(name, batch, verb, argument)
 
 
 def _malformed(setting: str, why: str) -> SettingsError:
     return SettingsError(
         "FAILPOINT_INVALID",
-        f"{VARIABLE} holds {setting[:60]!r}, which is no failpoint.",
-        data="Nothing of this batch was committed by this process.",
+        f"{VARIABLE} contains {setting[:60]!r}, which is not a valid failpoint.",
+        data="This process committed nothing of this batch.",
         action=f"{why} Correct the variable, or unset it.",
     )
 
@@ -147,7 +149,7 @@ def _pause(armed: _Armed) -> None:
         time.sleep(0.02)
 
 
-_DEEDS: dict[str, Callable[[_Armed], None]] = {
+_HANDLERS: dict[str, Callable[[_Armed], None]] = {
     "kill": _signal(signal.SIGKILL),
     "stop": _signal(signal.SIGSTOP),
     "raise": _raise,

@@ -15,18 +15,18 @@ LINES: Mapping[type[events.Event], str] = {
     events.ListenerFailed: "lakesink.listener.failed listener=%(listener)s event=%(event)s error=%(error)s",
     events.CatalogNotCertified: "lakesink.catalog.not-certified name=%(name)s %(by)s=%(value)s",
     events.PartitionByUnused: (
-        "lakesink.partition_by.unused table=%(table)s: it is divided by %(partitions)s, partition_by asks for"
-        " %(asked)s. Leave partition_by out: the table's own partitions are used"
+        "lakesink.partition_by.unused table=%(table)s: its partitions are %(partitions)s, partition_by is %(asked)s."
+        " The table's own partitions are used; leave partition_by out"
     ),
     events.PropertiesIgnored: "lakesink.settings.ignored properties=%(properties)s",
     events.LedgerTagOff: (
-        "lakesink.ledger.without-tag table=%(table)s sink=%(sink)s: not proven are a rollback that expiry hides, and"
-        " that a late request finds an old head"
+        "lakesink.ledger.without-tag table=%(table)s sink=%(sink)s: without the tag, lakesink cannot detect a rollback"
+        " that expiry hides, or a late request on an old head"
     ),
     events.QueryFactsUnwritten: (
         "lakesink.query.notes-unwritten table=%(table)s sink=%(sink)s query=%(query_id)s error=%(error)s"
     ),
-    events.InputUnchecked: "lakesink.input.unchecked %(error)s: its files are taken to be there",
+    events.InputUnchecked: "lakesink.input.unchecked %(error)s: lakesink assumes that its files exist",
     events.ServerUnchecked: "lakesink.server.unchecked spark=%(spark)s: its first batch finds what is wrong there",
     events.TableCreated: "lakesink.table.created table=%(table)s batch=%(batch_id)d",
     events.AcceptUnused: (
@@ -39,29 +39,29 @@ LINES: Mapping[type[events.Event], str] = {
     ),
     events.PreparedUnusable: "lakesink.prepared.dropped batch=%(batch_id)d reason=%(reason)s",
     events.RowsMalformed: (
-        "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs are in their place;"
+        "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs replace them;"
         " the first: %(first)s"
     ),
     events.ColumnsMissing: (
         "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
-        " table, which are NULL: %(names)s"
+        " table, which become NULL: %(names)s"
     ),
     events.KeysUnknown: (
         "lakesink.decode.unknown-keys table=%(table)s batch=%(batch_id)d: keys without a column are left out: %(names)s"
     ),
     events.BatchAborted: "lakesink.batch.aborted %(kind)s=%(target)s batch=%(batch_id)d",
-    events.TagTaken: "lakesink.tag.taken tag=%(tag)s: it shows something else, so the batch gets no tag",
+    events.TagTaken: "lakesink.tag.taken tag=%(tag)s: another tag or branch has this name, so the batch gets no tag",
     events.ManifestsUnmerged: "lakesink.manifests.unmerged count=%(count)d error=%(error)s",
     events.ManifestSetAside: "lakesink.manifests.carried-over path=%(path)s reason=%(reason)s",
     events.ClockBehind: "lakesink.clock.behind seconds=%(seconds)d",
-    events.ClockAhead: "lakesink.clock.ahead seconds=%(seconds)d: Java writers are locked out meanwhile",
+    events.ClockAhead: "lakesink.clock.ahead seconds=%(seconds)d: until then, Java writers refuse the table",
     events.ClockUnknown: "lakesink.clock.untold error=%(error)s",
     events.CommitNotShown: "lakesink.commit.not-shown batch=%(batch_id)d attempt=%(attempt)d",
     events.CommitUnknown: "lakesink.commit.unknown batch=%(batch_id)d attempt=%(attempt)d %(trouble)s",
     events.ChangeUnknown: "lakesink.%(command)s.unknown attempt=%(attempt)d %(trouble)s",
     events.CommittedByAnother: (
-        "lakesink.commit.by-another batch=%(batch_id)d snapshot=%(snapshot_id)s: its rows are in the table, this run's"
-        " are not"
+        "lakesink.commit.by-another batch=%(batch_id)d snapshot=%(snapshot_id)s: its rows are in the table, and the"
+        " rows of this run are not"
     ),
     events.MetadataKept: "lakesink.metadata.kept path=%(path)s error=%(error)s",
     events.HighWaterKept: "lakesink.high-water.kept sink=%(sink)s error=%(error)s",
@@ -74,7 +74,7 @@ LEVELS: Mapping[type[events.Event], int] = {
     **dict.fromkeys((events.TableCreated, events.BatchAborted, events.ManifestSetAside, events.MetadataKept), INFO),
     **dict.fromkeys((events.ClockUnknown, events.RecordKept), DEBUG),
 }
-"""Levels of lines that are no warning."""
+"""Levels of lines that are not warnings."""
 Fields = dict[str, object]
 
 
@@ -96,15 +96,15 @@ def _shown(value: Any) -> Any:
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def _write(level: int, name: str, said: Fields, details: Sequence[str] = ()) -> None:
-    first = f"{name} {' '.join(f'{key}={value}' for key, value in said.items())}"
+def _write(level: int, name: str, found: Fields, details: Sequence[str] = ()) -> None:
+    first = f"{name} {' '.join(f'{key}={value}' for key, value in found.items())}"
     logger.log(level, "%s", "\n".join([first, *(f"  - {detail}" for detail in details)]))
 
 
 def _known(event: events.PreparedDropped) -> Fields:
-    said = {"reason": event.reason, "batch": event.batch_id, "age_s": event.age_s}
-    said |= {"path": event.path, "error": event.error}
-    return {key: value for key, value in said.items() if value is not None}
+    facts = {"reason": event.reason, "batch": event.batch_id, "age_s": event.age_s}
+    facts |= {"path": event.path, "error": event.error}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _start(event: events.QueryStarted) -> None:
@@ -125,17 +125,17 @@ def _start(event: events.QueryStarted) -> None:
 
 
 def _end(event: events.BatchEnded) -> None:
-    said: Fields = {"table": event.table, "sink": event.sink, "batch": event.batch_id}
+    facts: Fields = {"table": event.table, "sink": event.sink, "batch": event.batch_id}
     times: Fields = {"seconds": f"{event.seconds:.3f}", "write_seconds": f"{event.write_seconds:.3f}"}
     match event:
         case events.BatchFinished(outcome=outcome):
             level = WARNING if isinstance(outcome, Committed) and outcome.recovered else INFO
-            _write(level, _name(outcome), said | _counts(outcome) | times)
+            _write(level, _name(outcome), facts | _counts(outcome) | times)
         case events.BatchInterrupted():
-            _write(INFO, "lakesink.batch.interrupted", said | times)
+            _write(INFO, "lakesink.batch.interrupted", facts | times)
         case events.BatchFailed(code=code, error=error):
             name = "lakesink.batch.refused" if event.is_refused else "lakesink.batch.failed"
-            _write(ERROR, name, said | {"code": code} | times | {"error": error}, event.details)
+            _write(ERROR, name, facts | {"code": code} | times | {"error": error}, event.details)
 
 
 def _name(outcome: Outcome) -> str:

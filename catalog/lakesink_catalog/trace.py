@@ -4,9 +4,9 @@
 share the file. Each step reads the variable; without it, a step costs one dictionary look-up. A line contains ids and
 digests that the table shows anyway: no row, path, option or error text.
 
-A line is written after its step, except `TraceEvent.ATTEMPT`, which is written before the request is sent. A commit
-that is visible in a table therefore has its attempt further up in the file. The lines of one driver are numbered: a
-missing line is noticed.
+A line is written after its step, except `TraceEvent.ATTEMPT`, which is written before the request is sent. The
+attempt of a visible commit is therefore always in the file. The lines of one driver are numbered, so that a missing
+line can be found.
 """
 
 import json
@@ -27,7 +27,7 @@ from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict
 
 VARIABLE = "LAKESINK_TRACE"
 FIRST_RULE_OF_HISTORY = 7
-"""Earlier rules decide on the table and on whether an entry exists; from here on rollback of the entry is known."""
+"""Earlier rules do not depend on a rollback of the entry; this rule and later ones do."""
 
 
 class TraceEvent(Enum):
@@ -68,7 +68,7 @@ class Trace:
     _steps: int = 0
 
     def __call__(self, event: events.Event) -> None:
-        """Listen for the steps of the driver."""
+        """Write the line of an event that is a step of the driver."""
         path = os.environ.get(VARIABLE)
         step = _step(event) if path else None
         if path and step and isinstance(event, events.BatchEvent):
@@ -129,12 +129,12 @@ def _facts(s: Situation, verdict: Verdict) -> dict[str, Any]:
         "head": s.view.head,
         "tag": s.view.tag_snapshot_id,
         "entry": _entry(s.entry),
-        "gone": verdict.rule >= FIRST_RULE_OF_HISTORY and s.gone,
+        "gone": verdict.rule >= FIRST_RULE_OF_HISTORY and s.rolled_back,
         "newest": _mark(s.newest_mark),
-        "shown": s.marked_snapshot,
-        "marked": s.marked,
+        "shown": s.snapshot_of_batch,
+        "marked": s.has_own_mark,
         "elsewhere": s.marked_elsewhere or (s.newest_of_stream is not None and s.newest_of_stream.key != s.key),
-        "complete": s.walk_complete,
+        "complete": s.ancestry_complete,
     }
 
 
@@ -159,6 +159,6 @@ def _mark(mark: Mark | None) -> dict[str, Any] | None:
 
 
 def _mark_like(written: LedgerEntry | Mark) -> dict[str, Any]:
-    """The facts that a verdict depends on. Their texts come from the table and are cut to the length of a digest."""
+    """The facts that a verdict depends on. Texts from the table are cut to 64 characters."""
     texts = {"query_id": written.query_id, "fingerprint": written.fingerprint, "end": written.end}
     return {"batch_id": written.batch_id, **{name: text[:64] for name, text in texts.items()}}

@@ -50,7 +50,7 @@ def report(stage: Place, ending: Ending) -> Report:
         ending: What it came to.
     """
     supervisor, sent = ending.supervisor, ending.sent
-    verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims marked <<<."
+    verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims with <<<."
     return Report(
         document=_document(stage, ending),
         title=f"{number(sent.committed.total())} records committed and {number(sent.aborted)} aborted in"

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.audit.finding import key_of
-from lakesink.audit.which import Chosen, Past, by_batch, by_tag, by_time, queries
+from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch, by_tag, by_time, queries
 from lakesink_catalog.read.history import history, sinks, time_of
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState

@@ -6,6 +6,7 @@ from typing import Any
 
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.identity import digest
 from lakesink_protocol.ledger import Mark
@@ -14,7 +15,7 @@ from lakesink_protocol.redact import describe, redact
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a checkpoint records."""
+    """The completed batches in a checkpoint."""
 
     query_id: str
     batches: tuple[int, ...]  # batches that Spark completed and still lists, ascending
@@ -23,10 +24,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What a branch shows of one sink and one query."""
+    """The batches of one sink and one query in a branch."""
 
     subject: str  # the sink, in words
-    last: int | None  # the query's newest batch in the branch; None if it is not known any more
+    last: int | None  # the query's newest batch in the branch; None if unknown
     ends: Mapping[int, str]  # digest of the end offsets by batch, as far as marks are retained
 
 
@@ -57,9 +58,9 @@ def read_done(root: str) -> Done:
 def compare(done: Done, found: Sequence[Present]) -> Iterator[Finding | Note]:
     """Every completed batch must be in the table, and be the same batch."""
     if not done.batches:
-        yield Note("checkpoint", "", f"Query {done.query_id} has no batch done yet: there is nothing to prove.")
+        yield Note("checkpoint", "", f"Query {done.query_id} has not completed a batch yet: nothing to compare.")
     elif not found:
-        text = f"Query {done.query_id} calls batches up to {done.batches[-1]} done; the table shows none of them."
+        text = f"Query {done.query_id} completed batches up to {done.batches[-1]}; the table shows none of them."
         yield Finding(Code.CHECKPOINT_UNKNOWN, "", text, tuple(map(str, done.batches)))
     else:
         for one in found:
@@ -69,19 +70,19 @@ def compare(done: Done, found: Sequence[Present]) -> Iterator[Finding | Note]:
 def _compare(done: Done, one: Present) -> Iterator[Finding | Note]:
     lacking = [batch_id for batch_id in done.batches if one.last is not None and batch_id > one.last]
     if lacking:
-        text = f"Spark calls batches up to {lacking[-1]} done; the newest in the table is {one.last}."
+        text = f"Spark completed batches up to {lacking[-1]}; the newest batch in the table is {one.last}."
         yield Finding(Code.CHECKPOINT_AHEAD, one.subject, text, tuple(map(str, lacking)))
     other = [batch_id for batch_id, end in done.ends.items() if one.ends.get(batch_id, end) != end]
     if other:
-        text = f"{counted(len(other), 'batch')} ended at other offsets than the checkpoint has: {other[0]} first."
+        text = f"{counted(len(other), 'batch')} ended at other offsets than in the checkpoint, first {other[0]}."
         yield Finding(Code.CHECKPOINT_OFFSETS, one.subject, text, tuple(map(str, other)))
     if not lacking and not other:
         same = sum(batch_id in one.ends for batch_id in done.ends)
         oldest = min(one.ends, default=0)
         unseen = [batch_id for batch_id in done.batches if batch_id > oldest and batch_id not in one.ends]
-        text = f"Every batch that Spark calls done is in the table, up to {done.batches[-1]}"
+        text = f"Every batch that Spark completed is in the table, up to {done.batches[-1]}"
         if unseen:
-            text = f"Spark calls batches up to {done.batches[-1]} done; before it the branch does not show"
+            text = f"Spark completed batches up to {done.batches[-1]}; the branch does not show"
             text = f"{text} {listed(map(str, unseen))}"
         yield Note("checkpoint", one.subject, f"{text}; {counted(same, 'batch')} compared by offsets.")
 
@@ -98,8 +99,8 @@ def _no_checkpoint(root: str, why: str) -> QueryError:
     return QueryError(
         "CHECKPOINT_UNREADABLE",
         f"{redact(root)[:80]!r} cannot be read as the checkpoint of a query: {why}.",
-        data="Nothing was written: this command only reads.",
-        action="Give the folder that the stream has as its checkpoint; for a remote one install fsspec's package.",
+        data=DataState.UNCHANGED,
+        action="Give the stream's checkpoint folder. For remote storage, install the fsspec package of its scheme.",
     )
 
 

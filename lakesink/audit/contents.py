@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink.audit.branch_history import BranchHistory, Step
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.lines import Line, Step
 from lakesink_protocol.ledger import stated
 
 _ADDED = ("added-data-files", "added-records", "added-files-size")
@@ -52,7 +52,7 @@ def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
                 brought[entry.path].add(entry.added_by)
     paths = sorted(path for path, snapshots in brought.items() if len(snapshots) > 1)
     if paths:
-        found = f"{counted(len(paths), 'data file')} came with two batches each: {listed(paths)}."
+        found = f"{counted(len(paths), 'data file')} were added by two batches each: {listed(paths)}."
         yield Finding(Code.FILE_ADDED_TWICE, "", found, tuple(paths))
 
 
@@ -97,9 +97,9 @@ def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, Sna
                 yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(step.snapshot.snapshot_id),))
 
 
-def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
+def totals(branch: BranchHistory, inventory: Inventory) -> Iterator[Finding | Note]:
     """Compare the totals of a branch's head with its files."""
-    head = line.head
+    head = branch.head
     if head is None or not inventory.is_whole(head):
         return
     entries = list(inventory.entries(head))
@@ -111,12 +111,12 @@ def totals(line: Line, inventory: Inventory) -> Iterator[Finding | Note]:
         if claim is not None and claim != number
     ]
     if wrong:
-        found = f"The head of {line.branch} has {', '.join(wrong)}."
-        yield Finding(Code.TOTALS_DISAGREE, line.branch, found, (str(head.snapshot_id),))
+        found = f"The head of {branch.name} has {', '.join(wrong)}."
+        yield Finding(Code.TOTALS_DISAGREE, branch.name, found, (str(head.snapshot_id),))
     if None in claims:
         unknown = [name for name, claim in zip(_NAMES, claims, strict=True) if claim is None]
-        found = f"The summary of the head of {line.branch} does not total {', '.join(unknown)}: not compared."
-        yield Note("not stated", line.branch, found)
+        found = f"The summary of the head of {branch.name} does not total {', '.join(unknown)}: not compared."
+        yield Note("not stated", branch.name, found)
 
 
 def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:

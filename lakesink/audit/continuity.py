@@ -50,7 +50,7 @@ def _doubled(chain: Chain) -> Iterator[Finding]:
     for accepted in (False, True):
         found = sorted(batch_id for batch_id, by_operator in doubled.items() if by_operator is accepted)
         if found:
-            text = f"{len(found):,} of its batches are there more than once{_by_operator(accepted)}: {_ranges(found)}."
+            text = f"{len(found):,} of its batches are committed twice{_by_operator(accepted)}: {_ranges(found)}."
             yield Finding(Code.BATCH_TWICE, chain.subject, text, tuple(map(str, found)), accepted=accepted)
 
 
@@ -74,7 +74,7 @@ def _accepted(chain: Chain) -> Iterator[Finding]:
         yield Finding(Code.BATCH_ACCEPTED, chain.subject, found, items, accepted=True)
     left_out = sorted(mark.batch_id for mark in words if not mark.adds_rows and not _has_rows(chain, mark))
     if left_out and chain.complete:
-        found = f"Skipped by an operator, and their rows are not there: {_ranges(left_out)}."
+        found = f"Skipped by an operator, and their rows are missing: {_ranges(left_out)}."
         yield Finding(Code.BATCH_GAP, chain.subject, found, tuple(map(str, left_out)), accepted=True)
 
 

@@ -49,7 +49,7 @@ def findings(found: Collection[Fault]) -> Iterator[Finding | Note]:
     unseen = [fault for fault in found if fault.code is None]
     if unseen:
         shown = listed(f"{fault.path} ({fault.detail})" for fault in unseen)
-        yield Note("not checked", "", f"{counted(len(unseen), 'file')} could not be looked at: {shown}.")
+        yield Note("not checked", "", f"{counted(len(unseen), 'file')} could not be checked: {shown}.")
 
 
 def _look(io: FileIO, entry: Entry, *, footers: bool) -> Fault | None:

@@ -12,7 +12,7 @@ from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, counted, listed
 from lakesink.sinks.directory.layout import Layout, batch_of_part, batch_of_record
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
-from lakesink.sinks.directory.markers import find_markers, marker_sizes, sound_history
+from lakesink.sinks.directory.markers import find_markers, marker_sizes, undamaged_history
 from lakesink.sinks.directory.part_receipt import Part
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
@@ -82,13 +82,13 @@ def _sink(storage: Storage, layout: Layout) -> SinkInDirectory:
     except MarkerDamaged as damage:
         lost = str(damage)
         count = max(marker_sizes(storage, layout), default=-1) + 1
-    markers, damage_found = sound_history(storage, layout, count)
+    markers, damage_found = undamaged_history(storage, layout, count)
     return SinkInDirectory(layout, tuple(markers), damage_found or lost)
 
 
 def _of_commits(found: SinkInDirectory, sinks: Sequence[SinkInDirectory]) -> Iterator[Finding]:
     if found.damage:
-        text = f"The commits cannot be trusted: {found.damage}. The {len(found.markers):,} before it can."
+        text = f"A commit is damaged: {found.damage}. Sound commits before it: {len(found.markers):,}."
         yield Finding(Code.LEDGER_DAMAGED, found.name, text)
     every = sorted((marker for sink in sinks for marker in sink.markers), key=lambda marker: marker.committed_at)
     yield from breaks(
@@ -113,7 +113,7 @@ def _of_parts(storage: Storage, found: SinkInDirectory) -> Iterator[Said]:
     yield from _of_sizes(found.name, named, there | _unlisted(storage, found.layout, named.keys() - there.keys()))
     others = [name for name in there if name not in named and batch_of_part(name, found.name) is not None]
     if others:
-        text = f"{counted(len(others), 'file')} that no commit names: being written, or left by a crash or a retry."
+        text = f"{counted(len(others), 'file')} that no commit names: of a running batch, or left by a crash or retry."
         yield Note("pending", found.name, text)
     committed = {marker.batch.batch_id for marker in found.markers}
     records = map(batch_of_record, storage.names(found.layout.prepared))

@@ -20,23 +20,23 @@ class Code(Enum):
     """
 
     BATCH_TWICE = (
-        "One batch was committed twice on one branch: its rows are there twice.",
+        "One batch was committed twice on one branch: its rows are in the table twice.",
         "Compare the two snapshots (lakesink log) and remove the rows of one. If no operator accepted it, report it.",
     )
     BATCH_GAP = (
-        "Batches are missing between two that are on the branch.",
-        "See lakesink log for who committed there. If rows are missing, replay them from the source.",
+        "Batches are missing between two batches on the branch.",
+        "Find the commits around them with lakesink log. If rows are missing, replay them from the source.",
     )
     BATCH_ORDER = (
-        "Batches are on the branch in an order in which no stream commits.",
-        "See lakesink log for who committed there; two checkpoints may have written under one sink id.",
+        "The batches on the branch are in an order in which no stream commits.",
+        "Find the commits with lakesink log; two checkpoints may have used one sink id.",
     )
     BATCH_ACCEPTED = (
-        "An operator accepted a batch that was refused: rows may be there twice, or be missing, as the refusal said.",
-        "Compare what the refusal of each word says (docs: guarantees) with the rows. It is reported until it expires.",
+        "An operator accepted a refused batch: rows may be doubled or missing, as the refusal stated.",
+        "Compare the rows with the text of the refusal (docs: guarantees). The finding stays until its expiry.",
     )
     LEDGER_LOST = (
-        "The branch has batches of the sink, but somebody removed its ledger entry.",
+        "The branch has batches of the sink, but its ledger entry was removed.",
         "Stop the stream, run lakesink restore, and start it again.",
     )
     LEDGER_DAMAGED = (
@@ -48,39 +48,39 @@ class Code(Enum):
         "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",
     )
     TABLE_REPLACED = (
-        "The ledger was written for another table: this one is a clone, or was made anew under the name.",
-        "If that was wanted, stream into it with a new checkpoint and sink id.",
+        "The ledger was written for another table: this table is a clone, or was recreated under the name.",
+        "If this is intended, stream into it with a new checkpoint and a new sink id.",
     )
     BRANCH_MISSING = (
-        "The branch that the sink writes to is not there any more.",
-        "Create it again, or retire the sink.",
+        "The branch that the sink writes to does not exist.",
+        "Create it again, or remove the sink (lakesink forget).",
     )
     UNSUPPORTED = (
-        "lakesink cannot write this table any more: its format version is not 2.",
+        "lakesink cannot write this table: its format version is not 2.",
         "Stream into a table of format version 2.",
     )
     TAG_ELSEWHERE = (
-        "A tag of lakesink is not at the batch that it stands for: its readers see another one.",
-        "See who moved it, and remove it. With the next batch the ledger tag is there again, unless ledger_tag=False.",
+        "A tag of lakesink points at another batch than its name states: readers of the tag see that batch.",
+        "Find out who moved it, and remove it. The next batch sets the ledger tag again, unless ledger_tag=False.",
     )
     CLOCK_AHEAD = (
-        "The table was changed at a time that is yet to come: Iceberg's Java writers (Spark, Trino, Flink) refuse it.",
-        "Set the clock of whoever wrote last. The table can be written by all again when that time has come.",
+        "The table's last change has a time in the future: Iceberg's Java writers (Spark, Trino, Flink) refuse it.",
+        "Correct the clock of the last writer. All engines can write the table again after that time.",
     )
     FILE_TWICE = (
         "A snapshot references one data file more than once: readers see its rows more than once.",
-        "See who added it the second time, and remove one reference (a delete or rewrite of that file's rows).",
+        "Find out who added it the second time, and remove one reference (delete or rewrite the rows of that file).",
     )
     FILE_ADDED_TWICE = (
-        "Two batches brought the same data file, although names never occur twice.",
-        "Report it: lakesink must not do this. One of the two snapshots was not written by it as it seems.",
+        "Two batches added the same data file, although lakesink's file names are unique.",
+        "Report it: lakesink never does this. Another writer may have written one of the two snapshots.",
     )
     FILE_MISSING = (
-        "A data file that a snapshot references is not there: reads of that snapshot fail or lose its rows.",
-        "Restore it from a backup of the storage; else replay its batch. An orphan cleaner may have taken it.",
+        "A data file that a snapshot references is missing: reads of that snapshot fail or lose its rows.",
+        "Restore it from a backup of the storage; else replay its batch. An orphan cleanup may have removed it.",
     )
     FILE_SIZE = (
-        "A data file has another size than its manifest states: it was cut or replaced.",
+        "A data file has another size than its manifest states: it was truncated or replaced.",
         "Restore it from a backup of the storage; else replay its batch.",
     )
     FILE_ROWS = (
@@ -88,7 +88,7 @@ class Code(Enum):
         "Restore it from a backup of the storage; else replay its batch.",
     )
     FILE_DAMAGED = (
-        "A data file of the stated size is no readable Parquet file.",
+        "A data file of the stated size is not a readable Parquet file.",
         "Restore it from a backup of the storage; else replay its batch.",
     )
     MANIFEST_UNREADABLE = (
@@ -96,28 +96,28 @@ class Code(Enum):
         "Restore it from a backup of the storage; else roll back to a snapshot that can be read.",
     )
     MANIFEST_DISAGREES = (
-        "A manifest holds other files or rows than the manifest list states: engines that trust the list are misled.",
+        "A manifest holds other files or rows than the manifest list states: engines that use the list are wrong.",
         "Rewrite the manifests (Spark: rewrite_manifests), and report it if lakesink wrote them.",
     )
     SUMMARY_DISAGREES = (
         "The summary of a batch's snapshot states other rows, files or bytes than its manifests hold.",
-        "Trust the manifests; the summary was forged or is a defect: report it.",
+        "Trust the manifests. The summary was changed or is a defect: report it.",
     )
     TOTALS_DISAGREE = (
-        "The totals in the summary of a branch's head are not those of its files.",
-        "Trust the files. Engines that answer count(*) from totals are misled until a rewrite sets them right.",
+        "The totals in the summary of a branch's head differ from its files.",
+        "Trust the files. Engines that answer count(*) from totals return wrong counts until a rewrite corrects them.",
     )
     CHECKPOINT_AHEAD = (
-        "Spark calls batches done that the table does not have: their rows are not in it.",
+        "Spark completed batches that the table does not have: their rows are missing.",
         "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",
     )
     CHECKPOINT_OFFSETS = (
-        "A batch in the table ended at other offsets than the checkpoint has for it: it is not the same batch.",
-        "Give the checkpoint that belongs to the table; this one was copied, edited, or is another query's.",
+        "A batch ended at other offsets in the table than in the checkpoint: they are different batches.",
+        "Give the checkpoint that belongs to the table. This one was copied or edited, or belongs to another query.",
     )
     CHECKPOINT_UNKNOWN = (
-        "The checkpoint's query calls batches done, and the table knows nothing of that query.",
-        "Give the checkpoint that belongs to the table. Of a query whose snapshots expired nothing can be proved.",
+        "The checkpoint's query completed batches, but the table shows no batch of that query.",
+        "Give the checkpoint that belongs to the table. If its snapshots expired, nothing can be proved.",
     )
 
     def __init__(self, means: str, action: str) -> None:

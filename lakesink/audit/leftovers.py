@@ -32,7 +32,7 @@ Listing = tuple[FileSystem, Callable[[str], str]]
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRecord:
+class PreparedRecord:
     """One prepared record."""
 
     key: SinkKey
@@ -55,14 +55,14 @@ class Leftovers:
     def notes(self) -> Iterator[Note]:
         """The counts as notes."""
         if self.unlisted:
-            yield Note("not checked", "", f"Files that nobody references were not looked for: {self.unlisted}.")
+            yield Note("not checked", "", f"Unreferenced files were not searched: {self.unlisted}.")
         if self.files:
             found = f"{counted(self.files, 'file')} of lakesink, {self.bytes:,} bytes, that no snapshot references:"
-            cleaner = "left by crashes, or tasks run twice. Any orphan cleaner of 24 hours or more removes them."
+            cleaner = "left by crashes or repeated tasks. An orphan cleanup after 24 hours or more removes them."
             yield Note("orphans", "", f"{found} {cleaner}")
         if self.pending_files:
-            found = f"{counted(self.pending_files, 'file')}, {self.pending_bytes:,} bytes, of batches not committed yet"
-            yield Note("pending", "", f"{found}: being written now, or left by a crash.")
+            found = f"{counted(self.pending_files, 'file')}, {self.pending_bytes:,} bytes, of uncommitted batches"
+            yield Note("pending", "", f"{found}: in use by a running batch, or left by a crash.")
         if self.prepared:
             yield Note("prepared", "", f"Prepared and not committed yet: {', '.join(self.prepared)}.")
 
@@ -95,7 +95,7 @@ def _leftovers(table: Table, opened: Listing, referenced: Collection[str], ledge
     system, path_of = opened
     taken = {_name(path) for path in referenced}
     prepared = []
-    for record in waiting_records(table, opened, ledgers):
+    for record in prepared_records(table, opened, ledgers):
         taken.update(_name(path) for path, _ in record.files)
         prepared.append(f"{record.key.name} {record.batch_id}")
     newest: dict[str, int] = {}  # the batch that a sink has passed on all its branches, which file names do not contain
@@ -134,7 +134,7 @@ def list_files(system: FileSystem, folder: str) -> Iterator[FileInfo]:
     return (file for file in system.get_file_info(selector) if file.type is FileType.File)
 
 
-def waiting_records(table: Table, opened: Listing, ledgers: Mapping[SinkKey, int]) -> Iterator[WaitingRecord]:
+def prepared_records(table: Table, opened: Listing, ledgers: Mapping[SinkKey, int]) -> Iterator[PreparedRecord]:
     """Every complete record of a batch that its sink's ledger has not passed."""
     system, path_of = opened
     for file in list_files(system, path_of(f"{metadata_location(table)}/lakesink")):
@@ -154,7 +154,7 @@ def _document(system: FileSystem, file: FileInfo) -> dict[str, Any] | None:
         return None  # a running stream removes the records of committed batches
 
 
-def _participants(document: Mapping[str, Any]) -> Iterator[WaitingRecord]:
+def _participants(document: Mapping[str, Any]) -> Iterator[PreparedRecord]:
     batch, participants = document.get("batch"), document.get("participants")
     created_ms = document.get("created_ms")
     if not isinstance(batch, dict) or not isinstance(participants, dict) or type(created_ms) is not int:
@@ -163,7 +163,7 @@ def _participants(document: Mapping[str, Any]) -> Iterator[WaitingRecord]:
     for payload in participants.values():
         prepared = parse_prepared(payload) if isinstance(payload, dict) else None
         if prepared is not None and key is not None and isinstance(batch_id, int):
-            yield WaitingRecord(key, batch_id, created_ms, tuple(prepared.files))
+            yield PreparedRecord(key, batch_id, created_ms, tuple(prepared.files))
 
 
 def _key_of(batch: Mapping[str, Any]) -> SinkKey | None:

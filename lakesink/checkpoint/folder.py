@@ -113,7 +113,7 @@ class Checkpoint:
         """The query id in the checkpoint's metadata."""
         content = self.files.read("metadata")
         if content is None:
-            raise unreadable("its metadata file, which holds the query id, is missing")
+            raise unreadable("its metadata file, which contains the query id, is missing")
         return parse_query_id(content.decode())
 
     def offsets(self, batch_id: int) -> Offsets:
@@ -142,9 +142,9 @@ class Checkpoint:
         if numbers and not numbers <= set(self.files.names("sources")):
             raise QueryError(
                 "SOURCE_READ_TWICE",
-                "The query reads a source twice, and its checkpoint does not tell which.",
+                "The query reads a source twice, and its checkpoint does not show which one.",
                 data=DataState.UNCHANGED,
-                action="Use lakesink.stream for this query, which can ask the query itself.",
+                action="Use lakesink.stream for this query: it reads the sources from the running query.",
             )
 
     def batch_to_run(self, query_id: str, batch_id: int, end: Offsets, previous: Offsets | None = None) -> Batch:
@@ -173,9 +173,9 @@ class Checkpoint:
     def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
         """Check the sources against the previous batch: named ones may come and go, positional ones never decrease."""
         if end.keys is Keys.POSITIONS and previous.keys is Keys.POSITIONS and len(previous.ends) > len(end.ends):
-            raise unreadable(f"offsets/{batch_id} knows {len(end.ends)} sources, the batch before {len(previous.ends)}")
+            raise unreadable(f"offsets/{batch_id} has {len(end.ends)} sources, the batch before {len(previous.ends)}")
         if end.keys is not previous.keys and not len(end.ends) == len(previous.ends) == 1:
-            raise unreadable(f"offsets/{batch_id} tells its sources by {end.keys.value}, the batch before does not")
+            raise unreadable(f"offsets/{batch_id} lists its sources by {end.keys.value}, the batch before does not")
         added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
         for older in sorted(self._planned(), reverse=True) if added else ():
             if older < batch_id - 1 and added & set(self.offsets(older).ends):
@@ -213,7 +213,7 @@ class Checkpoint:
         """Name of a source's folder below ``sources``; None if it is ambiguous."""
         if keys is Keys.NAMES:
             return source
-        if keys is Keys.UNTOLD:
+        if keys is Keys.UNKNOWN:
             names = [name for name in self.files.names("sources") if not name.startswith(".")]
             return names[0] if len(names) == 1 else None
         return source if self.folders is None else str(self.folders[int(source)])
@@ -245,7 +245,7 @@ class Checkpoint:
 
 
 def _before(source: str, end: Offsets, previous: Offsets) -> Any:
-    """A source's previous offset; a single source may have got its name since then."""
+    """A source's previous offset; a single source may have received a name since then."""
     return previous.ends.get(source) if previous.keys is end.keys else next(iter(previous.ends.values()))
 
 
@@ -262,7 +262,7 @@ def _source_came_back(name: str, was_in: int, batch_id: int) -> QueryError:
 
 def same_checkpoint(session: Any, given: str, resolved: str) -> bool:
     """True if Spark resolves the checkpoint `given` to the folder `resolved`."""
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - PySpark has no public API for Hadoop's file systems
     path = jvm.org.apache.hadoop.fs.Path(given)
     conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
     return str(path.getFileSystem(conf).makeQualified(path).toString()) == resolved

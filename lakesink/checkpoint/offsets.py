@@ -30,7 +30,7 @@ class Keys(Enum):
 
     POSITIONS = "their positions in the query"
     NAMES = "the names that the query gives them"
-    UNTOLD = "nothing: there is one, and the log does not tell its name"
+    UNKNOWN = "nothing: there is only one, and the log does not name it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ def parse_offset_log(text: str) -> Offsets:
     if len(ends) > 1:
         raise QueryError(
             "SOURCES_BY_POSITION",
-            "The query names its sources, and its checkpoint keeps their offsets by position, without the names.",
+            "The query names its sources, but its checkpoint stores their offsets by position, without names.",
             data=DataState.UNCHANGED,
-            action="Spark 4.2 would read each source from another one's offset once they change places. Start on a new"
+            action="If the sources change their order, Spark 4.2 reads one from another's offset. Start on a new"
             " checkpoint with spark.sql.streaming.offsetLog.formatVersion=2, or with Spark 4.3, where that is the"
             " default.",
         )
-    return Offsets(ends, Keys.UNTOLD)
+    return Offsets(ends, Keys.UNKNOWN)
 
 
 def parse_query_id(text: str) -> str:
@@ -87,7 +87,7 @@ def parse_query_id(text: str) -> str:
     try:
         return str(json.loads(text)["id"])
     except (ValueError, TypeError, KeyError):
-        raise unreadable("its metadata file holds no query id") from None
+        raise unreadable("its metadata file contains no query id") from None
 
 
 def parse_initial_offset(content: bytes) -> dict[str, Any] | None:
@@ -140,13 +140,13 @@ def source_log_tail(read_range: ReadRange, size_bytes: int, after: int, upto: in
 
 
 def unreadable(why: str) -> QueryError:
-    """The checkpoint does not say what the batch reads, so a replay could not be recognised."""
+    """The error if the checkpoint does not show what a batch reads: a replay could not be recognised."""
     return QueryError(
         "CHECKPOINT_UNREADABLE",
-        f"The checkpoint does not tell what this batch reads: {why}.",
+        f"The checkpoint does not show what this batch reads: {why}.",
         data=DataState.UNCHANGED,
-        action="Restore the checkpoint as a whole, or start the query on a new one with the same sink id: "
-        "lakesink then says where the table stands.",
+        action="Restore the whole checkpoint, or start the query on a new one with the same sink id: lakesink "
+        "then reports the state of the table.",
     )
 
 
@@ -158,7 +158,7 @@ def _content(text: str, known: Sequence[str]) -> tuple[str, list[str]]:
             "CHECKPOINT_VERSION",
             f"The checkpoint has a log of version {version[:20]!r}; this lakesink reads {' and '.join(known)}.",
             data=DataState.UNCHANGED,
-            action="Use a lakesink that knows this version of Spark, or the Spark that wrote the checkpoint.",
+            action="Use a lakesink that supports this version of Spark, or the Spark that wrote the checkpoint.",
         )
     return version, lines[:-1] if lines and not lines[-1] else lines
 
@@ -176,7 +176,7 @@ def _keyed(lines: Sequence[str], *, named: bool) -> Offsets:
     for line in lines:
         key, colon, offset = line.partition(":")
         if not colon or key in ends:
-            raise unreadable("an offset log has a line without the source that it is of, or a source twice")
+            raise unreadable("an offset log has a line without a source, or the same source twice")
         ends[key] = _offset(offset)
     named = named or not all(key.isascii() and key.isdecimal() for key in ends)
     return Offsets(ends, Keys.NAMES if named else Keys.POSITIONS)

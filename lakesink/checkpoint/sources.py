@@ -1,4 +1,4 @@
-"""What a streaming source can replay after a failure, and the resulting guarantee. Pure: no Spark."""
+"""The guarantee of a query, from its sources' ability to replay a batch after a failure. Pure: no Spark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Replay(Enum):
-    """What a source can replay after a failure; the value describes the guarantee."""
+    """A source's ability to replay a batch after a failure; the value describes the guarantee."""
 
     YES = "exactly once"
     MAY_LOSE = "exactly once for what the source still has; it may skip what it lost (failOnDataLoss=false)"
@@ -35,7 +35,7 @@ def guarantee(sources: Sequence[Source]) -> Replay:
 
 
 def replay_of(name: str, fail_on_data_loss: str | None) -> Replay:
-    """What a source can replay, by Spark's name for it: ``kafka``, ``rate``, ``FileSource[/in]``, ..."""
+    """A source's ability to replay, by Spark's name for the source: ``kafka``, ``rate``, ``FileSource[/in]``, ..."""
     kind = name.partition("[")[0].lower()
     if kind == "kafka":
         return Replay.MAY_LOSE if (fail_on_data_loss or "").strip().lower() == "false" else Replay.YES

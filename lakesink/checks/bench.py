@@ -25,9 +25,10 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
+from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent, State, not_landed, not_refused
 from lakesink.writer.filesystem import open_filesystem, shareable_properties
-from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, build_request
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import catalog_error
@@ -108,12 +109,9 @@ class ScratchTable:
             filesystem.delete_dir(path_of(folder))
 
     def _try(self, what: str, call: Callable[[], Any], left: list[str]) -> None:
-        try:
-            call()
-        except (NoSuchNamespaceError, NoSuchTableError):
-            return
-        except Exception as error:  # the report names what could not be removed
-            left.append(f"{what} ({describe(error, self.catalog.properties)})")
+        failure = caught(call)
+        if isinstance(failure, Exception) and not isinstance(failure, (NoSuchNamespaceError, NoSuchTableError)):
+            left.append(f"{what} ({describe(failure, self.catalog.properties)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ class Bench:
         """Build rival commits of the next batch on the current table; with fresh snapshot ids, unless one is given."""
         fence = fence_on(self.mine, self.scratch.name, ledger_tag=self.ledger_tag)
         if snapshot_id is not None:
-            fence = replace(fence, surroundings=Surroundings(new_snapshot_id=lambda: snapshot_id))
+            fence = replace(fence, effects=Effects(new_snapshot_id=lambda: snapshot_id))
         return next_offers(fence, count)
 
     def accepts(self, offered: Offer) -> str:
@@ -150,7 +148,7 @@ class Bench:
         before = self.state()
         sent = self.ask(offered)
         if sent.refused_as:
-            return f"It refused a commit that nothing speaks against: {sent.detail}."
+            return f"It refused a valid commit: {sent.detail}."
         return not_landed(before, self.state(), offered.snapshot_id, ledger_tag=self.ledger_tag)
 
     def refuses(self, offered: Offer, what: str) -> str:
@@ -191,7 +189,7 @@ def fence_on(catalog: Catalog, name: str, *, ledger_tag: bool) -> FencedCommit:
         key=KEY,
         start_uuid=str(load_table(catalog, name).metadata.table_uuid),
         options=CommitOptions(ledger_tag=ledger_tag),
-        surroundings=Surroundings(),
+        effects=Effects(),
     )
 
 
@@ -208,7 +206,7 @@ def next_offers(fence: FencedCommit, count: int = 1) -> list[Offer]:
         prepared = fence.prepare(look, (), schema=table.schema())
         change = PlannedCommit(look.situation, look.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
-        request = build_request(table, change, merger, fence.surroundings.now_ms())
+        request = build_request(table, change, merger, fence.effects.now_ms())
         offers.append(Offer(table, request.requirements, request.updates, prepared.snapshot_id))
     return offers
 
@@ -230,12 +228,10 @@ def answer(catalog: Catalog, *offers: Offer, needed: bool = False) -> Sent:
     """
     sent = Sent(tuple(offered.snapshot_id for offered in offers))
     known = catalog.properties
-    try:
-        send(catalog, *offers)
-    except Exception as error:  # every error counts as an answer
-        failure, unknown = error, isinstance(error, NO_ANSWER)
-    else:
+    failure = caught(lambda: send(catalog, *offers))
+    if failure is None:
         return sent
+    unknown = isinstance(failure, NO_ANSWER)
     if needed and unknown:
         raise catalog_error(failure, f"The catalog {catalog.name!r}", known) from safe_cause(failure, known)
     return replace(sent, refused_as=type(failure).__name__, unknown=unknown, detail=describe(failure, known))

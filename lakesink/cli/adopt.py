@@ -1,19 +1,10 @@
 """The command ``adopt``: goes on with a stream that Iceberg's own sink for Spark has written so far."""
 
-import click
-
-from lakesink.cli.output import Report, confirmed, reporting
+from lakesink.cli.output import Report, confirmed
 from lakesink.operate.adopt import adopt_stream
 from lakesink.settings.settings import Settings
 
 
-@click.command(help="Take over the stream that Iceberg's own Spark sink wrote into TABLE, on the same checkpoint.")
-@click.argument("table")
-@click.option("--sink", required=True, metavar="ID", help="Sink id that the stream will have with lakesink.")
-@click.option("--checkpoint", required=True, metavar="DIR", help="The stream's checkpoint, a path or URI.")
-@click.option("--branch", default="main", show_default=True, help="Branch that it writes.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@reporting
 def adopt(table: str, catalog: str | None, sink: str, checkpoint: str, branch: str, *, yes: bool) -> Report:
     """Exit code 2: table and checkpoint do not fit together, or the catalog did not take the commit."""
     settings = Settings.parse({"sink_id": sink, "checkpoint": checkpoint, "branch": branch})

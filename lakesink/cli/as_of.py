@@ -1,37 +1,17 @@
 """The command ``as-of``: the snapshot of a batch, a time or a tag, and how to read it. Only reads."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
-
-import click
 
 from lakesink.audit.as_of import AsOf, Question, read
 from lakesink.audit.as_of import as_of as look_up
 from lakesink.audit.finding import sink_label
-from lakesink.cli.output import Report, invalid, moment, number, reporting
+from lakesink.cli.output import Report, invalid, moment, number
 from lakesink.cli.rows import cells, documents
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 
 
-def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    try:
-        time = None if value is None else datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter("expected a time such as 2026-11-21T05:00:12Z; without a zone it is UTC") from None
-    return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
-
-
-@click.command("as-of", help="The snapshot of TABLE as of a batch, a time or a tag, and SQL to read it.")
-@click.argument("table")
-@click.option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append.")
-@click.option("--sink", metavar="ID", help="Whose batch; needed if several sinks write to the branch.")
-@click.option("--time", callback=_time, metavar="T", help="What readers saw then: 2026-11-21T05:00:12Z.")
-@click.option("--tag", metavar="NAME", help="A tag.")
-@click.option("--branch", metavar="NAME", help="Of which branch.  [default: main]")
-@click.option("--read", "read_rows", is_flag=True, help="Print rows.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Of --read: at most so many.")
-@reporting
 def as_of(  # noqa: PLR0913 - click hands over one argument an option
     *,
     table: str,
@@ -48,7 +28,7 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
     if sum(asked is not None for asked in (batch, time, tag)) != 1:
         raise invalid("Not exactly one of --batch, --time and --tag was given.", "Give one of them.")
     if (sink is not None and batch is None) or (branch is not None and tag is not None):
-        raise invalid("--sink goes with --batch, and --branch with --batch or --time.", "Leave out what does not fit.")
+        raise invalid("--sink goes with --batch, and --branch with --batch or --time.", "Leave out the wrong option.")
     opened = load_table(connect(catalog, create=False), table)
     question = Question(batch, time, tag, sink, branch or "main")
     answer = look_up(opened, table, question)
@@ -100,6 +80,6 @@ def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
     shown = [f"{number(found)} of {number(answer.rows)} rows; --limit shows more."] if asked_rows else []
     moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
     sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
-    next_step = "put the engine's name of the catalog before the table, and run it"
+    next_step = "put the engine's catalog name before the table name, and run the SQL"
     next_step += "." if asked_rows else "; or add --read to see rows here."
     return [*shown, *([answer.note] if answer.note else []), *moving, *sql, f"Next: {next_step}"]

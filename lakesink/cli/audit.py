@@ -7,16 +7,15 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-import click
 from pyiceberg.table import Table
 
+from lakesink.audit.audit import Proof, SinkProof
+from lakesink.audit.audit import audit as prove
 from lakesink.audit.checkpoint import Done, read_done
 from lakesink.audit.directory import DirectoryProof, audit_directory
 from lakesink.audit.finding import Code, Finding, Note, counted
-from lakesink.audit.proof import Proof, SinkProof
-from lakesink.audit.proof import audit as prove
 from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
-from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, reporting, size
+from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, moment, number, plain, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
 from lakesink_catalog.tables.tables import load_table
@@ -25,34 +24,26 @@ from lakesink_protocol.redact import redact, safe_cause
 _SHOWN = 5
 _DIRECTORY_WORDS = {
     Code.LEDGER_DAMAGED: (
-        "A commit is missing, torn, changed or out of its order: readers and the stream stop.",
-        "Put its file back from a backup, or take the directory back to a batch before it (lakesink rewind).",
+        "A commit is missing, incomplete, changed or out of order: readers and the stream stop.",
+        "Restore its file from a backup, or set the directory back to a batch before it (lakesink rewind).",
     ),
     Code.BATCH_TWICE: (
-        "One batch was committed twice: its rows are there twice.",
-        "Take the directory back to the batch before the second one (lakesink rewind), and let the stream go on.",
+        "One batch was committed twice: its rows are in the directory twice.",
+        "Set the directory back to the batch before the second one (lakesink rewind), and restart the stream.",
     ),
     Code.BATCH_GAP: (
-        "Batches are missing between two that are there.",
-        "Take the directory back to the batch before the gap (lakesink rewind), or replay them from the source.",
+        "Batches are missing between two committed batches.",
+        "Set the directory back to the batch before the gap (lakesink rewind), or replay the missing batches.",
     ),
     Code.CHECKPOINT_AHEAD: (
-        "Spark calls batches done that the directory does not have: their rows are not in it.",
+        "Spark completed batches that the directory does not have: their rows are missing.",
         "Stop the stream, run lakesink rewind with the newest batch that is in the directory, and start it again.",
     ),
 }
 
 
-@click.command(
-    help="Prove from TABLE, or DIRECTORY of stream_files, alone that every batch is there once, whole and readable."
-)
-@click.argument("table", metavar="TABLE|DIRECTORY")
-@click.option("--checkpoint", metavar="DIR", help="Spark's checkpoint: is every batch that it calls done in the table?")
-@click.option("--sink", metavar="ID", help="Only this sink's batches and ledger; files are looked at whole anyway.")
-@click.option("--skip-footers", is_flag=True, help="Compare sizes alone, not row counts with Parquet footers.")
-@reporting
 def audit(table: str, catalog: str | None, checkpoint: str | None, sink: str | None, *, skip_footers: bool) -> Report:
-    """Exit code 1: something is not as it must be; 2: some could not be looked at; 3: all was accepted."""
+    """Exit code 1: something is not as it must be; 2: some could not be checked; 3: all was accepted."""
     if is_directory(table, catalog):
         return _directory_report(table, checkpoint=checkpoint, sink=sink)
     return audit_report(table, catalog, checkpoint=checkpoint, sink=sink, footers=not skip_footers)
@@ -133,7 +124,7 @@ def _verdict_on(findings: Sequence[Finding], unchecked: int = 0) -> str:
         return counted(broken, "finding") + (f", and {accepted:,} accepted" if accepted else "")
     if accepted:
         batches = sum(len(finding.items) for finding in findings if finding.code is Code.BATCH_ACCEPTED)
-        rest = f"; {counted(unchecked, 'file')} could not be looked at" if unchecked else ""
+        rest = f"; {counted(unchecked, 'file')} could not be checked" if unchecked else ""
         return f"not clean: an operator accepted {counted(batches, 'batch')}, nothing else was found{rest}"
     return ""
 
@@ -175,7 +166,7 @@ def _verdict(proof: Proof) -> str:
     if not proof.sinks:
         return "no lakesink stream has written to it"
     if proof.unchecked:
-        return f"no finding, but {counted(proof.unchecked, 'file')} could not be looked at"
+        return f"no finding, but {counted(proof.unchecked, 'file')} could not be checked"
     batches = counted(sum(found.batches for found in proof.sinks), "batch")
     return f"clean: {batches}, each there once, whole and readable"
 
@@ -190,7 +181,7 @@ def _directory_lines(proof: DirectoryProof) -> Iterator[str]:
         yield f"note: {_told(note)}"
     markers = [marker for found in proof.sinks for marker in found.markers]
     files = sum(len(marker.parts) for marker in markers)
-    yield f"Looked at {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
+    yield f"Checked {counted(len(markers), 'commit')}, and sizes of {counted(files, 'file')}."
 
 
 def _finding(finding: Finding, means: str, action: str) -> dict[str, Any]:
@@ -225,7 +216,7 @@ def _lines(proof: Proof, seconds: float) -> Iterator[str]:
         yield f"note: {_told(note)}"
     footers = "sizes and footers" if proof.footers else "sizes"
     yield (
-        f"Looked at {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
+        f"Checked {counted(proof.snapshots, 'snapshot')}, {counted(proof.manifests, 'manifest')}, and {footers} of"
         f" {counted(proof.files, 'file')} ({size(proof.bytes)}) in {seconds:.1f} s."
     )
 
@@ -241,11 +232,11 @@ def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
 
 def _next_step(identifier: str, proof: Proof) -> str:
     if proof.findings and not _broken(proof.findings):
-        return "Next: see by the rows whether what was accepted is right; it is reported until its snapshots expire."
+        return "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
     if proof.findings:
-        return "Next: mend what was found, from the top, and run lakesink audit again."
+        return "Next: correct the findings, from the top, and run lakesink audit again."
     if not proof.sinks:
         return f"Next: check the name of the table and the catalog, or lakesink status {plain(identifier)}"
     if proof.unchecked:
-        return "Next: see why files could not be looked at (rights, network), and run lakesink audit again."
+        return "Next: correct why files could not be checked (rights, network), and run lakesink audit again."
     return f"Next: lakesink log {plain(identifier)} shows the batches."

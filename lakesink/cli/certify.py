@@ -2,27 +2,16 @@
 
 from collections.abc import Iterator
 
-import click
-
 from lakesink.checks.certify.examine import Certificate
 from lakesink.checks.certify.examine import certify as ask
 from lakesink.checks.certify.race import Size
 from lakesink.checks.certify.verdict import ADVICE, Verdict
-from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, progress, reported
+from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, progress
 from lakesink_catalog.connect.catalog import CatalogConfig
 
 _WIDTH = 17
 
 
-@click.command(
-    help="Ask CATALOG, one of PyIceberg's configuration, for all that exactly-once needs of it: on tables of its own,"
-    " which it removes."
-)
-@click.argument("catalog", required=False)
-@click.option("--writers", type=click.IntRange(2, 64), default=16, show_default=True, help="Writers at once in a race.")
-@click.option("--commits", type=click.IntRange(1), default=10, show_default=True, help="Commits of each writer.")
-@click.option("--processes", type=click.IntRange(1, 64), default=4, show_default=True, help="Over which they spread.")
-@reported
 def certify(catalog: str | None, writers: int, commits: int, processes: int) -> Report:
     """Exit code 1: a stream with lakesink's defaults is not exactly-once on it; 2: not decided."""
     found = CatalogConfig(catalog).find()
@@ -47,5 +36,5 @@ def _lines(certificate: Certificate) -> Iterator[str]:
         if finding.standing.value == "broken":
             yield f"  {'':9} {'':{_WIDTH}} so: {finding.check.follows}"
     for what in certificate.left:
-        yield f"  not removed: {what}. Remove it by hand."
+        yield f"  not removed: {what}. Remove it manually."
     yield f"  {', '.join(f'{name} {version}' for name, version in certificate.software.items())}"

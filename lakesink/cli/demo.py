@@ -5,53 +5,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from lakesink.cli.output import NOT_WELL, OK, Report, number, reported
+from lakesink.cli.output import NOT_WELL, OK, Report, number
 from lakesink.demo.next_steps import next_steps
 from lakesink.demo.place import Place, check_machine, prepare
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 if TYPE_CHECKING:
-    from lakesink.demo.story import Ending
-
-_ALL_ROWS = 336_776
-_FEWEST_ROWS = 1_000
+    from lakesink.demo.scenario import Ending
 
 
-@click.command(help="Stream the flights of 2013 into a table, kill the driver twice on the way, and prove every row.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("lakesink-demo"),
-    show_default=True,
-    help="Made, or emptied if an earlier demo made it.",
-)
-@click.option(
-    "--rows",
-    type=click.IntRange(_FEWEST_ROWS, _ALL_ROWS),
-    default=_ALL_ROWS,
-    show_default=True,
-    help="How many flights.",
-)
-@click.option("--no-kill", is_flag=True, help="Let the driver live.")
-@reported
 def demo(folder: Path, rows: int, *, no_kill: bool) -> Report:
     """Exit code 1: some claim does not hold. 2: the demo could not run to its end."""
     check_machine()
-    from lakesink.demo.story import Screen, tell  # imports the packages that were just looked for
+    from lakesink.demo.scenario import Screen, run_demo  # imports the packages that were just looked for
 
     stage = prepare(folder)
     os.environ[HOME_VARIABLE] = str(stage.lakehouse)
     with Screen() as screen:
-        ending = tell(stage, screen, row_limit=rows, kill=not no_kill)
+        ending = run_demo(stage, screen, row_limit=rows, kill=not no_kill)
     return _report(stage, ending)
 
 
 def _report(stage: Place, ending: "Ending") -> Report:
     steps = next_steps(stage, ending.as_of)
-    verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims marked <<<."
+    verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims with <<<."
     return Report(
         document=_document(stage, ending) | {"next": [asdict(step) for step in steps]},
         title=f"{number(ending.rows)} flights in {number(ending.batches)} batches by {ending.drivers} drivers, "

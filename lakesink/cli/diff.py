@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from lakesink.audit.as_of import look_back
 from lakesink.audit.finding import sink_label
-from lakesink.audit.which import Chosen, Past, by_batch
-from lakesink.cli.output import Report, invalid, number, reporting
+from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch
+from lakesink.cli.output import Report, invalid, number
 from lakesink.cli.rows import cells, documents
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import time_of
@@ -24,14 +22,6 @@ if TYPE_CHECKING:
 FOREIGN = "others"
 
 
-@click.command(help="Rows added to TABLE after batch A, up to and including batch B: counted, and some shown.")
-@click.argument("table")
-@click.option("--from-batch", type=click.IntRange(-1), required=True, metavar="A", help="-1 for the empty table.")
-@click.option("--to-batch", type=click.IntRange(0), required=True, metavar="B", help="Above A.")
-@click.option("--sink", metavar="ID", help="Whose batches; needed if several sinks write to the branch.")
-@click.option("--branch", default="main", show_default=True, help="Of which branch.")
-@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows to show at most.")
-@reporting
 def diff(
     *, table: str, catalog: str | None, from_batch: int, to_batch: int, sink: str | None, branch: str, limit: int
 ) -> Report:
@@ -78,13 +68,11 @@ def diff(
 
 def _check_possible(from_batch: int, to_batch: int) -> None:
     if from_batch >= to_batch:
-        raise invalid(
-            "--to-batch is not above --from-batch.", "Give the batch after which rows count, and a later one."
-        )
+        raise invalid("--to-batch is not above --from-batch.", "Give an earlier batch as --from-batch.")
     if find_spec("duckdb") is None:
         raise SettingsError(
             "DUCKDB_MISSING",
-            "lakesink diff counts by DuckDB, which is not installed.",
+            "lakesink diff needs DuckDB, which is not installed.",
             action="pip install duckdb",
         )
 
@@ -115,14 +103,14 @@ def _hints(found: "Changes", from_batch: int, commits: Counter[str] | None) -> I
         yield f"{number(shown)} of {number(found.rows_added)} rows shown; --limit shows more."
     if found.compared:
         yield (
-            f"Somebody rewrote or deleted between: {number(found.files_removed)} files of batch {from_batch} are gone"
-            f" or have other deletes, so rows were compared; {number(found.rows_removed)} rows were removed."
+            f"Others rewrote files or deleted rows: {number(found.files_removed)} files of batch {from_batch} were"
+            f" removed or have other deletes, so rows were compared; {number(found.rows_removed)} rows were removed."
         )
     if commits is None:
-        yield "Snapshots between have expired or were rolled back: who wrote these rows is not shown any more."
+        yield "Snapshots between have expired or were rolled back, so the writers of these rows are unknown."
     elif len(commits) > 1:
         who = ", ".join(f"{name} {number(count)}" for name, count in sorted(commits.items()))
-        yield f"The rows are of every writer to the branch. Commits between: {who}."
+        yield f"The rows are from all writers to the branch. Commits between: {who}."
 
 
 def _next_step(table: str, to_batch: int, sink: str | None, branch: str) -> str:

@@ -31,7 +31,7 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
     _, sinks = sinks_in(directory, None)
     standings = [(found, _standing(found, max_age, now)) for found in sinks]
     hints = [
-        f"The commits of sink {found.name} cannot be trusted: {found.damage}. Next: lakesink audit {directory}"
+        f"The commits of sink {found.name} are damaged: {found.damage}. Next: lakesink audit {directory}"
         for found in sinks
         if found.damage
     ]

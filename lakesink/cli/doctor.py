@@ -3,31 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-import click
-
-from lakesink.cli.output import NOT_WELL, OK, Report, progress, reporting
-
-if TYPE_CHECKING:
-    from lakesink.checks.doctor.finding import Finding
+from lakesink.checks.doctor import java, machine
+from lakesink.checks.doctor.finding import Finding
+from lakesink.cli.output import NOT_WELL, OK, Report, invalid, progress
 
 _CHECK_WIDTH = 16
 
 
-@click.command(
-    help="Check this machine, Spark, the catalog, and if named a table and a checkpoint, and say what to fix."
-)
-@click.argument("table", required=False)
-@click.option("--checkpoint", metavar="DIR", help="Checkpoint of a stream: would its next batch be taken?")
-@click.option("--query", metavar="DIR", help="Checkpoint of a query: which guarantee has it? Looks at nothing else.")
-@click.option("--spark/--no-spark", default=True, help="Start Spark and run a task in its Python.  [default: spark]")
-@click.option(
-    "--write-probe/--no-write-probe",
-    default=None,
-    help="Write scratch tables and objects, and remove them.  [default: in the embedded catalog only]",
-)
-@reporting
 def doctor(
     table: str | None,
     catalog: str | None,
@@ -40,13 +23,11 @@ def doctor(
     """Exit code 1: something failed; warnings are no failure."""
     if query is not None:
         return _of_query(query, alone=table is None and checkpoint is None)
-    from lakesink.checks.doctor import java, machine  # help must not wait for them
-
     findings = [machine.check_python(), *machine.check_packages(), java.check_java()]
     if _failed(findings, "packages"):
         findings += machine.not_looked_at()
     else:
-        from lakesink.checks.doctor import examine  # imports the packages that were just looked at
+        from lakesink.checks.doctor import examine  # imports the packages that were just checked
 
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
         with progress() as say:
@@ -55,25 +36,27 @@ def doctor(
 
 
 def _of_query(root: str, *, alone: bool) -> Report:
-    from lakesink.checks.doctor.query import check_query
-
     if not alone:
-        raise click.UsageError("--query looks at one query alone: leave out TABLE and --checkpoint.")
+        raise invalid("--query checks one query alone.", "Leave out TABLE and --checkpoint.")
+    from lakesink.checks.doctor.query import check_query  # doctor also runs without its packages
+
     findings = list(check_query(root))
     weak = [finding.check for finding in findings if finding.standing.value in ("warning", "failed")]
-    advice = "change what it says, start the query, and look again" if weak else f"lakesink doctor --checkpoint {root}"
+    advice = (
+        "correct the findings, start the query, and check again" if weak else f"lakesink doctor --checkpoint {root}"
+    )
     return _report(findings, f"Next: {advice}")
 
 
-def _failed(findings: "Sequence[Finding]", check: str) -> bool:
+def _failed(findings: Sequence[Finding], check: str) -> bool:
     return any(finding.check == check and finding.standing.value == "failed" for finding in findings)
 
 
-def _counts(findings: "Sequence[Finding]") -> Counter[str]:
+def _counts(findings: Sequence[Finding]) -> Counter[str]:
     return Counter(finding.standing.value for finding in findings)
 
 
-def _report(findings: "Sequence[Finding]", next_step: str) -> Report:
+def _report(findings: Sequence[Finding], next_step: str) -> Report:
     counts = _counts(findings)
     summary = ", ".join(f"{counts[standing]} {standing}" for standing in ("ok", "warning", "failed", "skipped"))
     return Report(
@@ -84,7 +67,7 @@ def _report(findings: "Sequence[Finding]", next_step: str) -> Report:
     )
 
 
-def _lines(findings: "Sequence[Finding]") -> Iterator[str]:
+def _lines(findings: Sequence[Finding]) -> Iterator[str]:
     part = None
     for finding in findings:
         if finding.part is not part:
@@ -97,7 +80,7 @@ def _lines(findings: "Sequence[Finding]") -> Iterator[str]:
 
 def _next_step(counts: Counter[str], table: str | None) -> str:
     if counts["failed"]:
-        return "Next: mend what failed, from the top, and run lakesink doctor again."
+        return "Next: correct the failures, from the top, and run lakesink doctor again."
     if table is not None:
         return f"Next: lakesink status {table}"
-    return "Next: lakesink doctor TABLE --checkpoint DIR looks at a stream; lakesink demo shows one."
+    return "Next: lakesink doctor TABLE --checkpoint DIR checks a stream; lakesink demo runs one."

@@ -2,11 +2,10 @@
 
 from dataclasses import asdict, replace
 
-import click
 from pyiceberg.table import Table
 
 from lakesink.audit.as_of import Question, as_of
-from lakesink.cli.output import Report, invalid, reporting
+from lakesink.cli.output import Report, invalid
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Moment, Recipe
 from lakesink.engines.target import target_of
@@ -26,12 +25,6 @@ FORMAT_VERSION = 2
 _COMMENTS = {"pyiceberg": "#"}
 
 
-@click.command("engines", help="Configuration and first queries for another engine, for this catalog and TABLE.")
-@click.argument("table")
-@click.option("--for", "engine", type=click.Choice(list(_RECIPES)), required=True, help="The engine.")
-@click.option("--batch", type=click.IntRange(0), metavar="N", help="Go back to this batch.  [default: the newest]")
-@click.option("--sink", metavar="ID", help="Whose batch; needed if several sinks write to main.")
-@reporting
 def engines(*, table: str, catalog: str | None, engine: str, batch: int | None, sink: str | None) -> Report:
     """Exit code 2: there is no such table or batch, or no recipe for it."""
     if sink is not None and batch is None:

@@ -1,16 +1,11 @@
 """The command ``explain``: the page of an error, without a network and without the docs."""
 
-import click
-
-from lakesink.cli.output import Report, reported
+from lakesink.cli.output import Report
 from lakesink_protocol.catalogue import PREFIX, Explanation, explanations, full_code
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import nearest
 
 
-@click.command(help="What an error means and what to do, for CODE such as ROLLED_BACK; all codes without it.")
-@click.argument("code", required=False)
-@reported
 def explain(code: str | None) -> Report:
     """Exit code 2: there is no such code."""
     if code is None:

@@ -2,11 +2,9 @@
 
 from dataclasses import asdict
 
-import click
-
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.cli.directory import is_directory, log_of_directory
-from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, reporting, size
+from lakesink.cli.output import NOT_WELL, OK, Report, moment, number, size
 from lakesink.cli.rows import parsed_offsets
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record, history
@@ -15,14 +13,6 @@ from lakesink_catalog.tables.tables import load_table
 _COLUMNS = ("sink", "branch", "batch>", "snapshot>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
 
 
-@click.command(
-    help="Batches of TABLE or DIRECTORY with snapshot, rows, files, bytes, source offsets and time, newest last."
-)
-@click.argument("table", metavar="TABLE|DIRECTORY")
-@click.option("--sink", metavar="ID", help="Only this sink id or application id.")
-@click.option("--branch", metavar="NAME", help="Only this branch.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
-@reporting
 def log(table: str, catalog: str | None, sink: str | None, branch: str | None, limit: int) -> Report:
     """Exit code 1: no batch is retained."""
     if is_directory(table, catalog):

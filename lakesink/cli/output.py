@@ -1,6 +1,6 @@
-"""What every command shares: its options, one report as text or JSON, and errors without a trace or a secret.
+"""Shared by every command: a report as text or JSON, and errors without a trace or a secret.
 
-Names and offsets in tables are other people's input: nothing of it reaches the terminal as markup or control code.
+Names and offsets in tables are untrusted text: the terminal shows no markup and no control character of them.
 """
 
 import functools
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found."""
+    """Result of a command."""
 
     document: dict[str, Any]  # for JSON
     title: str  # first line of the text
@@ -38,14 +38,6 @@ class Report:
     rows: Sequence[Sequence[str]] = ()  # cells as text
     hints: Sequence[str] = ()  # last lines of the text, each on one line: what to do next
     exit_code: int = OK
-
-
-def reporting(command: Callable[..., Report]) -> Callable[..., None]:
-    """As `reported`, for a command that looks into a catalog: with ``--catalog``."""
-    option = click.option(
-        "--catalog", metavar="NAME", help="Catalog of PyIceberg's configuration; default as in a stream."
-    )
-    return option(reported(command))
 
 
 def reported(command: Callable[..., Report]) -> Callable[..., None]:
@@ -69,13 +61,13 @@ def reported(command: Callable[..., Report]) -> Callable[..., None]:
 
 
 def printable(text: str) -> str:
-    """Text that is safe on a terminal, on one line and whole."""
+    """The whole text on one line, without control characters."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Tells a person at a terminal what takes its time."""
+    """Yield a function that shows progress, if the standard error is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
@@ -85,23 +77,30 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask before something is changed, unless the user has said yes. A `SettingsError` if the user said no."""
-    if yes or (sys.stdin.isatty() and click.confirm(question, err=True)):
+    """Ask before a change, unless the user gave ``--yes``. Raises a `SettingsError` if the user does not confirm."""
+    if yes or _answered_yes(question):
         return
     raise SettingsError(
         "NOT_CONFIRMED",
-        "This changes what is stored, and nobody said yes.",
-        action=f"Give --yes if so: {question}",
+        "The command changes stored data and was not confirmed.",
+        action=f"Repeat it with --yes if the answer is yes: {question}",
     )
 
 
+def _answered_yes(question: str) -> bool:
+    try:
+        return sys.stdin.isatty() and click.confirm(question, err=True)
+    except click.Abort:  # Ctrl-C, or the end of the input
+        return False
+
+
 def invalid(what: str, action: str) -> SettingsError:
-    """Options of a command that only reads contradict each other: click's own usage errors have no JSON."""
+    """The error for options that contradict each other; click's own usage errors have no JSON."""
     return SettingsError("OPTION_INVALID", what, action=action)
 
 
 def plain(text: str) -> str:
-    """Text that is safe on a terminal and fits a cell."""
+    """Text for a cell of a table, without control characters."""
     shown = printable(text)
     return shown if len(shown) <= WIDEST_CELL else f"{shown[: WIDEST_CELL - 1]}…"
 
@@ -123,7 +122,7 @@ def size(value: int | None) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """``2026-11-21 05:00:12`` in UTC, or that the snapshot is gone."""
+    """``2026-11-21 05:00:12`` in UTC, or ``expired`` if the snapshot has expired."""
     return "expired" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -174,17 +173,19 @@ def _print_error(error: LakesinkError, output: str) -> None:
     console = _console(stderr=True)
     console.print(Text(f"[{facts['code']}] {facts['what']}", style="bold red"))
     console.print(Text(f"  Data: {facts['data']}\n  Do: {facts['action']}"))
+    if error.more:
+        console.print(Text(f"  More: {error.more}"))
 
 
 def _unexpected(error: Exception) -> LakesinkError:
-    """PyIceberg reads its configuration when it is imported, so a broken file shows as a parser's own error."""
+    """PyIceberg reads its configuration at import, so a malformed file raises an exception of the YAML parser."""
     code, what = "UNEXPECTED", describe(error)
     if type(error).__module__.startswith(_YAML_PARSERS):
         code, what = "CATALOG_MISCONFIGURED", f"PyIceberg's configuration file cannot be read ({what})."
     return LakesinkError(
         code,
         what,
-        data="Nothing was written: this command only reads.",
+        data="A command that only reads changed nothing. Another command may have made a part of its changes.",
         action="Check that PyIceberg's configuration (~/.pyiceberg.yaml) and the table's files can be read;"
         " if they can, report this.",
     )

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
-import click
-
-from lakesink.cli.output import Report, progress, reported, size
+from lakesink.cli.output import Report, progress, size
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import describe
 
@@ -32,9 +30,6 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _LEVEL = 1  # libraries that are compiled hardly get smaller, only later
 
 
-@click.command(help="Pack lakesink, and what its tasks need, as installed here, into FILE for a cluster.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@reported
 def pack(*, file: Path) -> Report:
     """Exit code 2: FILE is there already, cannot be written, or something is not installed."""
     with progress() as say:

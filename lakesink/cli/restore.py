@@ -2,19 +2,10 @@
 
 from functools import partial
 
-import click
-
-from lakesink.cli.output import Report, confirmed, reporting
+from lakesink.cli.output import Report, confirmed
 from lakesink.operate.forget import restore_sink
 
 
-@click.command(help="Set the lost ledger entry of a sink of TABLE again, from its newest batch there; no row changes.")
-@click.argument("table")
-@click.option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
-@click.option("--branch", default="main", show_default=True, help="Branch that it writes.")
-@click.option("--txn", is_flag=True, help="An application id of lakesink.append.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@reporting
 def restore(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, yes: bool) -> Report:
     """Exit code 2: the entry cannot be told from the table, or the catalog did not take the commit."""
     confirm = partial(confirmed, yes=yes)

@@ -2,25 +2,12 @@
 
 from typing import Any
 
-import click
-
 from lakesink.audit.checkpoint import opened
-from lakesink.cli.output import Report, confirmed, invalid, number, reported
+from lakesink.cli.output import Report, confirmed, invalid, number
 from lakesink.operate.rewind import Plan, RewindableCheckpoint
 from lakesink.operate.rewind_directory import DirectoryPlan, RewindableDirectory
 
 
-@click.command(
-    help="Take the stopped query's CHECKPOINT back to a batch, and the directory of a sink of files with it;"
-    " what is removed is copied first."
-)
-@click.argument("checkpoint")
-@click.option("--to-batch", type=click.IntRange(-1), required=True, help="Newest batch to keep; -1 for none.")
-@click.option("--directory", metavar="DIR", help="Take the batches back that the query wrote there (stream_files).")
-@click.option("--sink", metavar="ID", help="Whose batches in the directory.  [default: its only sink]")
-@click.option("--backup", metavar="DIR", help="Where to copy the logs first.  [default: beside the checkpoint]")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@reported
 def rewind(
     checkpoint: str, to_batch: int, directory: str | None, sink: str | None, backup: str | None, *, yes: bool
 ) -> Report:
@@ -47,11 +34,11 @@ def rewind(
     }
     if commits is not None:
         document["directory"] = _document(directory, commits, aside)
-    hints = [f"What was removed is in {moved}" for moved in (copied, aside) if moved]
+    hints = [f"A copy of the removed files is in {moved}" for moved in (copied, aside) if moved]
     if commits is None:
         hints.append("Next: start the query again; lakesink replays the batches that the table lacks.")
     else:
-        hints.append("Next: start the query again; it plans the batches after that one anew, and writes them.")
+        hints.append("Next: start the query again; it plans and writes the later batches again.")
     return Report(document=document, title=_title(plan, commits), hints=hints)
 
 
@@ -76,7 +63,7 @@ def _title(plan: Plan, commits: DirectoryPlan | None) -> str:
         text = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
     if commits is None:
         return text
-    return f"{number(len(commits.numbers))} commits of sink {commits.sink_id} were taken out of the directory. {text}"
+    return f"{number(len(commits.numbers))} commits of sink {commits.sink_id} were removed from the directory. {text}"
 
 
 def _document(directory: str | None, commits: DirectoryPlan, aside: str | None) -> dict[str, Any]:

@@ -4,14 +4,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import click
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.cli.directory import is_directory, status_of_directory
-from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, reporting, size, span
+from lakesink.cli.output import NOT_WELL, OK, Report, ago, moment, number, plain, size, span
 from lakesink.cli.rows import parsed_offsets
-from lakesink.settings.values import duration
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.tables import load_table
@@ -23,19 +21,6 @@ _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total
 _WELL = ("ok", "unproven")
 
 
-def _max_age(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
-    try:
-        return None if value is None else duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-@click.command(
-    help="The last batch of each sink of TABLE or DIRECTORY, since when, totals, and whether the next will be taken."
-)
-@click.argument("table", metavar="TABLE|DIRECTORY")
-@click.option("--max-age", callback=_max_age, metavar="SPAN", help="Exit with 1 if a last batch is older: '30 min'.")
-@reporting
 def status(table: str, catalog: str | None, max_age: timedelta | None) -> Report:
     """Exit code 1: no sink, or one whose next batch would be refused or whose last one is too old."""
     if is_directory(table, catalog):
@@ -70,7 +55,7 @@ def _standing(state: SinkState, max_age: timedelta | None, now: datetime) -> str
         return state.trouble.value
     if max_age is not None and (state.committed_at is None or now - state.committed_at > max_age):
         return "stale"
-    return "unproven" if state.unproven else "ok"
+    return "unproven" if state.unverifiable else "ok"
 
 
 def _totals(table: Table) -> dict[str, int | None]:
@@ -82,7 +67,7 @@ def _totals(table: Table) -> dict[str, int | None]:
 
 def _document(state: SinkState, standing: str, now: datetime) -> dict[str, Any]:
     facts = asdict(state)
-    del facts["trouble"], facts["unproven"]
+    del facts["trouble"], facts["unverifiable"]
     age = None if state.committed_at is None else round((now - state.committed_at).total_seconds())
     return facts | {"offsets": parsed_offsets(state.offsets), "age_seconds": age, "standing": standing}
 
@@ -111,7 +96,7 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
     ]
     streams = any(state.kind == SinkKind.STREAM.value for state in states)
     if streams and max_age is None:
-        told.append("ok: the next batch would be taken. Whether a query runs is asked by --max-age '30 min'.")
+        told.append("ok: the next batch would be accepted. To detect a stopped query, use --max-age '30 min'.")
     return told
 
 
@@ -119,13 +104,14 @@ def _hints(identifier: str, found: list[tuple[SinkState, str]]) -> list[str]:
     if not found:
         return [f"No lakesink stream has written to {identifier}. Next: check the name of the table and the catalog."]
     hints = [
-        f"The next batch of sink {plain(state.sink)} would be refused: {standing}. The refusal will say what to do."
+        f"The next batch of sink {plain(state.sink)} would be refused: {standing}."
+        f" Next: lakesink explain {state.trouble.name}"
         for state, standing in found
         if state.trouble is not None
     ]
     hints += [f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in of_documents(state)]
     hints += [
-        f"Sink {plain(state.sink)} has not committed for longer than --max-age. Next: look at its query."
+        f"Sink {plain(state.sink)} has not committed for longer than --max-age. Next: check its query."
         for state, standing in found
         if standing == "stale"
     ]

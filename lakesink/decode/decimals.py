@@ -1,4 +1,4 @@
-"""Decimals from texts and from decimals of another scale: exactly, or not at all. Pure.
+"""Converts texts, and decimals of another scale, to decimals without loss. Pure.
 
 Arrow's casts to a decimal multiply without a complete check: a number that needs more bits than the type has becomes
 another number. So no cast may need more than the 256 bits of Arrow's widest decimal.
@@ -54,4 +54,4 @@ def _parse_one(text: str, precision: int, scale: int) -> Decimal:
             return Decimal(text).quantize(Decimal((0, (1,), -scale)), context=exact)
     except (Inexact, InvalidOperation):
         pass
-    raise pa.ArrowInvalid("the type does not hold this number exactly")
+    raise pa.ArrowInvalid("the type cannot represent this number exactly")

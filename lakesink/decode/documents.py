@@ -1,4 +1,4 @@
-"""Decodes rows with documents, as from Kafka, into the table's rows: exactly one for each row.
+"""Decodes rows that contain documents, for example from Kafka, to the table's rows: exactly one for each row.
 
 The column ``value`` contains the document. Table columns with names in `KAFKA_COLUMNS` get Kafka's values.
 """
@@ -35,7 +35,7 @@ INCOMING = tuple(dict.fromkeys((VALUE, *KAFKA_COLUMNS.values(), *PLACES)))
 """Columns that decoding reads: the document, Kafka's columns, and the places for messages."""
 
 LONGEST_VALUE = 60
-"""Most characters of a value in messages, if the user wants values shown."""
+"""Most characters of a value in messages, if the option show_values is set."""
 SHOWN_OF_NULL_ROWS = 1
 """Malformed values that a task describes if they do not fail the batch."""
 GATHERED_BYTES = 16 * 1024 * 1024
@@ -56,7 +56,7 @@ class Decoder:
     """Decodes one task's batches.
 
     Attributes:
-        malformed: Malformed documents; no longer counted once a failing batch has `MOST_MISFITS` of them described.
+        malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
         documents: Rows whose document is not NULL.
         misfits: The first values that do not fit.
         unknown: Keys without a column.
@@ -83,13 +83,13 @@ class Decoder:
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
-        for batch in _gathered(batches):
+        for batch in _merged(batches):
             rows = self._decode(batch)
             if not self.refuses:
                 yield rows
             elif len(self.misfits) == MOST_MISFITS:
                 break
-        deque(batches, maxlen=0)  # read the rest: its rows are counted, and Python's worker can continue
+        deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
 
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         values = batch.column(VALUE)
@@ -97,14 +97,14 @@ class Decoder:
         self.documents += batch.num_rows - values.null_count
         if parsed.misfits is not None:
             self._collect(parsed.misfits, batch)
-        self._places.passed(batch)
+        self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
         names = [field.name for field in self.schema.fields]
         arrays = [batch.column(KAFKA_COLUMNS[name]) if name in KAFKA_COLUMNS else next(decoded) for name in names]
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _parsed(self, documents: pa.Array) -> Parsed:
-        """NULL, blank text and anything but an object are malformed too: every document gives a row."""
+        """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""
         parsed = self._reader.documents(documents, own_columns(self.schema))
         misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
         if misfits is None:
@@ -130,15 +130,15 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
     if plan.decode == JSON:
         return JsonReader(unknown)
     try:
-        from lakesink.decode.avro.messages import MessageReader  # an extra: only who decodes Avro needs it
+        from lakesink.decode.avro.messages import MessageReader  # an optional dependency, for Avro only
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
     return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fewer and larger batches: each costs milliseconds, however small."""
+def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fewer and larger batches: even a small batch costs milliseconds."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -163,18 +163,18 @@ def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
     if value not in kinds:
         found = "none" if value is None else shown(sql_type(value))
         raise schema_mismatch(
-            f"Rows to decode have a column {VALUE!r} of {' or '.join(kinds.values())}; these have {found}.",
-            action=f"Name the documents {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
+            f"Decoding needs a column {VALUE!r} of {' or '.join(kinds.values())}; the query has {found}.",
+            action=f"Name the documents' column {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
     if not own_columns(schema).fields:
         raise schema_mismatch(
-            "The table has columns for what Kafka says of a record, and none for what a document holds.",
-            action="Add the documents' columns to the table, or write Kafka's without decode.",
+            "The table has columns for Kafka's metadata, but none for the documents.",
+            action="Add columns for the documents to the table, or remove the option decode.",
         )
     asked = [KAFKA_COLUMNS[field.name] for field in schema.fields if field.name in KAFKA_COLUMNS]
     missing = [name for name in asked if name not in incoming.names]
     if missing:
         raise schema_mismatch(
-            f"The table has a column for Kafka's {missing[0]!r}, which the rows do not have.",
-            action="Keep the column of Kafka's source in the query, or drop the table's column.",
+            f"The table has a column for Kafka's {missing[0]!r}, which the query does not select.",
+            action="Select this column of Kafka's source in the query, or drop the table's column.",
         )

@@ -61,12 +61,12 @@ _MANY_NAMES = 30
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """Patterns for documents of one type.
+    """Patterns that find documents of one type.
 
     Attributes:
         anywhere: Matches all documents that a named pattern matches; None if this search is not worthwhile.
         named: Each matches documents whose relevant values may change.
-        rare: The same for keys written with escapes, and for -0 in double columns.
+        rare: Patterns for keys that are written with escapes, and for -0 in double columns.
     """
 
     anywhere: str | None
@@ -94,7 +94,7 @@ def _named(documents: pa.StringArray, watch: _Watch) -> list[pa.Array]:
 
 
 def _anywhere(documents: pa.StringArray, pattern: str) -> bool:
-    """Whether any document matches: all are searched as one text, which is faster than one by one."""
+    """True if any document matches. All documents are searched as one text, which is faster than one by one."""
     _, offsets, data = documents.buffers()
     if not len(documents) or data is None:
         return False
@@ -109,11 +109,11 @@ def _matching(documents: pa.StringArray, pattern: str) -> pa.Array:
 
 @cache
 def _watch(kind: Nested) -> _Watch:
-    keepers = list(_keepers(kind))
-    named = [f"^{then}" for name, then, _ in keepers if name is None]
-    anywhere = None if named or len(keepers) <= _MANY_NAMES else _any_of(f":{first}" for _, _, first in keepers)
-    named += _by_names(sorted((then, name) for name, then, _ in keepers if name is not None))
-    rare = [f"{_ESCAPED_KEY}(?:{_any_of(then for _, then, _ in keepers)})"] if keepers else []
+    exact = list(_exact_fields(kind))
+    named = [f"^{then}" for name, then, _ in exact if name is None]
+    anywhere = None if named or len(exact) <= _MANY_NAMES else _any_of(f":{first}" for _, _, first in exact)
+    named += _by_names(sorted((then, name) for name, then, _ in exact if name is not None))
+    rare = [f"{_ESCAPED_KEY}(?:{_any_of(then for _, then, _ in exact)})"] if exact else []
     rare += [_MINUS_ZERO] if any(leaf.type.is_floating for leaf in leaves(kind)) else []
     return _Watch(anywhere, tuple(named), tuple(rare))
 
@@ -123,7 +123,7 @@ def _any_of(patterns: Iterable[str]) -> str:
 
 
 def _by_names(wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Patterns of what follows certain names. `wanted` is sorted: only neighbours share common beginnings."""
+    """Patterns of values after certain names. `wanted` is sorted, so that equal value patterns are neighbours."""
     size, ends = 0, [0]
     for at, (_, name) in enumerate(wanted):
         size += len(name)
@@ -141,13 +141,13 @@ def _literal(name: str) -> str:
     return "".join(rf"\x{{{ord(character):x}}}" for character in name)
 
 
-def _keepers(kind: Type, name: str | None = None) -> Iterator[tuple[str | None, str, str]]:
-    """Places whose digits must be kept: their names, None for the items of the document, and suspicious values."""
+def _exact_fields(kind: Type, name: str | None = None) -> Iterator[tuple[str | None, str, str]]:
+    """Fields whose digits must be kept, with patterns of suspicious values; the name is None for a document's items."""
     is_held = False
     while isinstance(kind, ListOf | MapOf):
         kind, is_held = kind.fields[-1].type, True
     if isinstance(kind, Struct):
         for field in kind.fields:
-            yield from _keepers(field.type, field.name)
+            yield from _exact_fields(field.type, field.name)
     elif kind == _STRING or kind.decimal:
         yield name, *_SUSPICIOUS[kind == _STRING, is_held]

@@ -10,7 +10,7 @@ from lakesink.writer.schema import Field, Primitive, sql_type_of
 OBJECT = "a JSON object"
 _CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
 
-SOMETHING = Found("a document that cannot be read exactly", expected=OBJECT)
+UNKNOWN_MISFIT = Found("a document that cannot be read exactly", expected=OBJECT)
 
 Fits = Callable[[Any], bool]
 """True if a value, as JSON, fits a column."""
@@ -31,7 +31,7 @@ class Object(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
-        self.has_a_key_twice = len(self) != len(pairs)
+        self.has_duplicate_key = len(self) != len(pairs)
 
 
 def parsed(text: str) -> Any:
@@ -42,8 +42,8 @@ def parsed(text: str) -> Any:
         raise ValueError("too deep") from None
 
 
-def whole(value: bytes | None) -> Found | None:
-    """Why a text is not a document; None if Python can read it."""
+def invalid_text(value: bytes | None) -> Found | None:
+    """Describes a text that is not a document; None if it is one."""
     if value is None:
         return Found("no value (NULL)", expected=OBJECT)
     try:
@@ -59,8 +59,8 @@ def whole(value: bytes | None) -> Found | None:
     return None if isinstance(document, Object) else Found(_kind(document), as_written(document), expected=OBJECT)
 
 
-def unopened(document: Any, text: str) -> Found:
-    """Why the decoder cannot open a document that Python can read."""
+def unreadable(document: Any, text: str) -> Found:
+    """Describes a document that Python can read and the decoder cannot."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -78,8 +78,8 @@ def found_at(document: Any, column: Column, fits: Fits) -> Found:
     if found is None and column.path[-1] == KEY:
         return column.found("an object with two spellings of one key", "", column.path[:-1], "MAP")
     path, value, expected = found or wrong[0]
-    twice = isinstance(value, Object) and value.has_a_key_twice and expected == "MAP"
-    return column.found("an object with a key twice" if twice else _kind(value), as_written(value), path, expected)
+    twice = isinstance(value, Object) and value.has_duplicate_key and expected == "MAP"
+    return column.found("an object with a duplicate key" if twice else _kind(value), as_written(value), path, expected)
 
 
 def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator[tuple[Path, Any, str]]:
@@ -90,7 +90,7 @@ def _values(value: Any, path: Path, field: Field, passed: Path = ()) -> Iterator
             yield passed, value, wanted
     elif kind is None:
         yield passed, value, ""
-    elif not isinstance(value, kind) or (wanted == "MAP" and value.has_a_key_twice):
+    elif not isinstance(value, kind) or (wanted == "MAP" and value.has_duplicate_key):
         yield passed, value, wanted
     elif path[0] == KEY:
         yield from ((passed, key, "") for key in value)

@@ -1,4 +1,4 @@
-"""JSON scalars as Arrow values of a table's types: exactly, or not at all. Pure.
+"""Converts JSON scalars to Arrow values of a table's types, without loss. Pure.
 
 The text of a value is a string's characters, a number's digits, or any other value's JSON. For binary it is the value's
 JSON with quotes, because a number may look like Base64.
@@ -106,10 +106,10 @@ def _whole(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Round to nearest; refuse a finite number that becomes infinite, and C's ``nan(12)``, which Arrow reads."""
     if _any(pc.match_substring(texts, "(")):
-        raise pa.ArrowInvalid("a NaN with something more to say")
+        raise pa.ArrowInvalid("a NaN with a payload")
     values = pc.cast(pc.cast(texts, pa.float64()), kind, safe=False)
-    endless = pc.is_inf(values)
-    if _any(endless) and _any(pc.match_substring_regex(pc.filter(texts, endless), "[0-9]")):
+    infinite = pc.is_inf(values)
+    if _any(infinite) and _any(pc.match_substring_regex(pc.filter(texts, infinite), "[0-9]")):
         raise pa.ArrowInvalid("a number that is too large")
     return values
 
@@ -124,7 +124,7 @@ def _bytes(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return pa.array([None if text is None else _from_base64(text) for text in texts.to_pylist()], kind)
     except (TypeError, ValueError):
-        raise pa.ArrowInvalid("not the Base64 of so many bytes") from None
+        raise pa.ArrowInvalid("not Base64, or of another length") from None
 
 
 def _from_base64(text: str) -> bytes:

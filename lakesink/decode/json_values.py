@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_digits import respelled
-from lakesink.decode.json_misfits import SOMETHING, as_written, found_at, parsed, unopened, whole
+from lakesink.decode.json_misfits import UNKNOWN_MISFIT, as_written, found_at, invalid_text, parsed, unreadable
 from lakesink.decode.json_raw import as_text, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, converted, either, parse, wants_json, without
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
-from lakesink.decode.unknown_keys import LOOKED_AT, UnknownKeys
+from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
 from lakesink.writer.nested import (
     as_list,
     rebuild_list,
     rebuild_map,
     rebuild_struct,
-    with_a_key_twice,
+    with_duplicate_keys,
     without_validity,
 )
 from lakesink.writer.refusals import decoder_missing
@@ -43,7 +43,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "ena
 
 @dataclass(slots=True)
 class JsonReader:
-    """Reads documents for one task, with a DuckDB connection of its own; `unknown` counts keys without a column."""
+    """Reads documents for one task, with its own DuckDB connection; `unknown` counts keys without a column."""
 
     unknown: UnknownKeys | None = None
     _duckdb: Any = field(init=False)
@@ -51,7 +51,7 @@ class JsonReader:
 
     def __post_init__(self) -> None:
         try:
-            import duckdb  # an extra: only who decodes JSON needs it
+            import duckdb  # an optional dependency, for JSON only
         except ModuleNotFoundError:
             raise decoder_missing("duckdb") from None
         self._duckdb = duckdb
@@ -72,15 +72,16 @@ class JsonReader:
         ]
 
     def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
-        found = whole(value)
+        found = invalid_text(value)
         if found is not None or value is None:
             return [found] if found is not None else []
         text = value.decode()
         document = parsed(text)
         [[valid]] = self._found(pa.array([text]), "SELECT json_valid(value) FROM documents")
         if not valid.as_py():
-            return [unopened(document, text)]
-        return list(dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)) or [SOMETHING]
+            return [unreadable(document, text)]
+        misfits = dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)
+        return list(misfits) or [UNKNOWN_MISFIT]
 
     def _fits(self, column: Column) -> Callable[[Any], bool]:
         alone = Struct((Field(0, "c", required=False, type=column.type),))
@@ -101,7 +102,7 @@ class JsonReader:
     def _struct(self, texts: pa.Array, struct: Struct, path: Path) -> Parsed:
         texts, columns, misfits = self._open(texts, struct, "{", _members(struct))
         if self.unknown is not None:
-            self.unknown.saw(path, self._unknown_in(texts[:LOOKED_AT], struct))
+            self.unknown.add(path, self._unknown_in(texts[:SEARCHED], struct))
         parts = [
             self.read(column, field.type, (*path, field.name))
             for column, field in zip(columns, struct.fields, strict=True)
@@ -119,31 +120,31 @@ class JsonReader:
         return found
 
     def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
-        _, [lists], misfits = self._open(texts, kind, "[", _transformed([_asked(element.type)]))
+        _, [lists], misfits = self._open(texts, kind, "[", _transformed([_duckdb_type(element.type)]))
         elements = self.read(lists.flatten(), element.type, (*path, ITEM))
         values = rebuild_list(lists, arrow_type(kind), elements.values)
-        below = _holders(lists, either(elements.misfits, _missing(elements, element)))
+        below = _with_misfits(lists, either(elements.misfits, _missing(elements, element)))
         return Parsed(values, either(misfits, below))
 
     def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
-        query = _transformed(f"MAP(VARCHAR, {_asked(kind.value.type)})")
+        query = _transformed(f"MAP(VARCHAR, {_duckdb_type(kind.value.type)})")
         texts, [maps], misfits = self._open(texts, kind, "{", query)
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
         read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
         read_items = self.read(items, kind.value.type, (*path, ENTRY))
         found = read_keys.values
-        known = without_validity(found) if found.null_count else found  # NULLs of misfits, which no map may contain
+        known = without_validity(found) if found.null_count else found  # a map must not contain misfits' NULLs
         values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
-        below = _holders(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
-        wrong = (below, _lost(texts, maps), _one_key_spelled_twice(entries, found, kind))
+        below = _with_misfits(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
+        wrong = (below, _null_maps(texts, maps), _one_key_spelled_twice(entries, found, kind))
         return Parsed(values, reduce(either, wrong, misfits))
 
     def _open(
         self, texts: pa.Array, kind: Nested, opener: str, query: str
     ) -> tuple[pa.Array, list[pa.Array], pa.BooleanArray | None]:
-        """Open one level of JSON: the documents, NULL where they cannot be opened, the parts, and the misfits.
+        """Open one level of JSON. Returns the documents (NULL if they cannot be opened), their parts and the misfits.
 
         A document of this type starts with `opener`. `query` reads the column ``value`` of ``documents``.
         """
@@ -167,8 +168,8 @@ class JsonReader:
 
 def _members(struct: Struct) -> str:
     """A query for a struct's fields by JSON pointers, which is faster than `json_transform` into a struct."""
-    as_json = [field.name for field in struct.fields if _asked(field.type) == _JSON]
-    as_text = [field.name for field in struct.fields if _asked(field.type) != _JSON]
+    as_json = [field.name for field in struct.fields if _duckdb_type(field.type) == _JSON]
+    as_text = [field.name for field in struct.fields if _duckdb_type(field.type) != _JSON]
     found = {name: f"nullif(parts[{at}]::VARCHAR, 'null')" for at, name in enumerate(as_json, 1)}
     found |= {name: f"texts[{at}]" for at, name in enumerate(as_text, 1)}
     lists = [f"json_extract_string(value, {_pointers(as_text)}) AS texts"] if as_text else []
@@ -178,7 +179,7 @@ def _members(struct: Struct) -> str:
 
 
 def _as_written(columns: Sequence[pa.Array], texts: pa.Array, positions: pa.Array, kind: Nested) -> list[pa.Array]:
-    """The parts, with those of some documents replaced by their original spelling."""
+    """The parts; those of the documents at `positions` are replaced by their original spelling."""
     written = [_parts(text, kind) for text in texts.take(positions).to_pylist()]
     parts = [pa.array(part, column.type) for part, column in zip(zip(*written, strict=True), columns, strict=True)]
     place = list(range(len(texts)))
@@ -201,7 +202,7 @@ def _parts(text: str, kind: Nested) -> list[Any]:
 
 
 def _part(part: str | None, kind: Type) -> str | None:
-    if _asked(kind) == _TEXT:
+    if _duckdb_type(kind) == _TEXT:
         return as_text(part)
     return None if part == "null" else part
 
@@ -216,7 +217,7 @@ def _transformed(structure: list[str] | str) -> str:
     return f"SELECT json_transform(value, '{json.dumps(structure)}') FROM documents"  # noqa: S608 - types alone
 
 
-def _asked(kind: Type) -> str:
+def _duckdb_type(kind: Type) -> str:
     return _TEXT if isinstance(kind, Primitive) and not wants_json(kind) else _JSON
 
 
@@ -229,7 +230,7 @@ def _other_than(texts: pa.Array, opener: str) -> pa.BooleanArray | None:
     return pc.fill_null(pc.invert(begins), False)  # noqa: FBT003 - Arrow takes it by position
 
 
-def _lost(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
+def _null_maps(texts: pa.Array, maps: pa.Array) -> pa.BooleanArray | None:
     """True for maps with a duplicate key, which DuckDB returns as NULL; None if there are none."""
     if maps.null_count == texts.null_count:
         return None
@@ -244,10 +245,10 @@ def _as_texts(keys: pa.StringArray, kind: Type) -> pa.StringArray:
 
 
 def _one_key_spelled_twice(entries: pa.ListArray, keys: pa.Array, kind: MapOf) -> pa.BooleanArray | None:
-    """True for maps in which two texts are one key; None if there are none. For string keys, `_lost` finds these."""
+    """True for maps in which two texts are one key; None if there are none. `_null_maps` finds equal string keys."""
     if kind.key.type == Primitive("string"):
         return None
-    twice = with_a_key_twice(pc.list_parent_indices(entries), keys)
+    twice = with_duplicate_keys(pc.list_parent_indices(entries), keys)
     return pc.is_in(pa.array(range(len(entries)), pa.int64()), twice) if len(twice) else None
 
 
@@ -259,10 +260,10 @@ def _missing(part: Parsed, field: Field, wanted: pa.BooleanArray | None = None) 
     return nulls if wanted is None else pc.and_(nulls, wanted)
 
 
-def _holders(holders: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
+def _with_misfits(lists: pa.Array, misfits: pa.BooleanArray | None) -> pa.BooleanArray | None:
     """True for lists that contain a misfit."""
     if misfits is None:
         return None
-    parents = pc.list_parent_indices(holders)
+    parents = pc.list_parent_indices(lists)
     hit = set(pc.filter(parents, misfits).to_pylist())
-    return pa.array([position in hit for position in range(len(holders))], pa.bool_())
+    return pa.array([position in hit for position in range(len(lists))], pa.bool_())

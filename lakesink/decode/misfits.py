@@ -1,6 +1,6 @@
 """Finds the values of malformed documents that do not fit, by reading the documents column by column.
 
-Only a few documents, known to be malformed, come here: each column costs another read.
+Each column needs another read, so this is only for a few documents that are known to be malformed.
 """
 
 from collections.abc import Callable, Iterator

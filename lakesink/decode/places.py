@@ -1,4 +1,4 @@
-"""The place of a document, for messages: its file, or Kafka's partition and offset, else its row in the task."""
+"""The place of a document, for messages: its file, or Kafka's partition and offset, or else its row in the task."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ PLACES = (FILE, *KAFKA)
 
 @dataclass(slots=True)
 class Places:
-    """Counts the documents that one task has passed."""
+    """Counts the rows of one task's earlier batches, to name the place of a document."""
 
     task: int
     _rows: int = 0
@@ -37,7 +37,7 @@ class Places:
         kafka = [f"{name} {batch.column(name)[position]}" for name in KAFKA if name in batch.schema.names]
         return ", ".join(kafka) if kafka else f"row {self._rows + position + 1} of task {self.task}"
 
-    def passed(self, batch: pa.RecordBatch) -> None:
+    def advance(self, batch: pa.RecordBatch) -> None:
         """Continue with the next batch."""
         self._rows += batch.num_rows
         if FILE in batch.schema.names:

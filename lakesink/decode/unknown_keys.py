@@ -1,7 +1,7 @@
-"""Counts keys without a column, in some documents of every gathered batch.
+"""Counts keys without a column, in the first documents of every merged batch.
 
-Listing the keys of all documents would cost at least a third of decoding them. A new key also appears in the first
-documents.
+Listing the keys of all documents would take at least a third of the time for decoding. The first documents show a new
+key as well.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from lakesink.decode.misfits import Path, dotted
 from lakesink_protocol.decoded import MOST_NAMES, first_names
 
-LOOKED_AT = 1_000
-"""Documents, or objects inside them, that are searched at one level of a gathered batch."""
+SEARCHED = 1_000
+"""Documents, or objects inside them, that are searched at one level of a merged batch."""
 _NAMES_KEPT = 1_000
 
 
@@ -24,10 +24,10 @@ class UnknownKeys:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The first of their names."""
+        """The first names, in alphabetical order."""
         return first_names(self._names)
 
-    def saw(self, path: Path, found: Iterable[tuple[str, int]]) -> None:
+    def add(self, path: Path, found: Iterable[tuple[str, int]]) -> None:
         """Add the keys and their counts at one level of the documents."""
         for name, times in found:
             self.count += times

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakesink.demo.counts import Comparison
-from lakesink.demo.evidence import Look, PreparedRecord
+from lakesink.demo.evidence import PreparedRecord, TableFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class DiedBeforeCommit:
 
     batch_id: int
     record: PreparedRecord
-    then: Look  # the table after the crash
+    then: TableFacts  # the table after the crash
 
-    def checks(self, end: Look) -> Sequence[Check]:
+    def checks(self, end: TableFacts) -> Sequence[Check]:
         """What must be true of the table at the end."""
         name, files = f"batch {self.batch_id}", self.record.files
         committed = end.files.get(self.record.snapshot_id, frozenset())
         return (
-            Check(f"{name}: snapshots when its driver died, prepared", 0, len(self.then.snapshots_of(self.batch_id))),
+            Check(f"{name}: snapshots after the crash of its driver", 0, len(self.then.snapshots_of(self.batch_id))),
             Check(f"{name}: its snapshot, as prepared", str(self.record.snapshot_id), str(only(end, self.batch_id))),
             Check(f"{name}: its files, by path, as prepared", len(files), len(files & committed)),
             Check(f"{name}: files that were not prepared", 0, len(committed - files)),
@@ -47,9 +47,9 @@ class DiedAfterCommit:
     """A driver died after a commit, before Spark recorded it: the next one must find the batch, and write nothing."""
 
     batch_id: int
-    then: Look  # the table after the crash
+    then: TableFacts  # the table after the crash
 
-    def checks(self, end: Look) -> Sequence[Check]:
+    def checks(self, end: TableFacts) -> Sequence[Check]:
         """What must be true of the table at the end."""
         name, snapshot_id = f"batch {self.batch_id}", only(self.then, self.batch_id)
         before, after = self.then.files.get(snapshot_id, frozenset()), end.files.get(snapshot_id, frozenset())
@@ -61,7 +61,7 @@ class DiedAfterCommit:
 
 
 def source_checks(compared: Comparison) -> Sequence[Check]:
-    """The table contains what the source contains."""
+    """Checks that the table contains the rows of the source."""
     source, table = compared.source, compared.table
     return (
         Check("rows", source.rows, table.rows),
@@ -75,7 +75,7 @@ def source_checks(compared: Comparison) -> Sequence[Check]:
     )
 
 
-def only(seen: Look, batch_id: int) -> int:
+def only(seen: TableFacts, batch_id: int) -> int:
     """The one snapshot of a batch; 0, which is no snapshot's id, if there is none or more than one."""
     found = seen.snapshots_of(batch_id)
     return found[0] if len(found) == 1 else 0

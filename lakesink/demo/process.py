@@ -30,11 +30,11 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True)
 class DriverRun:
-    """The end of one driver."""
+    """Result of one driver process."""
 
     exit_code: int  # negative for a signal
     batches: tuple[BatchLine, ...]
-    last_words: str  # end of its output
+    output_end: str  # last lines of its output
 
     @property
     def was_killed(self) -> bool:

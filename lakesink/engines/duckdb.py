@@ -49,7 +49,7 @@ def _secret(rest: Rest) -> list[str]:
         facts.append(f"TOKEN '<{rest.secrets['token']}>'")
     elif "credential" in rest.secrets:
         name = rest.secrets["credential"]
-        facts += [f"CLIENT_ID '<{name}, before its colon>'", f"CLIENT_SECRET '<{name}, behind it>'"]
+        facts += [f"CLIENT_ID '<{name}, before its colon>'", f"CLIENT_SECRET '<{name}, after it>'"]
         if "oauth2-server-uri" in rest.properties:
             facts.append(f"OAUTH2_SERVER_URI {text_literal(rest.properties['oauth2-server-uri'])}")
     return [f"CREATE SECRET lakesink_catalog (TYPE iceberg, {', '.join(facts)});"] if facts else []
@@ -67,11 +67,11 @@ def _notes(target: Target, rest: Rest | None) -> list[str]:
     found = []
     if rest is None:
         found.append(
-            "DuckDB reads the metadata file that is named, so it shows the table as it is now:"
-            " ask this command again after the next batch."
+            "DuckDB reads the named metadata file, so it shows the table as it is now:"
+            " run this command again after the next batch."
         )
     if target.moment is not None and target.moment.tag is not None:
-        found.append("DuckDB goes back to a snapshot by its id, not by a tag.")
+        found.append("DuckDB reads an earlier snapshot by its id, not by a tag.")
     return found
 
 

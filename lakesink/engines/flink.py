@@ -21,7 +21,7 @@ def recipe(target: Target) -> Recipe:
             ),
         ),
         queries=_queries(target),
-        notes=(*target.notes, "Flink shows a snapshot of the past under the table's present columns."),
+        notes=(*target.notes, "Flink shows an earlier snapshot with the table's current columns."),
     )
 
 

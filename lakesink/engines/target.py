@@ -14,7 +14,7 @@ from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.errors import translated
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, is_of_one_process, kind_of, sqlite_file
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 
 SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 FLINK_RUNTIME = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
@@ -23,7 +23,7 @@ SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.7"
 _AWS_BUNDLE = "org.apache.iceberg:iceberg-aws-bundle"
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a", "s3n")
-_AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another of AWS's ways, in the engine's environment"
+_AWS_VARIABLES = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or other AWS credentials, in the engine's environment"
 _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 
 
@@ -122,15 +122,15 @@ class Target:
 
     @property
     def access(self) -> tuple[str, ...]:
-        """What the environment of every engine must contain, in words and without secrets."""
+        """Requirements for the environment of every engine, in words and without secrets."""
         return ((_AWS_VARIABLES,) if self.on_s3 else ()) + self.backend.needs
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What readers of every engine should know of the catalog."""
+        """Notes about the catalog for readers of every engine."""
         if not self.is_sql:
             return ()
-        start = "SQL catalogs keep the catalog's name in every row: under another name than"
+        start = "SQL catalogs store the catalog's name in every row: under another name than"
         return (f"{start} {self.catalog!r} the same database shows no tables.",)
 
 
@@ -143,7 +143,7 @@ def target_of(found: FoundCatalog, table: Table, parts: tuple[str, ...], moment:
         catalog=found.name,
         backend=backend,
         warehouse=str(found.properties.get("warehouse") or ""),
-        storage=_told(found.properties, "s3."),
+        storage=_without_secrets(found.properties, "s3."),
         on_s3=bool(schemes & set(_S3)),
         on_disk=bool(schemes & set(_LOCAL)),
         parts=parts,
@@ -181,7 +181,7 @@ def java_catalog(target: Target) -> dict[str, str]:
 
 
 def jars(target: Target, runtime: str) -> tuple[str, ...]:
-    """Maven coordinates of a runtime of Iceberg, and of what it needs for this catalog and storage."""
+    """Maven coordinates of a runtime of Iceberg, and of its dependencies for this catalog and storage."""
     driver = () if isinstance(target.backend, Rest) else (target.backend.driver,)
     bundle = (f"{_AWS_BUNDLE}:{runtime.rpartition(':')[2]}",) if target.on_s3 else ()
     return (runtime, *driver, *bundle)
@@ -192,7 +192,7 @@ def _java_storage(target: Target) -> dict[str, str]:
         return {}
     endpoint = {"s3.endpoint": target.storage["s3.endpoint"]} if "s3.endpoint" in target.storage else {}
     region = {"client.region": target.storage["s3.region"]} if "s3.region" in target.storage else {}
-    # Servers with an endpoint of their own seldom have a host name for every bucket.
+    # Servers with their own endpoint seldom have a host name for every bucket.
     path_style = {"s3.path-style-access": "true"} if endpoint else {}
     return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **endpoint, **region, **path_style}
 
@@ -209,9 +209,9 @@ def _backend(found: FoundCatalog) -> Sqlite | Postgres | Rest:
         return _postgres(make_url(str(properties.get("uri"))))
     raise CatalogError(
         "RECIPE_MISSING",
-        f"{found.where} is of a kind that lakesink has no recipes for.",
-        action="There are recipes for SQLite, PostgreSQL and REST catalogs, each tried with the engines; what is in"
-        " memory no other process sees.",
+        f"{found.where} is of a kind for which lakesink has no recipes.",
+        action="There are recipes for SQLite, PostgreSQL and REST catalogs, each tested with the engines. No other"
+        " process can read a catalog in memory.",
     )
 
 
@@ -225,10 +225,10 @@ def _rest(name: str, properties: Mapping[str, Any]) -> Rest:
     uri = urlsplit(str(properties.get("uri")))
     own = {key: value for key, value in properties.items() if key not in ("uri", "type", "warehouse", "name")}
     catalog = {key: value for key, value in own.items() if not key.startswith(("s3.", "lakesink."))}
-    secrets = [key for key, value in catalog.items() if bears_secret(key, value)]
+    secrets = [key for key, value in catalog.items() if contains_secret(key, value)]
     return Rest(
         uri=urlunsplit(uri._replace(netloc=uri.netloc.rpartition("@")[2])),
-        properties=_told(catalog, ""),
+        properties=_without_secrets(catalog, ""),
         secrets={key: variable_of(name, key) for key in secrets},
     )
 
@@ -238,11 +238,11 @@ def variable_of(catalog: str, key: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{catalog}_{key}").upper()
 
 
-def _told(properties: Mapping[str, Any], start: str) -> dict[str, str]:
+def _without_secrets(properties: Mapping[str, Any], start: str) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in properties.items()
-        if key.startswith(start) and value is not None and not bears_secret(key, value)
+        if key.startswith(start) and value is not None and not contains_secret(key, value)
     }
 
 
@@ -253,8 +253,8 @@ def _schemes(table: Table) -> set[str]:
     if unknown:
         raise CatalogError(
             "RECIPE_MISSING",
-            f"The table, or some of it, is at {unknown[0]}://, for which lakesink has no recipes.",
-            action="There are recipes for local files and S3. Configure the engine for other storage by its own"
-            " documentation; the catalog's part can be taken from a table on local files.",
+            f"The table, or a part of it, is at {unknown[0]}://, for which lakesink has no recipes.",
+            action="There are recipes for local files and S3. For other storage, follow the engine's own"
+            " documentation, and take the catalog's settings from the recipe of a table on local files.",
         )
     return schemes

@@ -2,7 +2,7 @@
 
 import re
 
-from lakesink.audit.which import id_for_trino
+from lakesink.audit.resolve_snapshot import id_for_trino
 from lakesink.engines.recipe import File, Query, Recipe, first_queries, newest_batches, properties_file, quoted
 from lakesink.engines.target import SQLITE_DRIVER, Rest, Sqlite, Target
 from lakesink_protocol.errors import CatalogError
@@ -25,7 +25,7 @@ def recipe(target: Target) -> Recipe:
         files=(
             File(
                 f"{name}.properties",
-                "put it into etc/catalog of every node, and start Trino again",
+                "put it into etc/catalog of every node, and restart Trino",
                 properties_file({"connector.name": "iceberg", **_catalog(target), **_storage(target)}),
             ),
         ),
@@ -40,7 +40,7 @@ def _check_name(target: Target) -> None:
         raise CatalogError(
             "NAME_UNREADABLE",
             f"Trino cannot name {'.'.join(target.parts)}: "
-            + ("its SQL catalogs know one namespace only." if nested else "it takes every name in lower case."),
+            + ("its SQL catalogs support one namespace only." if nested else "it changes every name to lower case."),
             action="Rename the table in PyIceberg (catalog.rename_table), or read it in another engine.",
         )
 
@@ -101,7 +101,7 @@ def _notes(target: Target) -> list[str]:
     if isinstance(target.backend, Rest):
         names = [*target.backend.properties, *target.backend.secrets]
         left = sorted(name for name in names if name not in _REST_NAMES)
-        found = [f"Trino has no setting of the same name for {', '.join(left)}."] if left else []
+        found = [f"Trino has no equivalent setting for {', '.join(left)}."] if left else []
     if target.on_disk:
         found.append("local.location=/ lets Trino read every file that its user may read.")
     return found

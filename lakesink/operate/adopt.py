@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from lakesink.audit.checkpoint import numbers, opened
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.settings.settings import Settings
-from lakesink_catalog.commit.fence import FencedCommit, Look, Surroundings
+from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.view import view_table
@@ -50,7 +50,7 @@ def adopt_stream(table: str, catalog: str | None, *, settings: Settings, confirm
     takeover = Takeover(lambda: load_table(found, table), settings)
     batch = takeover.find()
     confirm(
-        f"Is the query that writes by Iceberg's own sink stopped for good, and shall {settings.sink_id} go on after"
+        f"Is the query that writes by Iceberg's own sink stopped for good, and shall {settings.sink_id} continue after"
         f" batch {batch.batch_id}?"
     )
     return takeover.run(batch)
@@ -62,7 +62,7 @@ class Takeover:
 
     load: Callable[[], Table]
     settings: Settings
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    effects: Effects = field(default_factory=Effects)
 
     def find(self) -> Batch:
         """The last batch of Iceberg's own sink, with the checkpoint's offsets; changes nothing."""
@@ -71,9 +71,9 @@ class Takeover:
         epoch = self._epoch(self.load(), query_id)
         if epoch is None:
             raise _refused(
-                f"No snapshot of the branch says that Iceberg's own sink wrote for query {query_id}.",
-                "Check table, branch and checkpoint; lakesink explain LAKESINK_ADOPT_REFUSED tells what if they"
-                " expired.",
+                f"The branch has no batch that Iceberg's own sink wrote for query {query_id}.",
+                "Check table, branch and checkpoint; if its snapshots expired, see lakesink explain"
+                " LAKESINK_ADOPT_REFUSED.",
             )
         _check_fit(epoch, planned, done)
         end = checkpoint.offsets(epoch)
@@ -83,16 +83,16 @@ class Takeover:
     def run(self, batch: Batch) -> Adopted:
         """Begin the ledger with a batch from `find`, or find that the sink has it. May be called again."""
         fence = self._fence(batch)
-        look = fence.look(batch)
-        match look.verdict:
+        decision = fence.decide(batch)
+        match decision.verdict:
             case Skip(snapshot_id=snapshot_id):
                 return self._adopted(batch, AlreadyCommitted(snapshot_id))
             case Refuse(reason=reason):
-                raise refusal(reason, look.situation)
-        _check_not_doubled(look)
-        outcome = fence.commit(batch, fence.prepare(look, (), schema=look.table.schema()))
+                raise refusal(reason, decision.situation)
+        _check_not_doubled(decision)
+        outcome = fence.commit(batch, fence.prepare(decision, (), schema=decision.table.schema()))
         if outcome is None:
-            raise _refused("The table's ledger moved meanwhile.", "Look with lakesink status, and run it again.")
+            raise _refused("The table's ledger changed meanwhile.", "Check lakesink status, and run this again.")
         return self._adopted(batch, outcome)
 
     @property
@@ -109,7 +109,7 @@ class Takeover:
         return max(numbers(self._checkpoint, "commits"), default=-1)
 
     def _epoch(self, table: Table, query_id: str) -> int | None:
-        return next(epochs(view_table(table, self._key).walk(), query_id), None)
+        return next(epochs(view_table(table, self._key).ancestry(), query_id), None)
 
     def _fence(self, batch: Batch) -> FencedCommit:
         table = self.load()
@@ -117,7 +117,7 @@ class Takeover:
         situation = Situation(view_table(table, self._key), self._key, batch, start_uuid)
         accept = accept_of(Reason.UNKNOWN_HISTORY, situation, adds_rows=False)
         options = CommitOptions(accept=accept, retry=RetryPolicy(num_retries=5))
-        return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.surroundings)
+        return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.effects)
 
     def _load_if_still(self, batch: Batch) -> Callable[[], Table]:
         """Every attempt checks the head that it loads: the old sink must not commit another batch in between."""
@@ -147,7 +147,7 @@ def _check_fit(epoch: int, planned: int, done: int) -> None:
     """
     if epoch < done:
         raise _refused(
-            f"The table ends with batch {epoch} of this checkpoint, and Spark calls batch {done} done.",
+            f"The table ends with batch {epoch} of this checkpoint, but Spark completed batch {done}.",
             f"If the table was rolled back, run `lakesink rewind <checkpoint> --to-batch {epoch}`, and this again. Else"
             " check table and branch.",
         )
@@ -158,15 +158,15 @@ def _check_fit(epoch: int, planned: int, done: int) -> None:
         )
 
 
-def _check_not_doubled(look: Look) -> None:
+def _check_not_doubled(decision: Decision) -> None:
     """Refuse if the old sink restarted while Spark's log lacked the newest batch, and so wrote it again."""
-    situation = look.situation
-    entry, first = situation.entry, min(situation.others_epochs)
-    if entry is None or situation.gone or entry.query_id != situation.batch.query_id or first > entry.batch_id:
+    situation = decision.situation
+    entry, first = situation.entry, min(situation.iceberg_sink_epochs)
+    if entry is None or situation.rolled_back or entry.query_id != situation.batch.query_id or first > entry.batch_id:
         return
     raise _refused(
-        f"Iceberg's own sink has written batch {first}, which the table had: its rows are there twice.",
-        f"Stop all writers and roll the table back to snapshot {entry.snapshot_id}, take the checkpoint back by"
+        f"Iceberg's own sink has written batch {first}, which the table already had: its rows are doubled.",
+        f"Stop all writers and roll the table back to snapshot {entry.snapshot_id}, set the checkpoint back with"
         f" `lakesink rewind <checkpoint> --to-batch {entry.batch_id}`, and start the stream with lakesink.",
     )
 

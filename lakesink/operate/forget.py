@@ -21,7 +21,7 @@ def forget_sink(
     opened = connect(catalog, create=False)
     forgetting = Forgetting(lambda: load_table(opened, table), key, with_audit_tags=tags)
     forgetting.find()
-    confirm(f"Will {sink} never write to branch {branch} of {table} again?")
+    confirm(f"Will {sink} never again write to branch {branch} of {table}?")
     return forgetting.run()
 
 
@@ -42,6 +42,6 @@ def _sink_key(sink: str, branch: str, *, txn: bool) -> SinkKey:
         return SinkKey(sink, branch, SinkKind.TXN if txn else SinkKind.STREAM)
     raise SettingsError(
         "SINK_UNKNOWN",
-        f"{sink[:60]!r} is no sink id.",
+        f"{sink[:60]!r} is not a sink id.",
         action="lakesink status shows every sink of the table.",
     )

@@ -105,7 +105,7 @@ def _above(to_batch: int, *, planned: set[int], done: set[int]) -> tuple[int, ..
     if not known:
         raise _refused("The checkpoint has no batch yet.")
     if to_batch > max(known):
-        raise _refused(f"The checkpoint's newest batch is {max(known)}, so it cannot be taken back to {to_batch}.")
+        raise _refused(f"The checkpoint's newest batch is {max(known)}, so it cannot be set back to {to_batch}.")
     if to_batch >= 0 and to_batch not in planned:
         oldest = min(planned, default=max(known))
         raise _refused(f"The checkpoint no longer has the offsets of batch {to_batch}; its oldest are of {oldest}.")
@@ -118,13 +118,13 @@ def _check_state(files: list[tuple[str, int]], to_batch: int) -> None:
         if not name.endswith(".crc"):
             versions[name.rpartition("/")[0]].add(version)
     if any(to_batch + 1 not in known for known in versions.values()):
-        raise _refused(f"The query keeps state, and Spark has removed the state as it was after batch {to_batch}.")
+        raise _refused(f"The query keeps state, and Spark no longer has its state as of batch {to_batch}.")
 
 
 def _refused(what: str) -> QueryError:
     return QueryError(
         "REWIND_REFUSED",
         what,
-        action="Name the checkpoint and the batch as the refusal of the stream gave them. If the batch is too old,"
+        action="Give the checkpoint and the batch from the stream's refusal. If the batch is too old,"
         " start a new checkpoint exactly where the table ends.",
     )

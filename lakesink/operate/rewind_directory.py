@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from lakesink.sinks.directory.layout import batch_of_record
 from lakesink.sinks.directory.marker import HighWater, Marker
-from lakesink.sinks.directory.markers import marker_sizes, sound_history
+from lakesink.sinks.directory.markers import marker_sizes, undamaged_history
 from lakesink.sinks.directory.reader import opened_sinks
 from lakesink.sinks.directory.refusals import directory_failures
 from lakesink_protocol.errors import QueryError
@@ -62,7 +62,7 @@ class RewindableDirectory:
 
         Call `check` before.
         """
-        with directory_failures(self.layout.directory, data="It is taken back in part: run the command again."):
+        with directory_failures(self.layout.directory, data="It is set back in part: run the command again."):
             self._storage.replace(self.layout.high_water, HighWater(plan.kept, plan.size_bytes).to_bytes())
             aside = self.layout.taken_back(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
             for name in plan.records:
@@ -79,7 +79,7 @@ class RewindableDirectory:
 
     def _kept(self, query_id: str, to_batch: int, count: int) -> tuple[int, int]:
         """Where the history will end, and the rows of the later commits."""
-        sound, damage = sound_history(self._storage, self.layout, count)
+        sound, damage = undamaged_history(self._storage, self.layout, count)
         own = [marker for marker in sound if marker.batch.query_id == query_id]
         beyond = next((marker.number for marker in own if marker.ledger_batch_id > to_batch), len(sound))
         last = next((marker for marker in reversed(own) if marker.number < beyond), None)
@@ -101,7 +101,7 @@ class RewindableDirectory:
 def _lacking(to_batch: int, last: Marker | None, damage: str) -> str:
     newest = "none" if last is None else f"up to {last.ledger_batch_id}"
     why = f", and {damage}" if damage else ""
-    return f"The directory does not hold batch {to_batch} of this checkpoint's query: it has {newest}{why}."
+    return f"The directory does not have batch {to_batch} of this checkpoint's query: it has {newest}{why}."
 
 
 def _refused(what: str, action: str) -> QueryError:

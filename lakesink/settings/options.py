@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
-from lakesink.settings.values import duration, size_bytes, switch, whole_number
 from lakesink.writer.plan import AVRO, JSON, OnMalformed
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.identity import NAME_PATTERN
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.tags import SHORTEST_PERIOD_MS, EveryBatches, EveryPeriod, TagEvery
 
 _OWN_SUMMARY = re.compile(
@@ -51,7 +51,7 @@ def options_table_markdown() -> str:
 
 
 def _meaning(option: Option) -> str:
-    overridden = f" Goes above the table property `{option.table_property}`." if option.table_property else ""
+    overridden = f" Overrides the table property `{option.table_property}`." if option.table_property else ""
     return option.doc + overridden + (" Streams only." if option.stream_only else "")
 
 
@@ -63,7 +63,7 @@ def _text(value: Any) -> str:
 
 def _sink_id(value: Any) -> str:
     if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
-        raise ValueError("expected 1 to 64 of A-Z a-z 0-9 . _ - beginning with a letter or digit")
+        raise ValueError("expected 1 to 64 characters A-Z a-z 0-9 . _ -, beginning with a letter or digit")
     return value
 
 
@@ -77,13 +77,13 @@ def _branch(value: Any) -> str:
 def _checkpoint(value: Any) -> str:
     text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
     if text.startswith("~"):
-        raise ValueError(f"only a shell knows what ~ is; write {os.path.expanduser(text)!r}")  # noqa: PTH111 - a URI stays
+        raise ValueError(f"only a shell expands ~; write {os.path.expanduser(text)!r}")  # noqa: PTH111 - a URI stays
     return text
 
 
 def _partition_by(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - one kind
+        raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - all parsers raise ValueError
     return value
 
 
@@ -95,14 +95,14 @@ def _catalog_properties(value: Any) -> dict[str, Any]:
 
 def _snapshot_properties(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise ValueError("expected a mapping from names to text")  # noqa: TRY004 - one kind of error for all readers
+        raise ValueError("expected a mapping from names to text")  # noqa: TRY004 - all parsers raise ValueError
     found = {}
     for key, entry in value.items():
         if _OWN_SUMMARY.fullmatch(_text(key)):
             raise ValueError(f"{key!r} is a name that Iceberg or lakesink writes itself")
         if isinstance(entry, bool) or not isinstance(entry, (str, int)) or len(str(entry)) > _LONGEST_TEXT:
             raise ValueError(f"expected text of at most {_LONGEST_TEXT} characters under {key!r}")
-        if bears_secret(key, entry):
+        if contains_secret(key, entry):
             raise ValueError(f"{key!r} looks like a secret, and every reader of the table sees snapshot properties")
         found[key] = str(entry)
     return found
@@ -133,7 +133,7 @@ def _decode(value: Any) -> str:
 
 def _schema_registry(value: Any) -> str:
     text = _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
-    if bears_secret("schema_registry", text):
+    if contains_secret("schema_registry", text):
         raise ValueError(
             "expected no name and password in it: set LAKESINK_REGISTRY_USER and LAKESINK_REGISTRY_PASSWORD"
         )
@@ -154,7 +154,7 @@ OPTIONS = (
         "text",
         _sink_id,
         "required",
-        "Names the stream for life and outlives its checkpoint. Two streams into one table need two.",
+        "Permanent name of the stream in the table; it outlives the checkpoint. Each stream into a table needs one.",
         stream_only=True,
     ),
     Option("checkpoint", "path or URI", _checkpoint, "required", "Spark's checkpoint location.", stream_only=True),
@@ -178,21 +178,21 @@ OPTIONS = (
         "true or false",
         switch,
         "false",
-        "Make the table from the DataFrame's schema at the first batch, if it is not there.",
+        "Create the table from the DataFrame's schema at the first batch, if it does not exist.",
     ),
     Option(
         "partition_by",
         "text",
         _partition_by,
         "unpartitioned",
-        'Of a table that is created: `"month(time_hour), bucket(16, carrier)"`.',
+        'Partitions of a table that lakesink creates: `"month(time_hour), bucket(16, carrier)"`.',
     ),
     Option(
         "target_file_size_bytes",
         "bytes, or `512MB`",
         size_bytes,
         "512 MiB",
-        "Compressed size at which a new data file is begun.",
+        "Compressed size at which a task begins a new data file.",
         "write.target-file-size-bytes",
     ),
     Option(
@@ -216,8 +216,8 @@ OPTIONS = (
         "text",
         distribution_mode,
         "`none`",
-        "`hash` shuffles every batch so that the rows of a partition come to one task: fewer files, for the time of a"
-        ' shuffle. Not by fields of `bucket` transforms, not where documents are decoded, not by `format("lakesink")`.',
+        "`hash` shuffles every batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
+        ' time. Not for fields of `bucket` transforms, not with `decode`, not in `format("lakesink")`.',
         "write.distribution-mode",
     ),
     Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
@@ -226,75 +226,75 @@ OPTIONS = (
         "text",
         _accept,
         "none",
-        "Overrules one refusal of one batch, once: `<Verdict>:<batch id>@<ledger>:commit` or `:skip`, as the refusal"
-        " prints it.",
+        "Accepts one refused batch, once: `<Verdict>:<batch id>@<ledger>:commit` or `:skip`. Copy it from the"
+        " message of the refusal.",
     ),
     Option(
         "prepared_max_age",
         "time span",
         duration,
         "20 hours",
-        "A prepared batch older than this is written again; stay below the age at which orphan cleaners delete.",
+        "A prepared batch older than this is written again. Stay below the age at which orphan cleanups delete files.",
     ),
     Option(
         "ledger_tag_max_age",
         "time span",
         duration,
         "30 days",
-        "How long after its last batch a sink can still prove a rollback.",
+        "Time after its last batch in which a sink can still prove a rollback.",
     ),
     Option(
         "ledger_tag",
         "true or false",
         switch,
         "true",
-        "False where a catalog refuses tags: a rollback after expiry is then not noticed.",
+        "Set it to false if the catalog refuses tags. A rollback after snapshot expiry then stays undetected.",
     ),
     Option(
         "max_clock_ahead",
         "time span",
         duration,
         "1 minute",
-        "A driver whose clock is further ahead of the storage's commits nothing: Iceberg's Java writers refuse a table"
-        " whose last snapshot is more than a minute in their future.",
+        "A driver whose clock is further ahead of the storage's clock commits nothing: Iceberg's Java writers refuse a"
+        " table whose last snapshot is more than a minute in their future.",
     ),
     Option(
         "tag_every",
         "number of batches, or time span",
         _tag_every,
         "none",
-        "Batches that get a tag of their own, which keeps the table as of them from expiry: `100` for every batch id"
-        " that 100 divides, `1 day` for the first batch of every UTC day. An append takes a time span only.",
+        "Tags batches, which protects their snapshots from expiry: `100` tags every batch id that 100 divides, `1 day`"
+        " the first batch of every UTC day. An append accepts a time span only.",
     ),
-    Option("tag_max_age", "time span", duration, "365 days", "How long the tags of `tag_every` stay."),
+    Option("tag_max_age", "time span", duration, "365 days", "Lifetime of the tags of `tag_every`."),
     Option(
         "decode",
         "text",
         _decode,
         "none",
-        "`json` or `avro`: the rows' column `value` holds such documents, as from Kafka, and executors decode them into"
-        " the table's columns.",
+        "`json` or `avro`: the column `value` of the rows contains such documents, for example from Kafka. Executors"
+        " decode them into the table's columns.",
     ),
     Option(
         "on_malformed",
         "text",
         _on_malformed,
         "`fail`",
-        "What becomes of a value that cannot be decoded exactly: `fail`, or `null-row`, a row of NULLs.",
+        "Action for a value that cannot be decoded exactly: `fail` stops the query, `null-row` writes a row of NULLs.",
     ),
     Option(
         "show_values",
         "true or false",
         switch,
         "false",
-        "True to show malformed values themselves, 60 characters of each, in errors and logs. Logs travel: it may be"
-        " anybody's data.",
+        "True to show malformed values, 60 characters of each, in errors and logs. The values may be personal data, and"
+        " logs may have many readers.",
     ),
     Option(
         "schema_registry",
         "URL, path or URI",
         _schema_registry,
         "required by `avro`",
-        "Where the writers' schemas are: a Schema Registry, or a JSON file from ids to schemas.",
+        "Location of the writers' schemas: a Schema Registry, or a JSON file that maps ids to schemas.",
     ),
 )

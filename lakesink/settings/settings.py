@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from lakesink.settings.options import OPTIONS
-from lakesink.settings.table_settings import Effective, level_trouble
+from lakesink.settings.table_settings import Effective, unsupported_level
 from lakesink.writer.plan import AVRO, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.events import Listener, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
-from lakesink_protocol.redact import MASK, bears_secret, redact
+from lakesink_protocol.redact import MASK, contains_secret, redact
 from lakesink_protocol.suggest import did_you_mean, sentence
 from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
 
@@ -53,14 +53,14 @@ class Settings:
     on_malformed: OnMalformed = OnMalformed.FAIL
     show_values: bool = False
     schema_registry: str = ""
-    _said: set[str] = field(default_factory=set, init=False, compare=False)
+    _reported: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, Any], *, kind: SinkKind = SinkKind.STREAM) -> "Settings":
-        """Settings from keyword options; None counts as not given.
+        """Settings from keyword options; None means that an option is not given.
 
         Args:
-            options: As the user gave them.
+            options: The user's values by option name.
             kind: A stream must name its sink and checkpoint; an append has neither.
 
         Raises:
@@ -88,14 +88,14 @@ class Settings:
         """
         overriding = {option.table_property: getattr(self, option.name) for option in OPTIONS if option.table_property}
         effective = Effective.of(overriding, table_properties)
-        ignored = [name for name in effective.unhonoured() if name not in self._said]
+        ignored = [name for name in effective.ignored() if name not in self._reported]
         if ignored:
-            self._said.update(ignored)
+            self._reported.update(ignored)
             emit(PropertiesIgnored(tuple(ignored)))
         return effective
 
     def __repr__(self) -> str:
-        shown = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "_said"}
+        shown = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "_reported"}
         shown["catalog_properties"] = dict.fromkeys(self.catalog_properties, MASK)
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
 
@@ -105,10 +105,10 @@ def _check_known(name: str, kind: SinkKind) -> None:
     if name in usable:
         return
     if name in _BY_NAME:
-        raise _wrong(name, f"The option {name} belongs to streams; an append is named by txn=(app id, version).")
+        raise _wrong(name, f"The option {name} is for streams only; an append is identified by txn=(app id, version).")
     overriding = next((option.name for option in OPTIONS if option.table_property == name), None)
     hint = (
-        f"The option {overriding} does what this table property does."
+        f"Use the option {overriding}, which overrides this table property."
         if overriding
         else did_you_mean(str(name).replace("-", "_"), usable)
     )
@@ -124,7 +124,7 @@ def read_option(name: str, value: Any) -> Any:
     try:
         return _BY_NAME[name].read(value)
     except ValueError as error:
-        shown = MASK if bears_secret(name, value) or name == "catalog_properties" else _shown(value)
+        shown = MASK if contains_secret(name, value) or name == "catalog_properties" else _shown(value)
         why = f"The option {name} is {shown}: {sentence(redact(str(error)))}"
     raise _wrong(name, why)
 
@@ -139,13 +139,13 @@ def _shown(value: Any) -> str:
 def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
     if settings.partition_by and not settings.create_table:
         raise _wrong(
-            "partition_by", "The option partition_by needs create_table=True; a table keeps its own partitions."
+            "partition_by", "The option partition_by needs create_table=True; an existing table keeps its partitions."
         )
     if not settings.ledger_tag and "ledger_tag_max_age" in given:
-        raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs the ledger tag, which is switched off.")
+        raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs ledger_tag, which is false.")
     level = settings.compression_level
     if level is not None and settings.compression_codec is not None:
-        why = level_trouble(settings.compression_codec, level)
+        why = unsupported_level(settings.compression_codec, level)
         if why:
             raise _wrong("compression_level", f"The option compression_level is {level}: {why}.")
 
@@ -155,7 +155,7 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
     if every is None and "tag_max_age" in given:
         raise _wrong("tag_max_age", "The option tag_max_age needs tag_every: no batch is tagged without it.")
     if every is not None and not settings.ledger_tag:
-        raise _wrong("tag_every", "The option tag_every needs a catalog that takes tags, but ledger_tag is off.")
+        raise _wrong("tag_every", "The option tag_every needs a catalog that accepts tags, but ledger_tag is false.")
     if isinstance(every, EveryBatches) and kind is SinkKind.TXN:
         raise _wrong("tag_every", "The option tag_every counts batches, but versions of an append may leave gaps.")
     if isinstance(every, EveryPeriod) and timedelta(milliseconds=every.span_ms) > settings.tag_max_age:
@@ -169,7 +169,7 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.decode and settings.create_table:
-        raise _wrong("decode", "The option decode needs a table that is there: its columns say what to decode.")
+        raise _wrong("decode", "The option decode needs an existing table: its columns define what to decode.")
 
 
 def _wrong(name: str, what: str) -> SettingsError:

@@ -1,7 +1,7 @@
 """Settings in force for one table, each with its origin: option, else table property, else default.
 
 A malformed number in a table property stops the stream with an error that names the property. An invalid metrics mode
-falls back to the default, as in Iceberg's Java library. `unhonoured` lists the properties that lakesink ignores. No
+falls back to the default, as in Iceberg's Java library. `ignored` lists the properties that lakesink ignores. No
 property can name code to import.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from lakesink.settings.metrics_modes import METRICS_PREFIX, metrics_modes
-from lakesink.settings.values import size_bytes, switch, whole_number
+from lakesink.settings.parse import size_bytes, switch, whole_number
 from lakesink.writer.plan import ParquetOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.errors import SettingsError
@@ -22,10 +22,10 @@ from lakesink_protocol.redact import redact
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.suggest import did_you_mean, sentence
 
-_HONOURED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
+_USED_ELSEWHERE = ("write.metadata.delete-after-commit.enabled",)
 _PREFIXES = ("write.", "commit.")
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
-_DISTRIBUTION_MODES = ("none", "hash", "range")  # `range` is taken for `hash`
+_DISTRIBUTION_MODES = ("none", "hash", "range")  # `range` is treated as `hash`
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 
 
@@ -128,7 +128,7 @@ class Effective:
 
     @property
     def distribution_mode(self) -> str:
-        """How rows come to tasks: ``none``, ``hash`` or ``range``."""
+        """How rows are distributed to tasks: ``none``, ``hash`` or ``range``."""
         return str(self._value("write.distribution-mode"))
 
     @property
@@ -164,11 +164,11 @@ class Effective:
         """See `metrics_modes`."""
         return metrics_modes(self.table_properties, schema)
 
-    def unhonoured(self) -> Iterator[str]:
+    def ignored(self) -> Iterator[str]:
         """Names of the table's write and commit properties that lakesink ignores, sorted."""
-        honoured = {known.name for known in PROPERTIES} | set(_HONOURED_ELSEWHERE)
+        used = {known.name for known in PROPERTIES} | set(_USED_ELSEWHERE)
         for name in sorted(self.table_properties):
-            if name.startswith(_PREFIXES) and name not in honoured and not name.startswith(METRICS_PREFIX):
+            if name.startswith(_PREFIXES) and name not in used and not name.startswith(METRICS_PREFIX):
                 parquet = name == "write.format.default" and self.table_properties[name].lower() == "parquet"
                 if not parquet:
                     yield name
@@ -177,7 +177,7 @@ class Effective:
         return self.values[name].value
 
 
-def level_trouble(codec_name: str, level: int) -> str:
+def unsupported_level(codec_name: str, level: int) -> str:
     """Why the codec does not support the level; empty if it does."""
     if codec_name not in _LEVELS:
         return f"the codec {codec_name} has no levels"
@@ -205,14 +205,14 @@ def _agreed(values: dict[str, Value]) -> dict[str, Value]:
     foreign = chosen.origin is Origin.OPTION and level.origin is Origin.TABLE
     if foreign or (level.origin is Origin.TABLE and chosen.value not in _LEVELS):
         return values | {"write.parquet.compression-level": Value(None, Origin.DEFAULT)}
-    why = level_trouble(chosen.value, level.value)
+    why = unsupported_level(chosen.value, level.value)
     if not why:
         return values
     if level.origin is Origin.OPTION:
         raise SettingsError(
             "OPTION_INVALID",
             f"The option compression_level is {level.value}: {why}.",
-            action=f"Give a level that the codec of the {chosen.origin.value} has, or leave compression_level out.",
+            action=f"Give a level that the codec of the {chosen.origin.value} supports, or no compression_level.",
         )
     raise _malformed("write.parquet.compression-level", str(level.value), why)
 

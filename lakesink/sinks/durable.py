@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, each with a durable entry."""
+    """Create a folder and its missing parents, and flush each parent folder."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -14,12 +14,12 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the entries of a folder: files created or renamed in it survive a power failure."""
+    """Flush a folder's entries to disk: files created or renamed in it then survive a power failure."""
     sync_file(folder)
 
 
 def sync_file(path: Path) -> None:
-    """Flush the content of a file."""
+    """Flush a file to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

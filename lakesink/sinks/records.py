@@ -1,4 +1,4 @@
-"""Prepared records in any folder: the prepared log of the file sink and of custom sinks."""
+"""Keeps prepared records in any folder, for the file sink and for custom sinks."""
 
 import time
 from collections.abc import Callable
@@ -20,15 +20,15 @@ MAX_AGE = timedelta(hours=20)
 
 @dataclass(slots=True)
 class PreparedDirectory(PreparedRecords):
-    """A `lakesink_protocol.two_phase.PreparedLog` of small files: one for each batch, complete or absent.
+    """A `lakesink_protocol.two_phase.PreparedLog` that stores one small file for each batch.
 
-    It removes records by their exact names only.
+    A reader sees a complete record or none. Records are removed by exact name only.
 
     Attributes:
-        folder: Where the records are, a path or a URI of fsspec; use one folder for each sink.
-        max_age: An older record is not used: an orphan cleanup may have removed the files that it names.
+        folder: Folder of the records, a path or a URI of fsspec. Use one folder for each sink.
+        max_age: Age limit of a usable record. An orphan cleanup may have removed an older record's files.
         now_ms: Wall clock, milliseconds since the epoch.
-        storage: The folder's storage; None opens it by the folder's scheme when it is first needed.
+        storage: The folder's storage. None opens it at first use, by the folder's scheme.
     """
 
     folder: str

@@ -1,9 +1,9 @@
-"""Small files in a folder, local or remote: what a sink needs of storage besides the rows.
+"""Reads and writes a sink's small files, such as markers and prepared records, in a local or remote folder.
 
-Storages differ in one operation: creating a file *exclusively and atomically*. Of two processes that create one name,
+Storages differ in one operation: creating a file *exclusively and atomically*. If two processes create the same file,
 one gets an error, and no reader sees a partial file. Local file systems use a hard link, object stores a conditional
-put, WebHDFS a rename, which its NameNode refuses if the target exists. Where none of these is known to work,
-`Storage.create` refuses. `prove_exclusive` tests the store itself.
+put. WebHDFS uses a rename, which its NameNode refuses if the target exists. `Storage.create` refuses all other
+storages. `prove_exclusive` tests the storage itself.
 """
 
 import errno
@@ -23,16 +23,16 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe
 
 CONDITIONAL_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""Schemes whose fsspec client sends a real precondition; other clients check first and write then."""
+"""Schemes whose fsspec client sends a real precondition. Other clients check first and write later: not atomic."""
 
 EXCLUSIVE_RENAME = frozenset({"webhdfs"})
-AT_ONCE = 16
+PARALLEL_REQUESTS = 16
 _ALTERNATIVES = "Use a local or mounted folder, s3://, gs://, abfs:// or webhdfs://."
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 class Storage(ABC):
-    """Files by their full location. Missing folders are created; errors are the storage's own, mostly `OSError`."""
+    """Files by full location. Creates missing folders; raises the storage client's own errors, mostly `OSError`."""
 
     @abstractmethod
     def read(self, location: str) -> bytes | None:
@@ -59,8 +59,8 @@ class Storage(ABC):
         """Create a new file atomically.
 
         Raises:
-            FileExistsError: It exists. After any other error, it is unknown whether the file was created.
-            WriteError: This storage cannot create exclusively.
+            FileExistsError: The file exists. After any other error, it is unknown whether the file was created.
+            WriteError: This storage cannot create files exclusively.
         """
 
     @abstractmethod
@@ -69,12 +69,12 @@ class Storage(ABC):
 
     def read_all(self, locations: Sequence[str]) -> list[bytes | None]:
         """Contents of several files in parallel, in the given order."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
             return list(pool.map(self.read, locations))
 
     def sizes(self, locations: Sequence[str]) -> list[int | None]:
         """Sizes of several files in parallel, in the given order."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
             return list(pool.map(self.size, locations))
 
 
@@ -98,7 +98,7 @@ class LocalStorage(Storage):
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
         try:
-            return os.listdir(local_path(folder))  # noqa: PTH208 - names only: half the time in a long history
+            return os.listdir(local_path(folder))  # noqa: PTH208 - `iterdir` takes twice as long for many markers
         except FileNotFoundError:
             return []
 
@@ -107,7 +107,7 @@ class LocalStorage(Storage):
         sizes = {}
         with suppress(FileNotFoundError), os.scandir(local_path(folder)) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # a draft that was removed meanwhile
+                with suppress(FileNotFoundError):  # a draft that another process removed meanwhile
                     sizes[entry.name] = entry.stat().st_size
         return sizes
 
@@ -166,7 +166,7 @@ class ObjectStorage(Storage):
         self._files.pipe_file(location, data)
 
     def create(self, location: str, data: bytes) -> None:
-        """See `Storage.create`: a put on the condition that nothing exists there, where that is known to work."""
+        """See `Storage.create`: a conditional put; refuses stores whose client does not send the condition."""
         check_exclusive(location)
         self._files.pipe_file(location, data, mode="create")
 
@@ -182,7 +182,7 @@ class ObjectStorage(Storage):
 
 
 class RenamingStorage(ObjectStorage):
-    """A file system whose rename never overwrites, but reports nothing: fsspec drops WebHDFS's answer."""
+    """A file system whose rename never overwrites. Its client reports no failed rename: fsspec ignores the answer."""
 
     def replace(self, location: str, data: bytes) -> None:
         """See `Storage.replace`."""
@@ -190,7 +190,7 @@ class RenamingStorage(ObjectStorage):
         super().replace(location, data)
 
     def create(self, location: str, data: bytes) -> None:
-        """See `Storage.create`: the content afterwards shows whose rename came first."""
+        """See `Storage.create`: the file's content shows which process's rename succeeded."""
         self._make_folder_of(location)
         draft = _draft_name(location)
         self._files.pipe_file(draft, data)
@@ -198,7 +198,7 @@ class RenamingStorage(ObjectStorage):
         if self.read(location) != data:
             with suppress(OSError):
                 self._files.rm_file(draft)
-            raise FileExistsError(errno.EEXIST, "something is there", location)
+            raise FileExistsError(errno.EEXIST, "the file exists", location)
 
     def _path(self, location: str) -> str:
         return str(self._files._strip_protocol(location))  # noqa: SLF001 - a rename takes paths, not URIs
@@ -211,8 +211,8 @@ def check_exclusive(location: str) -> None:
     """Refuse a location by its scheme if files cannot be created exclusively there."""
     scheme = scheme_of(location)
     if scheme != "file" and scheme not in CONDITIONAL_PUT | EXCLUSIVE_RENAME:
-        why = "Arrow's HDFS client replaces what a rename finds." if scheme == "hdfs" else "that is not known of it."
-        raise _not_exclusive(location, why)
+        why = "Arrow overwrites the target of a rename" if scheme == "hdfs" else "lakesink knows no safe method"
+        raise _not_exclusive(location, f"{why} on {scheme}://.")
 
 
 def open_storage(location: str) -> Storage:
@@ -225,24 +225,28 @@ def open_storage(location: str) -> Storage:
 
 
 def prove_exclusive(storage: Storage, folder: str) -> None:
-    """Create one file twice, and check that the first stays: some servers ignore the condition."""
+    """Create one file twice, and check that the first content stays: some servers ignore the condition."""
     location = f"{folder}/probe-{uuid.uuid4()}"
     first = uuid.uuid4().bytes
     _create_first(storage, location, first)
     refused = False
     try:
         storage.create(location, uuid.uuid4().bytes)
-    except OSError:  # some clients do not know the store's code for "it exists"
+    except OSError:  # some clients do not recognize the store's error code for an existing file
         refused = True
     kept = storage.read(location) == first
     with suppress(OSError):
         storage.remove(location)
     if not (refused and kept):
-        raise _not_exclusive(location, "of two that created one file, both were told that they had.")
+        raise _not_exclusive(location, "a second request to create the same file was not refused, or replaced it.")
 
 
 def _create_first(storage: Storage, location: str, data: bytes) -> None:
-    """Create a file of a unique name: a refusal is a retry after a lost answer, or rejects the condition itself."""
+    """Create a file under a new name.
+
+    `FileExistsError` means that the client repeated a request after a lost answer. Any other refusal may be about the
+    condition, so a plain put is tried.
+    """
     try:
         storage.create(location, data)
     except FileExistsError:
@@ -256,13 +260,13 @@ def _create_first(storage: Storage, location: str, data: bytes) -> None:
             raise error from None
         with suppress(OSError):
             storage.remove(location)
-        why = f"it takes a plain put, and refused one with a condition ({describe(error)[:80]})."
+        why = f"it accepts a plain put and refuses a conditional one ({describe(error)[:80]})."
         raise _not_exclusive(location, why) from error
 
 
 @contextmanager
 def _draft(target: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
-    """A complete draft beside its target, removed afterwards."""
+    """A complete draft file beside its target, removed at the end."""
     make_folder(target.parent)
     draft = Path(_draft_name(str(target)))
     try:
@@ -286,4 +290,4 @@ def _last_segment(name: Any) -> str:
 
 
 def _not_exclusive(location: str, why: str) -> WriteError:
-    return unsupported_storage(location, f"it does not create files exclusively: {why}", action=_ALTERNATIVES)
+    return unsupported_storage(location, f"the storage cannot create files exclusively: {why}", action=_ALTERNATIVES)

@@ -1,1 +1,1 @@
-"""The only package that imports PySpark: adapters, checkpoints, queries."""
+"""Adapters to Spark: the public functions, the data source, and the running query. All need PySpark."""

@@ -13,22 +13,22 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
-from lakesink.settings.given import Options
+from lakesink.settings.option_types import Options
 from lakesink.settings.settings import Settings, read_option
 from lakesink.sinks.iceberg.preflight import check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import is_of_connect
-from lakesink.spark.failures import brief, is_interruption
+from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
-from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
 from lakesink.spark.report import Reporter
+from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
-from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.on_driver import only_drops_rows
 from lakesink.spark.rows.schema import is_case_sensitive, stored_schema
-from lakesink.spark.rows.shape import shaped
-from lakesink.spark.rows.small import only_drops_rows
+from lakesink.spark.rows.transport import encode_for_transport
+from lakesink.spark.spark_errors import brief, is_interruption
 from lakesink.writer.plan import JSON
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_protocol.coordinator import run_batch
@@ -46,9 +46,10 @@ _ON_CONNECT = {
 def stream(
     df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Unpack[Options]
 ) -> DataStreamWriter:
-    """A writer of a streaming DataFrame into an Iceberg table, each row exactly once; start it like any other.
+    """Return a writer of a streaming DataFrame into an Iceberg table, each row exactly once.
 
-    Output mode, checkpoint and batch function are already set: do not change them. Trigger and query name are yours.
+    Call its `start` as usual. Output mode, checkpoint and batch function are already set: do not change them. You
+    choose trigger and query name.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
@@ -60,7 +61,7 @@ def stream(
     Raises:
         SettingsError: An option is unknown, malformed, or contradicts another.
         CatalogError: The catalog is unusable, or the table does not exist and `create_table` is not set.
-        WriteError: A column does not fit the table, or no Iceberg type fits the column.
+        WriteError: A column's type does not match the table, or has no Iceberg equivalent.
         BatchRefused: The branch does not exist, or the table's format version is not 2.
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
@@ -68,7 +69,7 @@ def stream(
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     check_checkpoint(df.sparkSession, settings.checkpoint)
     key = SinkKey(settings.sink_id, settings.branch)
-    df = _needed(df, settings)
+    df = _select_for_decoding(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     check_start(
         catalog, table, key, settings, stored_schema(df.schema), case_sensitive=is_case_sensitive(df.sparkSession)
@@ -83,7 +84,7 @@ def stream(
 def stream_to(
     df: DataFrame, sink: TwoPhaseCommitSink[Any, Any], *, checkpoint: str | os.PathLike[str]
 ) -> DataStreamWriter:
-    """A writer of a streaming DataFrame into a custom sink, by the same two-phase commit as `stream`.
+    """Return a writer of a streaming DataFrame into a custom sink, with the same two-phase commit as `stream`.
 
     Args:
         df: Streaming DataFrame of a classic Spark session.
@@ -94,15 +95,16 @@ def stream_to(
         QueryError: The DataFrame is not a streaming one of a classic session.
     """
     check_streaming(df, "lakesink.stream_to")
-    place = read_option("checkpoint", checkpoint)
-    return stream_writer(df, place, Reporter(sink.name, sink.name), lambda _schema, _session: sink)
+    location = read_option("checkpoint", checkpoint)
+    return stream_writer(df, location, Reporter(sink.name, sink.name), lambda _schema, _session: sink)
 
 
 def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
     """Append a batch DataFrame once for each version of an application, even if this is called several times.
 
-    If the table has this version, `df` is not evaluated. Otherwise its rows are written, also after an earlier call for
-    the same version failed. Exactly one call commits, and the outcome says which. The session's settings are restored.
+    If the table contains this version already, `df` is not evaluated. Otherwise its rows are written, also after an
+    earlier call for the same version failed. Exactly one call commits; the outcome shows whether it was this one. The
+    session's settings are restored.
 
     Args:
         df: Batch DataFrame of a classic Spark session, for example the one that a user's own `foreachBatch` receives.
@@ -111,12 +113,12 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         **options: See `lakesink.settings.settings.Settings`.
 
     Returns:
-        `Committed`: the table contains the rows of this `df`. `AlreadyCommitted`: it contains the rows of an earlier
-            call, whose answer may have been lost, and no row of this one.
+        `Committed`: the table contains the rows of this `df`. `AlreadyCommitted`: the table contains the rows of an
+            earlier call, whose result may have been lost, and no row of this call.
 
     Raises:
         SettingsError: An option or the transaction is malformed.
-        CatalogError: The catalog or the table cannot be used.
+        CatalogError: The catalog or the table is unusable.
         QueryError: The DataFrame is a streaming one, or not of a classic session.
         WriteError: The rows could not be written.
         BatchRefused: The table's ledger does not allow this version.
@@ -127,20 +129,20 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
     name, version = _transaction(txn)
     settings = Settings.parse(options, kind=SinkKind.TXN)
-    df = _needed(df, settings)
+    df = _select_for_decoding(df, settings)
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
     sink = IcebergSink(table, key, open_catalog, settings, stored_schema(df.schema), is_case_sensitive(session))
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
-    tuning = HopTuning(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
-    job = RowsJob(FrameRows(*shaped(df)), tuning, lambda error: in_query and is_interruption(error))
+    limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
+    job = RowsJob(FrameRows(*encode_for_transport(df)), limits, lambda error: in_query and is_interruption(error))
     return _run(transaction_batch(version), sink, job, Reporter(table, name))
 
 
-def _needed(df: DataFrame, settings: Settings) -> DataFrame:
-    """Select the columns that decoding uses. JSON travels as text: a plan's steps copy bytes twice and text once."""
+def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
+    """Select the columns that decoding uses. JSON becomes text, because Spark copies bytes twice and text once."""
     needed = [df[name] for name in df.columns if name in INCOMING]
     if not settings.decode or not needed:
         return df
@@ -152,7 +154,7 @@ def _needed(df: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _reads_files(df: DataFrame) -> bool:
-    """Whether the rows still have the hidden column ``_metadata`` that Spark adds to rows of files."""
+    """True if the rows still have the hidden column ``_metadata``, which Spark adds to rows of files."""
     try:
         df.select(df.metadataColumn("_metadata")[FILE])
     except AnalysisException:
@@ -168,33 +170,33 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
         reporter.failed(batch.batch_id, brief(error), time.monotonic() - started)
         raise
     finally:
-        job.tuning.restore()
+        job.limits.restore()
     reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
     return outcome
 
 
 def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
-    """A writer that runs every micro-batch through a two-phase commit; a run's first batch calls `make_sink`."""
-    place = absolute_checkpoint(df.sparkSession, checkpoint)
-    rows, shape = shaped(df)
+    """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
+    location = absolute_checkpoint(df.sparkSession, checkpoint)
+    rows, transport = encode_for_transport(df)
     function = BatchFunction(
         session=df.sparkSession,
         reporter=reporter,
-        checkpoint=place,
+        checkpoint=location,
         sources=tuple(sources_of(df)),
         schema=df.schema,
-        shape=shape,
+        transport=transport,
         functions=functions_of(df),
         runs_python=runs_python(df),
         only_drops_rows=only_drops_rows(df),
         make_sink=make_sink,
     )
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", place)
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", location)
     return writer.foreachBatch(function)
 
 
 def check_streaming(df: Any, function: str) -> None:
-    """Refuse a DataFrame that is not a streaming one of a classic session; `function` is what the user called."""
+    """Refuse a DataFrame that is not a streaming one of a classic session; `function` names the user's call."""
     _check_classic(df, function)
     if not df.isStreaming:
         raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
@@ -225,5 +227,6 @@ def _transaction(txn: Any) -> tuple[str, int]:
     raise SettingsError(
         "OPTION_INVALID",
         "The argument txn is not an application id and a version.",
-        action='Give txn=("nightly-load", 42): an id of 1 to 64 of A-Z a-z 0-9 . _ -, and a whole number that grows.',
+        action='Give txn=("nightly-load", 42): an id of 1 to 64 characters A-Z a-z 0-9 . _ -, and a whole number that'
+        " increases with every append.",
     )

@@ -16,12 +16,12 @@ _NO_SESSION = "default"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("lakesink")`` known to a session, for streams and batch writes.
+    """Register ``format("lakesink")`` with a session, for streams and batch writes.
 
     Where lakesink is installed by pip, Spark finds the format by itself. Call this if ``LAKESINK_HOME`` or the working
-    folder changed after the session was started: the location of the embedded catalog is taken from this process, now.
-    Otherwise Spark's planners have the environment and the folder with which the JVM was started. In a session of Spark
-    Connect, they always have those of the server.
+    folder changed after the session was started: this call also fixes the location of the embedded catalog. Without it,
+    Spark's planners have the environment and the working folder with which the JVM was started, not those of this
+    process. In a session of Spark Connect, they always have those of the server.
 
     Args:
         spark: A session, classic or of Spark Connect.

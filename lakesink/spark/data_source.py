@@ -17,7 +17,7 @@ NAME = "lakesink"
 
 
 class LakesinkDataSource(DataSource):
-    """The data source of one query. Spark recreates it in every process and for every batch."""
+    """The data source of one query. Spark creates a new object in every process and for every batch."""
 
     @classmethod
     def name(cls) -> str:

@@ -14,10 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakesink.checkpoint.folder import Checkpoint, source_folders
-from lakesink.checkpoint.notes import Functions
 from lakesink.checkpoint.offsets import Offsets
+from lakesink.checkpoint.query_facts import Functions
 from lakesink.checkpoint.sources import Source
-from lakesink.spark.failures import (
+from lakesink.spark.hadoop import HadoopFiles
+from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
+from lakesink.spark.report import Reporter, facts_of, store_facts
+from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
+from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
+from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.on_driver import most_rows
+from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.transport import Transport
+from lakesink.spark.spark_errors import (
     JAVA_ERRORS,
     QueryStopped,
     brief,
@@ -26,15 +35,6 @@ from lakesink.spark.failures import (
     whole_text,
     without_secrets,
 )
-from lakesink.spark.hadoop import HadoopFiles
-from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
-from lakesink.spark.report import Reporter, note, notes_of
-from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
-from lakesink.spark.rows.hop import HopTuning
-from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.schema import arrow_schema
-from lakesink.spark.rows.shape import Shape
-from lakesink.spark.rows.small import most_rows
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.events import BatchStarted
@@ -52,8 +52,8 @@ class StreamRun:
     """One run of one query, from its start to its end.
 
     Attributes:
-        by_plan: True if tasks of a plan would run the same Python as the session's tasks.
-        counted: Names of the sources if the query can only drop rows of them; else None.
+        can_use_plan: True if tasks of a plan would run the same Python as the session's tasks.
+        counting_sources: Names of the sources if the query can only drop rows of them; else None.
         last: Newest batch of this run and its end offsets: the start of the next batch.
         wrote: True if the newest batch ran a job: it was neither in the table nor prepared.
     """
@@ -62,11 +62,11 @@ class StreamRun:
     query: RunningQuery
     checkpoint: Checkpoint
     sink: TwoPhaseCommitSink[Any, Any]
-    tuning: HopTuning
-    shape: Shape
+    limits: ArrowBatchLimits
+    transport: Transport
     schema: pa.Schema
-    by_plan: bool
-    counted: tuple[str, ...] | None
+    can_use_plan: bool
+    counting_sources: tuple[str, ...] | None
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
     wrote: bool = False
@@ -78,10 +78,10 @@ class StreamRun:
         previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
         batch = self.checkpoint.batch_to_run(self.query.query_id, batch_id, end, previous)
         start = None if previous is None else previous.ends
-        bound = None if self.counted is None else most_rows(self.counted, start, end.ends)
-        plan = self.query.plan(batch_id) if self.by_plan else None
-        found = None if plan is None else PlanRows(rows, self.shape, plan, self.schema, self.tuning)
-        job = RowsJob(FrameRows(rows, self.shape), self.tuning, self.was_stopped, found, bound)
+        bound = None if self.counting_sources is None else most_rows(self.counting_sources, start, end.ends)
+        plan = self.query.plan(batch_id) if self.can_use_plan else None
+        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.limits)
+        job = RowsJob(FrameRows(rows, self.transport), self.limits, self.is_stop, found, bound)
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
             self.query.check_reads(batch_id, end)
@@ -93,7 +93,7 @@ class StreamRun:
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
 
-    def was_stopped(self, error: BaseException) -> bool:
+    def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""
         return is_interruption(error) or self.query.was_stopped()
 
@@ -114,7 +114,7 @@ class BatchFunction:
     checkpoint: str
     sources: tuple[Source, ...]
     schema: StructType
-    shape: Shape
+    transport: Transport
     functions: Functions
     runs_python: bool
     only_drops_rows: bool
@@ -127,7 +127,7 @@ class BatchFunction:
         started = time.monotonic()
         try:
             outcome = self._current_run(rows, batch_id).process(rows, batch_id)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the JVM may leave with it
+        except Exception as error:  # noqa: BLE001 - no error may leave with JVM objects
             failure = self._presentable(error)
             self.reporter.failed(batch_id, failure, *self._seconds(started))
             raise brief(failure) from None
@@ -140,9 +140,9 @@ class BatchFunction:
             self._run = None
             query = RunningQuery(self.session, context.getLocalProperty(QUERY_ID))
             self._run = self._first_batch(rows, query, str(run_id))
-            notes = notes_of(self.session, query, self.reporter, self.sources, self.functions)
-            self.reporter.started(batch_id, notes)
-            note(self._run.checkpoint.files, notes, self.reporter)
+            facts = facts_of(self.session, query, self.reporter, self.sources, self.functions)
+            self.reporter.started(batch_id, facts)
+            store_facts(self._run.checkpoint.files, facts, self.reporter)
         return self._run
 
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:
@@ -151,19 +151,19 @@ class BatchFunction:
         query.check(self.checkpoint, checkpoint)
         sink = self.make_sink(arrow_schema(self.schema), rows.sparkSession)
         conf = rows.sparkSession.conf
-        tuning = HopTuning(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
-        by_plan = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
-        counted = tuple(source.name for source in self.sources) if self.only_drops_rows else None
+        limits = ArrowBatchLimits(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
+        can_use_plan = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
+        counting = tuple(source.name for source in self.sources) if self.only_drops_rows else None
         schema = arriving_schema(rows)
-        return StreamRun(run_id, query, checkpoint, sink, tuning, self.shape, schema, by_plan, counted)
+        return StreamRun(run_id, query, checkpoint, sink, limits, self.transport, schema, can_use_plan, counting)
 
     def _presentable(self, error: Exception) -> Exception:
-        """The error without secrets and JVM objects; QueryStopped if a stop was wanted."""
+        """The error without secrets and JVM objects; QueryStopped if the query was asked to stop."""
         if isinstance(error, (LakesinkError, QueryStopped)):
             return error.with_traceback(None)
         if not isinstance(error, JAVA_ERRORS):
             return without_secrets(error)
-        stopped = is_interruption(error) if self._run is None else self._run.was_stopped(error)
+        stopped = is_interruption(error) if self._run is None else self._run.is_stop(error)
         return QueryStopped() if stopped else job_error(whole_text(error))
 
     def _seconds(self, started: float) -> tuple[float, float]:

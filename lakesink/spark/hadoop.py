@@ -57,12 +57,12 @@ class HadoopFiles:
 
 def hadoop_of(session: Any) -> tuple[Any, Any]:
     """Hadoop's package of file systems in the driver's JVM, and its configuration in a session."""
-    package = session.sparkContext._jvm.org.apache.hadoop.fs  # PySpark has no public way to it
+    package = session.sparkContext._jvm.org.apache.hadoop.fs  # PySpark has no public API for it
     return package, session._jsparkSession.sessionState().newHadoopConf()
 
 
 def _unless_missing(ask: Callable[[Any], Any], path: Any) -> Any:
-    """The answer of the file system; None if there is nothing at the path."""
+    """The result of the call; None if the path does not exist."""
     try:
         return ask(path)
     except Py4JJavaError as error:

@@ -1,8 +1,8 @@
 """Checks that Spark works here. Run as ``python -m lakesink.spark.probe ANSWER_FILE``, in a separate process.
 
 Starts a session with the environment and configuration of the user's driver, and runs two small jobs. One collects
-facts about Spark's Python processes, the other sends rows like a stream's batch, with its version handshake. Only the
-answer is written.
+facts about Spark's Python processes, the other sends rows like a stream's batch, with its version handshake. Writes
+only the answer file.
 """
 
 import sys
@@ -13,13 +13,13 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from lakesink.spark import probe_tasks
-from lakesink.spark.failures import JAVA_ERRORS, job_error, whole_text
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink.spark.probe_tasks import CountingWriter, worker_facts
+from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
-from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.shape import shaped
+from lakesink.spark.rows.transport import encode_for_transport
+from lakesink.spark.spark_errors import JAVA_ERRORS, job_error, whole_text
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe
 
@@ -35,7 +35,7 @@ def main(path: Path) -> None:
         probe(session, answer)
     except LakesinkError as error:
         answer.code, answer.what, answer.action = error.code, error.what, error.action
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001 - any failure is an answer
         answer.code, answer.what = "LAKESINK_UNEXPECTED", describe(error)
     answer.write(path)
 
@@ -44,7 +44,7 @@ def probe(session: SparkSession, answer: SparkAnswer) -> None:
     """Inspect a session and run the two jobs. Fills `answer` step by step: it shows where a failed probe stopped."""
     context = session.sparkContext
     context.setLogLevel("ERROR")
-    jvm = context._jvm  # PySpark does not tell which Java it started
+    jvm = context._jvm  # PySpark does not report which Java it started
     assert jvm is not None
     system = jvm.java.lang.System
     answer.spark, answer.master = session.version, str(context.master)
@@ -59,7 +59,7 @@ def probe(session: SparkSession, answer: SparkAnswer) -> None:
 
 
 def _workers(session: SparkSession, tasks: int) -> tuple[WorkerFacts, ...]:
-    cloudpickle.register_pickle_by_value(probe_tasks)  # type: ignore[no-untyped-call] # a copy without types
+    cloudpickle.register_pickle_by_value(probe_tasks)  # type: ignore[no-untyped-call] # PySpark's copy has no types
     try:
         found = session.sparkContext.parallelize(range(tasks), tasks).map(worker_facts).collect()
     except JAVA_ERRORS as error:
@@ -71,11 +71,12 @@ def _workers(session: SparkSession, tasks: int) -> tuple[WorkerFacts, ...]:
 
 def _rows_through_arrow(session: SparkSession, tasks: int) -> int:
     rows = session.range(0, tasks * ROWS_A_TASK, 1, tasks)
-    job = RowsJob(FrameRows(*shaped(rows)), HopTuning(session.conf, rows.schema.jsonValue()), lambda _: False)
+    limits = ArrowBatchLimits(session.conf, rows.schema.jsonValue())
+    job = RowsJob(FrameRows(*encode_for_transport(rows)), limits, lambda _: False)
     try:
         return sum(map(int, job.write({"probe": CountingWriter()}).receipts("probe")))
     finally:
-        job.tuning.restore()
+        limits.restore()
 
 
 if __name__ == "__main__":

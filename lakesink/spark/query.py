@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakesink.checkpoint.folder import Checkpoint, same_checkpoint
 from lakesink.checkpoint.offsets import Keys, Offsets
 from lakesink.checkpoint.sources import Source, gives_uncommitted, replay_of
-from lakesink.spark.functions import items, plan_of
+from lakesink.spark.determinism import items, plan_of
 from lakesink.spark.hadoop import hadoop_of
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -31,12 +31,12 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class RunningQuery:
-    """A running query, seen from a batch. Only the session that started it knows it, not the batch's own clone."""
+    """The running query of a batch. Only the session that started it knows it; the session of a batch is a clone."""
 
     def __init__(self, session: SparkSession, query_id: str | None) -> None:
         if query_id is None:
-            raise _unknown("The batch's thread does not know its query.")
-        found = session._jsparkSession.streams().get(query_id)  # PySpark hides what Spark resolved
+            raise _unknown("The thread of the batch has no query id.")
+        found = session._jsparkSession.streams().get(query_id)  # PySpark does not expose the resolved checkpoint
         if found is None:
             raise _unknown(f"The Spark session of the stream does not run the query {query_id}.")
         self.query_id = query_id
@@ -61,10 +61,10 @@ class RunningQuery:
         if removed:
             raise QueryError(
                 "SOURCE_REMOVED",
-                f"Batch {batch_id} was planned with the source {removed[0][:60]!r}, which the query no longer has.",
+                f"Batch {batch_id} was planned with the source {removed[0][:60]!r}, which the query no longer reads.",
                 data=DataState.UNCHANGED,
-                action="Start the query with this source again until the batch is done, then remove it. To leave its"
-                f" rows of this batch out: `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`.",
+                action="Start the query with this source again until the batch is committed, then remove it. To leave"
+                f" out its rows of this batch: `lakesink rewind <checkpoint> --to-batch {batch_id - 1}`.",
             )
 
     def plan(self, batch_id: int) -> Any | None:
@@ -101,7 +101,7 @@ class RunningQuery:
         if mode != "append":
             raise QueryError(
                 "OUTPUT_MODE",
-                f"The query runs in output mode {mode!r}: each batch would append rows that an earlier one wrote.",
+                f"The query runs in output mode {mode!r}: it would append rows of earlier batches again.",
                 data=DataState.UNCHANGED,
                 action="Leave the output mode of the returned DataStreamWriter as it is: append.",
             )
@@ -124,10 +124,10 @@ def absolute_checkpoint(session: SparkSession, checkpoint: str) -> str:
 
 def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     """Check that Spark has a file system for the checkpoint's location, without reading from it."""
-    place = absolute_checkpoint(session, checkpoint)
+    location = absolute_checkpoint(session, checkpoint)
     hadoop, conf = hadoop_of(session)
     try:
-        hadoop.Path(place).getFileSystem(conf)
+        hadoop.Path(location).getFileSystem(conf)
     except (Py4JError, PySparkException) as error:
         why = redact(str(error).strip().partition("\n")[0])[:MAX_REASON]
     else:
@@ -135,7 +135,7 @@ def check_checkpoint(session: SparkSession, checkpoint: str) -> None:
     raise SettingsError(
         "CHECKPOINT_INVALID",
         f"Spark cannot reach the checkpoint {redact(checkpoint)[:60]!r}: {sentence(why)}",
-        action="Give a path, or a URI of a file system that this Spark has: s3a://, hdfs://, gs://, abfss://.",
+        action="Give a path, or a URI of a file system that this Spark supports: s3a://, hdfs://, gs://, abfss://.",
     )
 
 
@@ -169,7 +169,7 @@ def _name(leaf: Any) -> str:
 def _first_interface_option(leaf: Any, key: str) -> str | None:
     try:
         found = leaf.dataSource().caseInsensitiveOptions().get(key)
-    except Py4JError:  # neither V1 nor V2: a node of Spark's or of a library
+    except Py4JError:  # neither V1 nor V2: a node of Spark or of a library
         return None
     return str(found.get()) if found.isDefined() else None
 
@@ -187,7 +187,7 @@ def _unknown(what: str) -> QueryError:
 def _foreign_checkpoint(why: str) -> QueryError:
     return QueryError(
         "FOREIGN_CHECKPOINT",
-        "The query's checkpoint is not the one of this stream.",
+        "The query's checkpoint is not the checkpoint of this stream.",
         data=DataState.UNCHANGED,
-        action=f"{redact(why)} Give the checkpoint to lakesink.stream alone, and use each for one query only.",
+        action=f"{redact(why)} Give the checkpoint only to lakesink.stream, and use it for one query only.",
     )

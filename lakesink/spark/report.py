@@ -1,4 +1,4 @@
-"""Reports each batch of one sink, and the start of a run, as events, and stores the facts of a run."""
+"""Emits events for the batches of one sink and the start of a run, and stores the facts of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from lakesink import __version__
-from lakesink.checkpoint.notes import NOTES, Functions, QueryNotes
+from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions, QueryFacts
 from lakesink.checkpoint.sources import Replay, Source, guarantee
-from lakesink.spark.failures import QueryStopped
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import RunningQuery
+from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
 from lakesink_protocol.errors import BatchRefused, LakesinkError, WriteError
@@ -27,35 +27,35 @@ FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 class Reporter:
     """Emits the events of one sink; `sink` is a sink id or an application id.
 
-    Of a batch's seconds, `write_seconds` is the job over the rows, 0 if none ran.
+    `write_seconds` is the part of a batch's `seconds` for the job over its rows; 0 if no job ran.
     """
 
     table: str
     sink: str
     emit: events.Listener = LISTENERS
 
-    def started(self, batch_id: int, notes: QueryNotes) -> None:
+    def started(self, batch_id: int, facts: QueryFacts) -> None:
         """Report the guarantee of a run at its first batch, and the facts that weaken it."""
-        promise = guarantee(notes.sources)
-        unstable = notes.functions.unstable
+        replay = guarantee(facts.sources)
+        unstable = facts.functions.unstable
         started = events.QueryStarted(
             batch_id=batch_id,
             table=self.table,
             sink=self.sink,
-            query_id=notes.query_id,
-            sources=tuple(source.name for source in notes.sources),
-            guarantee=promise.value,
-            is_weakened=promise is not Replay.YES or bool(unstable) or not notes.creates_atomically,
+            query_id=facts.query_id,
+            sources=tuple(source.name for source in facts.sources),
+            guarantee=replay.value,
+            is_weakened=replay is not Replay.YES or bool(unstable) or not facts.creates_atomically,
             unstable=tuple(unstable),
-            output_mode=notes.output_mode,
-            speculation=notes.speculation,
-            scheme=notes.scheme,
-            creates_atomically=notes.creates_atomically,
-            reads_uncommitted=any(source.uncommitted for source in notes.sources),
+            output_mode=facts.output_mode,
+            speculation=facts.speculation,
+            scheme=facts.scheme,
+            creates_atomically=facts.creates_atomically,
+            reads_uncommitted=any(source.uncommitted for source in facts.sources),
         )
         self.emit(started)
 
-    def notes_unwritten(self, query_id: str, error: Exception) -> None:
+    def facts_unwritten(self, query_id: str, error: Exception) -> None:
         """Report that the facts for `doctor --query` were not stored; the stream does not need them."""
         self.emit(events.QueryFactsUnwritten(self.table, self.sink, query_id, describe(error)))
 
@@ -64,7 +64,7 @@ class Reporter:
         self.emit(events.BatchFinished(batch_id, self.table, self.sink, seconds, write_seconds, outcome))
 
     def failed(self, batch_id: int, error: Exception, seconds: float, write_seconds: float = 0.0) -> None:
-        """Report a batch that failed, or that a stop interrupted."""
+        """Report a batch that failed, or that was interrupted by a stop of the query."""
         end = batch_id, self.table, self.sink, seconds, write_seconds
         if isinstance(error, QueryStopped):
             self.emit(events.BatchInterrupted(*end))
@@ -74,11 +74,11 @@ class Reporter:
         self.emit(events.BatchFailed(*end, isinstance(error, BatchRefused), code, describe(error), details))
 
 
-def notes_of(
+def facts_of(
     session: SparkSession, query: RunningQuery, reporter: Reporter, sources: Sequence[Source], functions: Functions
-) -> QueryNotes:
+) -> QueryFacts:
     """The facts of a running query."""
-    return QueryNotes(
+    return QueryFacts(
         lakesink=__version__,
         query_id=query.query_id,
         sink=redact(reporter.sink),
@@ -92,12 +92,12 @@ def notes_of(
     )
 
 
-def note(files: Any, notes: QueryNotes, reporter: Reporter) -> None:
+def store_facts(files: Any, facts: QueryFacts, reporter: Reporter) -> None:
     """Store the facts if they changed. A failure is only logged: it must not end the stream."""
     assert isinstance(files, HadoopFiles), "a running query's checkpoint is read by its JVM"
-    told = notes.to_bytes()
+    content = facts.to_bytes()
     try:
-        if files.read(NOTES) != told:
-            files.replace(NOTES, told)
-    except Exception as error:  # noqa: BLE001 - whatever the storage raises, the stream does not need them
-        reporter.notes_unwritten(notes.query_id, error)
+        if files.read(QUERY_FACTS) != content:
+            files.replace(QUERY_FACTS, content)
+    except Exception as error:  # noqa: BLE001 - a stream does not need its stored facts
+        reporter.facts_unwritten(facts.query_id, error)

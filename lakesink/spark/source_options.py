@@ -1,4 +1,4 @@
-"""Options of ``format("lakesink")``: those of a stream or an append, spelled with dashes, and no secrets.
+"""Options of ``format("lakesink")``: the options of a stream or an append, with dashes and without secrets.
 
 Spark keeps a query's options in its plan, which appears in errors, in the web UI and in event logs.
 """
@@ -14,7 +14,7 @@ from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean
 
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
@@ -53,17 +53,17 @@ def stream_destination(options: Mapping[str, str]) -> Destination:
 
 
 def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Batch]:
-    """Parse the options of a batch write; the batch stands for the version of its application."""
+    """Parse the options of a batch write; the batch id is the version of its application."""
     given = _checked(options, SinkKind.TXN)
     table = _table(given)
     name, version = given.get(APP_ID, ""), given.get(VERSION, "")
     if not NAME_PATTERN.fullmatch(name) or not re.fullmatch(r"\d{1,18}", version, re.ASCII):
         raise SettingsError(
             "OPTION_INVALID" if APP_ID in given and VERSION in given else "OPTION_MISSING",
-            "A batch write needs the options txn-app-id and txn-version, by which a repeated write is recognised.",
+            "A batch write needs the options txn-app-id and txn-version: lakesink recognises a repeated write by them.",
             data=DataState.UNCHANGED,
             action='For example .option("txn-app-id", "nightly-load").option("txn-version", "42"): an id of 1 to 64 of'
-            " A-Z a-z 0-9 . _ -, and a whole number that grows with every write.",
+            " A-Z a-z 0-9 . _ -, and a whole number that increases with every write.",
         )
     settings = _settings(given, SinkKind.TXN)
     return Destination(table, SinkKey(name, settings.branch, SinkKind.TXN), settings), transaction_batch(int(version))
@@ -76,7 +76,7 @@ def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
     else:
         known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
     for key, value in given.items():
-        if bears_secret(key, value):
+        if contains_secret(key, value):
             raise _secret(key)
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
             raise _unknown(key, sorted(known))
@@ -113,8 +113,8 @@ def _spelled(text: str) -> str:
 def _secret(key: str) -> SettingsError:
     return SettingsError(
         "OPTION_SECRET",
-        f"The option {key[:60]!r} bears a secret, and Spark shows the options of a query in plans and errors.",
-        action="Put it into PyIceberg's configuration (~/.pyiceberg.yaml, or the environment) of the driver and name"
+        f"The option {key[:60]!r} contains a secret, and Spark shows the options of a query in plans and errors.",
+        action="Put it into PyIceberg's configuration (~/.pyiceberg.yaml, or the environment) of the driver, and name"
         ' that catalog: .option("catalog", "..."). Then change the secret: Spark may have written it to its logs.',
     )
 

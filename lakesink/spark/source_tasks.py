@@ -1,4 +1,4 @@
-"""What ``format("lakesink")`` ships to executors. Imports no PyIceberg: it must import in a bare executor."""
+"""The objects that ``format("lakesink")`` sends to executors. Imports no PyIceberg, which executors may lack."""
 
 import pickle
 from collections import deque
@@ -19,7 +19,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage(WriterCommitMessage):
-    """What one task sends to the process that commits; `receipt` is None if its planner found nothing to write."""
+    """A task's message to the process that commits; `receipt` is None if its planner found nothing to write."""
 
     task: int
     version: str
@@ -28,13 +28,13 @@ class TaskMessage(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """A task's work, as the planner decided it.
+    """The work of one task, as planned.
 
     Attributes:
         version: The planner's lakesink, compared before the writer is unpickled.
-        batch_id: Batch that it was planned for; None in a batch write.
+        batch_id: Batch for which the task was planned; None in a batch write.
         writer: The pickled `TaskWriter`; None if the batch is already in the table, or prepared.
-        keeps_state: True if the query keeps state: its rows must be read to the end even if none is written.
+        keeps_state: True if the query keeps state: the task must then read all rows, even if it writes none.
     """
 
     version: str
@@ -43,7 +43,7 @@ class PlannedTask:
     keeps_state: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
-        """Write a task's rows, or skip them; refuses to run in another batch than was planned."""
+        """Write a task's rows, or skip them; raises WriteError in another batch than the planned one."""
         read_archives_once()
         check_version(self.version)
         context = TaskContext.get()
@@ -61,8 +61,8 @@ class PlannedTask:
         if self.batch_id is not None and running != str(self.batch_id):
             raise WriteError(
                 "BATCH_MOVED",
-                f"The task runs in batch {running}, the newest offsets in the checkpoint are those of {self.batch_id}.",
-                action="Look for a second query on this checkpoint and stop it; then start the query again.",
+                f"The task runs in batch {running}, but the newest batch in the checkpoint is {self.batch_id}.",
+                action="Stop any second query on this checkpoint, then start the query again.",
             )
 
 

@@ -2,7 +2,7 @@
 
 Spark plans a batch in one Python process, writes it in the executors' processes, and commits it in a third. None of
 them has a Spark session, and they share only the table and the checkpoint. The planner reads the batch from the
-checkpoint and ships to the tasks what they need. The committer reads the batch again, validates the receipts and runs
+checkpoint and sends a pickled writer to the tasks. The committer reads the batch again, validates the receipts and runs
 the same two-phase commit as `lakesink.stream`.
 """
 
@@ -25,12 +25,12 @@ from lakesink import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import check_lasts
-from lakesink.spark.failures import brief, presentable
 from lakesink.spark.pipelines import words_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
+from lakesink.spark.spark_errors import brief, presentable
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
@@ -63,7 +63,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch of a stream, in the planner's or the committer's process."""
+    """Plans or commits one micro-batch of a stream, in the planner's or the committer's process."""
 
     def __init__(self, destination: Destination, schema: pa.Schema) -> None:
         self._destination = destination
@@ -71,14 +71,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._planned: PlannedTask | None = None
 
     def __reduce__(self) -> tuple[Callable[[PlannedTask], StreamTask], tuple[PlannedTask]]:
-        """Plan the batch: only the planner pickles a writer, to ship it. The shipped plan contains no options."""
+        """Plan the batch: only the planner pickles a writer, to send it. The pickled plan contains no options."""
         if self._planned is None:
             self._planned = self._plan()
         return StreamTask, (self._planned,)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Never called: tasks run the `StreamTask` that was shipped."""
-        raise AssertionError("a task runs what was shipped to it")
+        """Never called: tasks run the `StreamTask` that `__reduce__` pickles."""
+        raise AssertionError("a task must run a StreamTask")
 
     def commit(self, messages: Messages, batchId: int) -> None:
         """Validate the receipts of a batch and commit it; called in the committer's process."""
@@ -106,23 +106,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 @dataclass(slots=True)
-class WrittenBefore:
-    """The job over a batch's rows, which ended before the commit began: it cannot run again."""
+class FinishedJob:
+    """A finished job over a batch's rows. It ended before the commit began, so it cannot run again."""
 
     messages: Messages = field(repr=False)
     used: bool = False
 
     def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
-        """Return the votes once; a second call raises WriteError, because the batch must be written again."""
+        """Return the votes once; a second call raises WriteError, because Spark must write the batch again."""
         if self.used:
             raise votes_incomplete(
-                "The batch must be written again: the table's history or schema moved on since it was written."
+                "The table's history or schema changed after the batch was written, so it must be written again."
             )
         self.used = True
         [name] = writers
         sent = [message for message in self.messages if isinstance(message, TaskMessage)]
-        cast = [Vote(one.task, {} if one.receipt is None else {name: one.receipt}, one.version) for one in sent]
-        return Votes(max(len(self.messages), 1), cast, __version__)  # Spark plans at least one task, even without rows
+        votes = [Vote(one.task, {} if one.receipt is None else {name: one.receipt}, one.version) for one in sent]
+        return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
 
 
 def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
@@ -130,21 +130,21 @@ def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, mess
     started = time.monotonic()
     with _reported(destination, batch.batch_id) as reporter:
         sink = _sink(destination, schema)
-        outcome = run_batch(batch, [sink], WrittenBefore(messages))[sink.name]
+        outcome = run_batch(batch, [sink], FinishedJob(messages))[sink.name]
     reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
 
 
 @contextmanager
 def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
     """Log what fails in one line on the driver's standard error: Spark buries it in stack traces."""
-    _speak()
+    _ensure_log_handler()
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()
     try:
         with presentable():
             yield reporter
     except Exception as error:
-        _opened.cache_clear()
+        _open_catalog.cache_clear()
         reporter.failed(batch_id, error, time.monotonic() - started)
         if (short := brief(error)) is not error:
             raise short from None
@@ -158,44 +158,44 @@ def _writer_for(sink: IcebergSink, batch: Batch) -> bytes | None:
 
 
 @lru_cache(maxsize=8)
-def _opened(name: str | None, properties: tuple[tuple[str, Any], ...]) -> Catalog:
-    """A catalog without secrets stays open until a batch fails: Spark reuses its processes, and opening takes long."""
+def _open_catalog(name: str | None, properties: tuple[tuple[str, Any], ...]) -> Catalog:
+    """Open a catalog, or reuse it until a batch fails: Spark reuses processes. `properties` contain no secrets."""
     found = CatalogConfig(name, dict(properties)).find()
     check_lasts(found)
     return found.open()
 
 
 @lru_cache(maxsize=8)
-def _watched(most_ahead: timedelta) -> ClockWatch:
+def _clock_watch(max_ahead: timedelta) -> ClockWatch:
     """One clock watch for all batches that this process commits."""
-    return ClockWatch(round(most_ahead.total_seconds() * 1000))
+    return ClockWatch(round(max_ahead.total_seconds() * 1000))
 
 
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
-    catalog = partial(_opened, settings.catalog, tuple(settings.catalog_properties.items()))
-    told = _told(destination.table, destination.key)
-    clock = _watched(settings.max_clock_ahead)
+    catalog = partial(_open_catalog, settings.catalog, tuple(settings.catalog_properties.items()))
+    told = _warned_names(destination.table, destination.key)
+    clock = _clock_watch(settings.max_clock_ahead)
     words = words_of(settings.checkpoint)
     return IcebergSink(
-        destination.table, destination.key, catalog, settings, schema, told=told, clock=clock, words=words
+        destination.table, destination.key, catalog, settings, schema, reported=told, clock=clock, words=words
     )
 
 
 @lru_cache(maxsize=64)
-def _told(table: str, key: SinkKey) -> set[str]:  # the arguments are the key of the cache
-    """Names that warnings of a sink have reported in this process, where every batch has its own sink object."""
+def _warned_names(table: str, key: SinkKey) -> set[str]:  # the arguments are the key of the cache
+    """Names in earlier warnings of a sink in this process, where every batch has its own sink object."""
     return set()
 
 
 def _planned_batch(checkpoint: Checkpoint) -> int:
-    """The batch that Spark plans now; a continuous query has no planned batch before it writes."""
+    """Id of the batch that Spark plans now; a continuous query plans none before it writes."""
     if not checkpoint.files.names("offsets"):
         raise QueryError(
             "TRIGGER_UNSUPPORTED",
-            "Spark has planned no batch in this checkpoint: lakesink commits batches, not continuous epochs.",
-            action="Use another trigger than continuous (availableNow, processingTime), and give checkpointLocation as"
-            " an absolute path or a full URI.",
+            "This checkpoint contains no planned batch. lakesink commits micro-batches, not continuous epochs.",
+            action="Use the trigger availableNow or processingTime, not continuous, and give checkpointLocation as an"
+            " absolute path or a full URI.",
         )
     return checkpoint.newest_batch()
 
@@ -210,7 +210,7 @@ def _check_appends(*, overwrite: bool) -> None:
         )
 
 
-def _speak() -> None:
+def _ensure_log_handler() -> None:
     """Add a log handler if there is none: the standard error of planner and committer is the driver's."""
     logger = logging.getLogger("lakesink")
     if not logger.hasHandlers():

@@ -1,4 +1,4 @@
-"""For authors of two-phase sinks: failpoints, and a conformance suite that checks a sink's promises.
+"""Failpoints for two-phase sinks, and a conformance suite that checks the promises of a sink.
 
 `reached` and `FAILPOINTS` have no dependencies, so a sink may use them. The suite needs pytest.
 """

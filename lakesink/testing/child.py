@@ -37,8 +37,8 @@ def drive(
 ) -> None:
     """A driver in its own process: runs the batches, all with one sink, as the job of this number.
 
-    Together with others, it reports when it is ready, starts at a signal, and tries a batch that ends with an error of
-    lakesink again.
+    With `together`, it reports that it is ready and waits for a signal. It retries a batch that ends with an error of
+    lakesink.
     """
     stream = Stream(partial(suite().open_sink, target), lambda: ())
     sink = stream.open_sink()
@@ -48,13 +48,13 @@ def drive(
         sys.stdin.buffer.readline()
     for batch_id in batch_ids:
         if not _runs(stream, sink, batch_id, run, tries=TRIES if together else 1):
-            return  # it was overtaken: the rows show whether the other driver wrote every batch
+            return  # the other driver was faster: the rows show whether it wrote every batch
 
 
 def _runs(stream: Stream, sink: Sink, batch_id: int, run: int, *, tries: int) -> bool:
     for _ in range(tries):
         try:
-            stream.run(batch_id, sink=sink, meet=_failpoint, cast=lambda writer, of, _: cast_votes(writer, of, run))
+            stream.run(batch_id, sink=sink, at_point=_failpoint, cast=lambda writer, of, _: cast_votes(writer, of, run))
         except LakesinkError:
             if tries == 1:
                 raise
@@ -77,7 +77,7 @@ def start(request: Request, failpoints: str = "") -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    _tell(child, pickle.dumps(request))
+    _send(child, pickle.dumps(request))
     return child
 
 
@@ -88,11 +88,11 @@ def start_together(drives: Sequence[Callable[..., None]]) -> "list[subprocess.Po
         assert child.stdout is not None
         assert child.stdout.readline() == READY, f"a process did not start: {ended(child)[2]}"
     for child in children:
-        _tell(child, b"\n")
+        _send(child, b"\n")
     return children
 
 
-def _tell(child: "subprocess.Popen[bytes]", data: bytes) -> None:
+def _send(child: "subprocess.Popen[bytes]", data: bytes) -> None:
     assert child.stdin is not None
     child.stdin.write(data)
     child.stdin.flush()
@@ -101,17 +101,17 @@ def _tell(child: "subprocess.Popen[bytes]", data: bytes) -> None:
 def ended(child: "subprocess.Popen[bytes]") -> tuple[int, bytes, str]:
     """Exit code, answer, and the end of standard error of a child process; kills it after a time limit."""
     try:
-        answer, said = child.communicate(timeout=PATIENCE_SECONDS)
+        answer, errors = child.communicate(timeout=PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         child.kill()
-        answer, said = child.communicate()
-    return child.returncode, answer, said.decode(errors="replace")[-2000:]
+        answer, errors = child.communicate()
+    return child.returncode, answer, errors.decode(errors="replace")[-2000:]
 
 
 def answered(child: "subprocess.Popen[bytes]") -> Any:
     """The answer of a child process; an `AssertionError` if it failed."""
-    code, answer, said = ended(child)
-    assert code == 0, f"a process ended with {code}: {said}"
+    code, answer, errors = ended(child)
+    assert code == 0, f"a process ended with {code}: {errors}"
     return pickle.loads(answer)
 
 

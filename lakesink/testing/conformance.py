@@ -1,4 +1,4 @@
-"""The suite that a two-phase sink must pass. Inherit it, and supply the target, the opened sink, and the visible rows.
+"""The suite that a two-phase sink must pass. Inherit it, and supply target, sink and visible rows.
 
     class TestMySink(lakesink.testing.SinkConformance):
         @pytest.fixture
@@ -13,7 +13,7 @@
 
 The suite needs no Spark: several tasks write Arrow rows with the two columns of `lakesink.testing.ROWS`, and the real
 coordinator runs the batches. It cannot test a file system that loses synced data, a network between driver and target,
-or a power failure. A sink that passes has kept its promises here, on this target.
+or a power failure. A sink that passes has kept its promises in these checks, on this target.
 """
 
 from lakesink.testing.checks.crashes import CrashChecks
@@ -25,4 +25,4 @@ from lakesink.testing.checks.votes import VoteChecks
 
 
 class SinkConformance(RowChecks, VoteChecks, HistoryChecks, CrashChecks, RivalChecks, ProcessChecks):
-    """Checks every promise of `lakesink.two_phase.TwoPhaseCommitSink`. See `SinkUnderTest` for what to supply."""
+    """Checks every promise of `lakesink.two_phase.TwoPhaseCommitSink`. `SinkUnderTest` lists the methods to supply."""

@@ -48,17 +48,17 @@ class Point:
 
 
 CRASH_POINTS = tuple(Point(phase, after) for phase in Phase if phase is not Phase.RECOVER for after in (False, True))
-"""Where the driver of a batch with a job dies."""
+"""Points at which a driver dies that runs a job."""
 
 KILL_POINTS = tuple(point for point in CRASH_POINTS if point.after)
-"""Where real processes are killed: the point before a phase is the point after the previous one."""
+"""Points at which real processes are killed: the point before a phase is the point after the previous one."""
 
 RECOVERY_POINTS = tuple(
     Point(phase, after) for phase in (Phase.BEGIN, Phase.RECOVER, Phase.COMMIT) for after in (False, True)
 )
-"""Where the driver of a recovered batch dies."""
+"""Points at which a driver dies that recovers a batch."""
 
-Meet = Callable[[Point, Batch], None]
+AtPoint = Callable[[Point, Batch], None]
 """Called at every point. Raises `Died` to simulate the end of the process at this point."""
 
 Within = Callable[[Phase], AbstractContextManager[object]]
@@ -72,11 +72,11 @@ class Died(BaseException):
 class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
     """The sink under test, with a callback at every point and a context around each phase."""
 
-    def __init__(self, sink: TwoPhaseCommitSink[Any, Any], meet: Meet, within: Within = nullcontext) -> None:
+    def __init__(self, sink: TwoPhaseCommitSink[Any, Any], at_point: AtPoint, within: Within = nullcontext) -> None:
         self.sink = sink
         self.name = sink.name
         self.durability = sink.durability
-        self._meet = meet
+        self._at_point = at_point
         self._within = within
         self._dead = False
         self._batch: Batch | None = None
@@ -109,17 +109,17 @@ class WatchedSink(TwoPhaseCommitSink["WatchedTransaction", Any]):
             self.sink.abort(transaction.begun)
 
     def writing(self, write: Write) -> Write:
-        """Watch a job too."""
+        """A job with the callbacks of its phase."""
         return lambda writers: self.at(Phase.WRITE, lambda: write(writers))
 
     def at(self, phase: Phase, call: Callable[[], R]) -> R:
         """Run one phase, with the callback before and after it."""
         assert self._batch is not None
         try:
-            self._meet(Point(phase, after=False), self._batch)
+            self._at_point(Point(phase, after=False), self._batch)
             with self._within(phase):
                 found = call()
-            self._meet(Point(phase, after=True), self._batch)
+            self._at_point(Point(phase, after=True), self._batch)
         except Died:
             self._dead = True
             raise
@@ -135,13 +135,13 @@ class WatchedTransaction:
 
     @property
     def writer(self) -> TaskWriter | None:
-        """The sink's own."""
+        """The writer of the sink."""
         writer: TaskWriter | None = self.begun.writer
         return writer
 
     @property
     def prepared_log(self) -> PreparedLog:
-        """Itself: the sink's own, with a callback before and after each change."""
+        """The log of the sink, with a callback before and after each change."""
         return self
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lakesink.testing.rows import Found
+from lakesink.testing.rows import SeenRows
 from lakesink.testing.stream import Stream, cast_votes
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter
 
 PATIENCE_SECONDS = 5.0
-HELD_SECONDS = 0.2
+BLOCKED_SECONDS = 0.2
 """Time limit for a rival if a lock blocked the previous one."""
 
 END_SECONDS = 240.0
@@ -35,16 +35,16 @@ class Party:
         self.votes.append(frozenset(positions))
         return votes, positions
 
-    def lie(self, seen: frozenset[int]) -> str:
-        """What is wrong with its outcome, given the rows of the batch; else empty."""
+    def wrong_outcome(self, seen: frozenset[int]) -> str:
+        """The error in its outcome, given the visible rows of the batch; empty if there is none."""
         if isinstance(self.ended, (Committed, AlreadyCommitted)) and not seen:
-            return f"says {_named(self.ended)}, and readers see nothing of the batch"
+            return f"returned {_named(self.ended)}, but readers see no row of the batch"
         if not isinstance(self.ended, Committed):
             return ""
         if not self.ended.recovered and self.votes and seen != self.votes[-1]:
-            return "says Committed, and readers see the rows of the other"
+            return "returned Committed, but readers see the rows of the other driver"
         if self.ended.rows != len(seen):
-            return f"says Committed with {self.ended.rows} rows, and readers see {len(seen)}"
+            return f"returned Committed with {self.ended.rows} rows, but readers see {len(seen)}"
         return ""
 
     def __str__(self) -> str:
@@ -58,16 +58,16 @@ class Rival:
     run: Callable[[Party], Ended]  # runs it as the given party
     stream: Stream
     party: Party = field(default_factory=Party)
-    saw: Found | None = None  # what readers saw after it, if it ended before the driver continued
+    saw: SeenRows | None = None  # what readers saw after it, if it ended before the driver continued
     _thread: threading.Thread | None = None
 
     @property
-    def came(self) -> bool:
+    def started(self) -> bool:
         """True if it was started."""
         return self._thread is not None
 
-    def come(self, patience_seconds: float) -> bool:
-        """Start it and wait. False if it is blocked by something that the driver holds."""
+    def start(self, patience_seconds: float) -> bool:
+        """Start it and wait. False if a lock of the driver blocks it."""
         self._thread = threading.Thread(target=self._go, name="lakesink-rival", daemon=True)
         self._thread.start()
         self._thread.join(patience_seconds)
@@ -80,7 +80,7 @@ class Rival:
         """Wait for its end, after the driver has ended."""
         assert self._thread is not None
         self._thread.join(END_SECONDS)
-        assert not self._thread.is_alive(), "the rival waits for ever, although the other driver has ended"
+        assert not self._thread.is_alive(), "the rival still waits, although the other driver has ended"
 
     def _go(self) -> None:
         try:
@@ -93,14 +93,14 @@ class Rival:
 class Patience:
     """How long a driver waits for a rival: long, unless the previous rival was blocked."""
 
-    held: bool = False  # the previous rival was blocked
+    blocked: bool = False  # the previous rival was blocked
     places: set[str] = field(default_factory=set)  # places at which rivals were blocked
 
-    def meet(self, rival: Rival, place: str) -> None:
+    def run(self, rival: Rival, place: str) -> None:
         """Start a rival and wait for it."""
-        long = not self.held and place not in self.places
-        self.held = not rival.come(PATIENCE_SECONDS if long else HELD_SECONDS)
-        if self.held:
+        long = not self.blocked and place not in self.places
+        self.blocked = not rival.start(PATIENCE_SECONDS if long else BLOCKED_SECONDS)
+        if self.blocked:
             self.places.add(place)
 
 

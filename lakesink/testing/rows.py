@@ -37,20 +37,20 @@ class Attempt:
             yield pa.record_batch([[self.batch_id] * len(positions), list(positions)], schema=ROWS)
 
 
-Found = dict[int, Counter[int]]
+SeenRows = dict[int, Counter[int]]
 """Positions by batch, each with its number of occurrences."""
 
 
-def counted(rows: Iterable[tuple[int, int]]) -> Found:
-    """What a reader saw, by batch; rows are (batch, position)."""
-    found: Found = {}
+def count_positions(rows: Iterable[tuple[int, int]]) -> SeenRows:
+    """Count the rows of a reader by batch; rows are (batch, position)."""
+    found: SeenRows = {}
     for batch_id, position in rows:
         found.setdefault(int(batch_id), Counter())[int(position)] += 1
     return found
 
 
-def trouble(found: Found, candidates: dict[int, list[frozenset[int]]], batches: Iterable[int]) -> str:
-    """What is wrong with what a reader saw; empty if it is exactly these batches, each whole, each row once.
+def wrong_rows(found: SeenRows, candidates: dict[int, list[frozenset[int]]], batches: Iterable[int]) -> str:
+    """The error in the rows of a reader; empty if these are exactly the given batches, each whole, each row once.
 
     `candidates` has the positions that each job of a batch voted for.
     """
@@ -62,13 +62,13 @@ def trouble(found: Found, candidates: dict[int, list[frozenset[int]]], batches: 
         seen = found.get(batch_id, Counter())
         doubled = [position for position, count in seen.items() if count > 1]
         if doubled:
-            return f"{len(doubled)} of {len(seen)} rows of batch {batch_id} are there twice or more"
+            return f"{len(doubled)} of {len(seen)} rows of batch {batch_id} are visible twice or more"
         if frozenset(seen) not in candidates.get(batch_id, []):
-            return f"batch {batch_id} holds {_compared(frozenset(seen), candidates.get(batch_id, []))}"
+            return f"batch {batch_id} contains {_compared(frozenset(seen), candidates.get(batch_id, []))}"
     return ""
 
 
 def _compared(seen: frozenset[int], jobs: list[frozenset[int]]) -> str:
     found = [f"{len(seen & job)} of the {len(job)} rows that job {number} voted for" for number, job in enumerate(jobs)]
     others = len(seen - frozenset().union(*jobs))
-    return ", ".join([*found, f"{others} rows that nobody voted for"] if others or not found else found)
+    return ", ".join([*found, f"{others} rows without a vote"] if others or not found else found)

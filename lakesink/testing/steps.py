@@ -1,4 +1,4 @@
-"""Steps through Python code, to crash, read, or run a rival before each step, without threads or chance.
+"""Steps through Python code, to crash, read, or run a rival before each step, without threads or randomness.
 
 A step is a line of the stepped code, or a further call on that line. Two calls on one line are therefore two steps, and
 the moment between them is tested.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lakesink.testing.points import Meet, WatchedSink, Within
-from lakesink.testing.rows import Attempt, Found, counted, trouble
+from lakesink.testing.points import AtPoint, WatchedSink, Within
+from lakesink.testing.rows import Attempt, SeenRows, count_positions, wrong_rows
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -19,19 +19,19 @@ from lakesink_protocol.votes import Votes
 
 Sink = TwoPhaseCommitSink[Any, Any]
 Cast = Callable[[TaskWriter, int, int], tuple[Sequence[bytes], Iterable[int]]]
-"""Runs one job: takes writer, batch id and number of the run; returns its votes, and the positions they stand for."""
+"""Runs one job: takes writer, batch id and number of the run; returns its votes, and the positions of their rows."""
 
 
 def shipped(writer: TaskWriter) -> TaskWriter:
-    """The writer as an executor receives it: unpickled, so that no two tasks share an object."""
+    """The writer as an executor receives it: unpickled, so that two tasks never share an object."""
     copy: TaskWriter = pickle.loads(pickle.dumps(writer))
     return copy
 
 
 def wrote(writer: TaskWriter, attempt: Attempt) -> bytes:
-    """The receipt of one attempt, with a writer of its own."""
+    """The receipt of one attempt, which has its own copy of the writer."""
     receipt = shipped(writer).write(attempt.task, attempt.batches())
-    assert isinstance(receipt, bytes), f"a receipt is a {type(receipt).__name__}, not bytes"
+    assert isinstance(receipt, bytes), f"write returned a {type(receipt).__name__}, not a receipt in bytes"
     return receipt
 
 
@@ -50,8 +50,8 @@ empty = partial(cast_votes, rows=0)
 class Stream:
     """Batches into one target, and the votes of all jobs."""
 
-    open_sink: Callable[[], Sink]  # opens it as a process that has just started
-    read_rows: Callable[[], Iterable[tuple[int, int]]]  # what a reader sees now
+    open_sink: Callable[[], Sink]  # opens the sink, as a process that has just started
+    read_rows: Callable[[], Iterable[tuple[int, int]]]  # the rows that a reader sees now
     query: str = "query-1"  # id of the query
     runs: "itertools.count[int]" = field(default_factory=itertools.count)  # numbers for future jobs
     # By batch, the positions that each of its jobs voted for.
@@ -67,19 +67,19 @@ class Stream:
         batch: Batch | int,
         *,
         sink: Sink | None = None,
-        meet: Meet = lambda *_: None,
+        at_point: AtPoint = lambda *_: None,
         cast: Cast = cast_votes,
         within: Within = nullcontext,
     ) -> Outcome:
-        """Run one batch, without `sink` by the sink of a driver that has just started."""
+        """Run one batch; without `sink`, a driver that has just started opens one."""
         batch = self.batch(batch) if isinstance(batch, int) else batch
-        watched = WatchedSink(sink or self.open_sink(), meet, within)
+        watched = WatchedSink(sink or self.open_sink(), at_point, within)
         write = watched.writing(partial(self._job, batch.batch_id, cast))
         outcomes = run_batch(batch, [watched], write)
         return outcomes[watched.name]
 
     def run_all(self, *batch_ids: int, sink: Sink | None = None) -> None:
-        """Run batches in this order, without `sink` each with a driver that has just started."""
+        """Run batches in this order; without `sink`, a new driver opens one for each batch."""
         for batch_id in batch_ids:
             self.run(batch_id, sink=sink)
 
@@ -95,7 +95,9 @@ class Stream:
     def begin(self, sink: Sink, batch_id: int) -> Any:
         """The transaction of a sink for a batch that is not committed."""
         transaction = sink.begin(self.batch(batch_id))
-        assert not isinstance(transaction, AlreadyCommitted), f"begin takes batch {batch_id} for committed; it is not"
+        assert not isinstance(transaction, AlreadyCommitted), (
+            f"begin says that batch {batch_id} is committed, but it is not"
+        )
         return transaction
 
     def prepare(self, sink: Sink, batch_id: int, cast: Cast = cast_votes) -> tuple[Any, Any]:
@@ -105,13 +107,13 @@ class Stream:
         transaction.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
         return transaction, prepared
 
-    def seen(self) -> Found:
-        """What a reader sees now, by batch."""
-        return counted(self.read_rows())
+    def seen(self) -> SeenRows:
+        """The rows that a reader sees now, by batch."""
+        return count_positions(self.read_rows())
 
     def check(self, *batch_ids: int, when: str = "") -> None:
         """Readers must see exactly these batches, each with the votes of one of its jobs, each row once."""
-        found = trouble(self.seen(), self.candidates, batch_ids)
+        found = wrong_rows(self.seen(), self.candidates, batch_ids)
         assert not found, f"{when}: {found}" if when else found
 
     def _job(self, batch_id: int, cast: Cast, writers: Mapping[str, TaskWriter]) -> Votes:

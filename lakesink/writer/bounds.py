@@ -1,4 +1,4 @@
-"""Bounds of a column from the statistics of its row groups: readers skip files by them, and must never skip wrongly.
+"""Bounds of a column, from the statistics of its row groups. Readers use them to skip files without matching rows.
 
 A missing bound is always correct; a bound that is too narrow hides rows. So an uncertain value gets no bound.
 """
@@ -30,7 +30,7 @@ def merge(ranges: Iterable[Range]) -> Range:
 
 
 def parquet_raw(kind: Primitive, value: Raw) -> Raw:
-    """A raw value from Parquet's statistics, where decimals longer than eight bytes are big-endian."""
+    """The raw value of one of Parquet's statistics; decimals longer than eight bytes are big-endian there."""
     if kind.decimal and isinstance(value, bytes):
         return int.from_bytes(value, "big", signed=True)
     return value
@@ -53,7 +53,7 @@ def bounds(kind: Primitive, found: Range, truncate_to: int | None) -> tuple[byte
 
 
 def _floating(kind: Primitive, low: float, high: float) -> tuple[bytes | None, bytes | None]:
-    """Readers disagree on the sign of zero, so a zero bound takes the sign that includes both."""
+    """Readers disagree on the sign of zero, so a zero bound gets the sign that includes both zeros."""
     if math.isnan(low) or math.isnan(high):
         return None, None
     return encode_value(kind, -0.0 if low == 0 else low), encode_value(kind, 0.0 if high == 0 else high)
@@ -70,7 +70,7 @@ def _shorten_text(value: bytes, length: int, *, upper: bool) -> bytes | None:
 
 
 def _next_text(text: str) -> bytes | None:
-    """The shortest text above all that start with `text`; None if there is none."""
+    """The shortest text above all texts that start with `text`; None if there is none."""
     kept = text.rstrip(_LAST_CHARACTER)
     if not kept:
         return None

@@ -1,7 +1,7 @@
-"""Lossless casts from Arrow types to Iceberg primitives. Every other cast is refused, with the column's name.
+"""Lossless casts from Arrow types to Iceberg primitives. Every other cast is refused.
 
-They are Iceberg's own promotions, types that Spark does not have (byte and short for int, string for uuid, binary for
-fixed), and changes of unit, with a check of every value.
+Allowed are Iceberg's type promotions, changes of unit, and casts for types that Spark or Iceberg does not have: byte
+and short to int, string to uuid, binary to fixed. Every value is checked.
 """
 
 from collections.abc import Callable, Mapping

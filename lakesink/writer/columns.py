@@ -1,7 +1,7 @@
-"""Rows' columns under the table's names and types: matched by name, cast without loss, and checked for NULLs.
+"""Converts rows to the table's columns: matches names, casts without loss, and checks for NULLs.
 
 The conversion between two schemas is computed once and applied to every batch. The driver computes it before the job,
-so a mismatch costs no task.
+so no task starts if the schemas do not match.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from lakesink.writer.nested import (
     rebuild_list,
     rebuild_map,
     rebuild_struct,
-    with_a_key_twice,
+    with_duplicate_keys,
     without_validity,
 )
 from lakesink.writer.plan import WritePlan
@@ -45,7 +45,7 @@ class Alignment:
 
 
 def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Alignment:
-    """The conversion from an incoming schema to the table's; the error for an unknown column has the nearest name."""
+    """The conversion from an incoming schema to the table's; the error for an unknown column names the nearest one."""
     return Alignment(incoming, _convert_struct(list(incoming), schema, (), case_sensitive=case_sensitive))
 
 
@@ -54,10 +54,11 @@ def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
     if plan.decode:
         return ()
     schema = parse_schema(plan.schema_json)
-    return tuple(_dotted(path) for path in _lacking(list(incoming), schema, (), case_sensitive=plan.case_sensitive))
+    paths = _missing_paths(list(incoming), schema, (), case_sensitive=plan.case_sensitive)
+    return tuple(map(_dotted, paths))
 
 
-def _lacking(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> Iterator[Path]:
+def _missing_paths(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> Iterator[Path]:
     for field, position in zip(
         schema.fields, _match(incoming, schema, path, case_sensitive=case_sensitive), strict=True
     ):
@@ -65,34 +66,34 @@ def _lacking(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_s
         if position is None:
             yield below
         elif isinstance(field.type, Struct) and pa.types.is_struct(incoming[position].type):
-            yield from _lacking(list(incoming[position].type), field.type, below, case_sensitive=case_sensitive)
+            yield from _missing_paths(list(incoming[position].type), field.type, below, case_sensitive=case_sensitive)
 
 
-def _missing(field: Field, path: Path) -> Source:
+def _null_source(field: Field, path: Path) -> Source:
     if field.required:
         kind = shown(sql_type_of(field.type))
         raise schema_mismatch(
-            f"Required column {_named((*path, field.name))} ({kind}) is missing from the rows.",
+            f"Required column {_named((*path, field.name))} ({kind}) is missing in the query.",
             action="Select it in the query, or make the column optional in the table.",
         )
     absent = arrow_type(field.type)
     return lambda _, rows: all_null(rows, absent)
 
 
-def _picked(position: int, convert: Cast) -> Source:
+def _column_source(position: int, convert: Cast) -> Source:
     return lambda arrays, _: convert(arrays[position])
 
 
 def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[int | None]:
     """The position of every target field among the incoming fields, by Spark's rule for names."""
     known = _by_name([field.name for field in schema.fields], path, "the table", case_sensitive=case_sensitive)
-    found = _by_name([field.name for field in incoming], path, "the rows", case_sensitive=case_sensitive)
+    found = _by_name([field.name for field in incoming], path, "the query", case_sensitive=case_sensitive)
     for name, position in found.items():
         if name not in known:
             field = incoming[position]
             kind, hint = shown(sql_type(field.type)), did_you_mean(field.name, [one.name for one in schema.fields])
             raise schema_mismatch(
-                f"Column {_named((*path, field.name))} ({kind}) of the rows is not in the table.",
+                f"Column {_named((*path, field.name))} ({kind}) of the query is not in the table.",
                 action=f"{hint} Rename or drop it in the query, or add the column to the table.".lstrip(),
             )
     return [found.get(name) for name in known]
@@ -105,8 +106,8 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
         if key in positions:
             raise schema_mismatch(
                 f"Columns {_named((*path, names[positions[key]]))} and {_named((*path, name))} of {owner} have "
-                "one name by Spark's rule.",
-                action="Rename one of them, or set spark.sql.caseSensitive to true if they differ in case.",
+                "the same name for Spark.",
+                action="Rename one of them, or set spark.sql.caseSensitive to true if only their case differs.",
             )
         positions[key] = position
     return positions
@@ -124,19 +125,19 @@ def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive:
             return _convert_struct(list(incoming), struct, below, case_sensitive=case_sensitive)
         case ListOf(element) if _is_list(incoming):
             convert = _convert(incoming.value_type, element, below, case_sensitive=case_sensitive)
-            checked = _checked(convert, element, below)
+            checked = _with_null_check(convert, element, below)
             return lambda array: rebuild_list(array, target, checked(array.flatten()))
         case MapOf(key, value) if pa.types.is_map(incoming):
             convert_key = _convert(incoming.key_type, key, below, case_sensitive=case_sensitive)
             convert_value = _convert(incoming.item_type, value, below, case_sensitive=case_sensitive)
-            parts = _checked(convert_key, key, below), _checked(convert_value, value, below)
+            parts = _with_null_check(convert_key, key, below), _with_null_check(convert_value, value, below)
             return _convert_map(incoming, field.type, parts, below)
         case _:
-            raise _unfit(incoming, field.type, below)
+            raise _lossy_cast(incoming, field.type, below)
 
 
 def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], path: Path) -> Cast:
-    """Check for duplicate keys if the key type changes: two texts of one UUID, for example, become one key."""
+    """Check for duplicate keys if the key type changes: for example, two spellings of a UUID become one key."""
     arrow, (convert_keys, convert_values) = arrow_type(target), parts
 
     def convert(array: pa.Array) -> pa.Array:
@@ -145,13 +146,13 @@ def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], 
 
     def checked(array: pa.Array) -> pa.Array:
         maps = convert(array)
-        if len(with_a_key_twice(pc.list_parent_indices(as_list(maps)), maps.keys)):
+        if len(with_duplicate_keys(pc.list_parent_indices(as_list(maps)), maps.keys)):
             arrives, wanted = sql_type(incoming.key_type), sql_type_of(target.key.type)
             raise WriteError(
                 "LOSSY_VALUE",
-                f"A map in column {_named(path)} has keys that differ as {shown(arrives)} and are one {shown(wanted)}.",
-                action="A map holds a key once. Merge such entries in the query, or filter the rows: for UUIDs, compare"
-                " lower(key).",
+                f"A map in column {_named(path)} has different {shown(arrives)} keys that are one {shown(wanted)}.",
+                action="The keys of a map are unique. Merge such entries in the query, or filter the rows. For UUIDs,"
+                " compare lower(key).",
             )
         return maps
 
@@ -161,7 +162,7 @@ def _convert_map(incoming: pa.MapType, target: MapOf, parts: tuple[Cast, Cast], 
 def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> Cast:
     cast = lossless_cast(incoming, target)
     if cast is None:
-        raise _unfit(incoming, target, path)
+        raise _lossy_cast(incoming, target, path)
 
     def convert(array: pa.Array) -> pa.Array:
         try:
@@ -170,8 +171,8 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
             arrives, wanted = sql_type(incoming), sql_type_of(target)
             raise WriteError(  # Arrow's own message would show the value
                 "LOSSY_VALUE",
-                f"A value in column {_named(path)} ({shown(arrives)}) is not exactly a {shown(wanted)}.",
-                action=f"{how_to_cast(path, arrives, wanted)} Every value must then be exactly a {wanted}.",
+                f"A value in column {_named(path)} ({shown(arrives)}) cannot become {shown(wanted)} without loss.",
+                action=f"{how_to_cast(path, arrives, wanted)} Then {wanted} must represent every value exactly.",
             ) from None
 
     return convert
@@ -180,9 +181,9 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
 def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *, case_sensitive: bool) -> Cast:
     positions = _match(incoming, struct, path, case_sensitive=case_sensitive)
     sources = [
-        _missing(field, path)
+        _null_source(field, path)
         if position is None
-        else _picked(position, _convert(incoming[position].type, field, path, case_sensitive=case_sensitive))
+        else _column_source(position, _convert(incoming[position].type, field, path, case_sensitive=case_sensitive))
         for field, position in zip(struct.fields, positions, strict=True)
     ]
     fields = list(arrow_type(struct))
@@ -190,7 +191,7 @@ def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *,
     def convert(array: pa.Array) -> pa.Array:
         children = array.flatten()
         converted = [
-            _revealed(source(children, len(array)), field, array, path)
+            _without_hidden_nulls(source(children, len(array)), field, array, path)
             for field, source in zip(struct.fields, sources, strict=True)
         ]
         return rebuild_struct(array, converted, fields)
@@ -198,7 +199,7 @@ def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *,
     return convert
 
 
-def _revealed(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa.Array:
+def _without_hidden_nulls(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa.Array:
     """A required child without NULLs; ignores NULLs where the parent is NULL."""
     if not field.required or not child.null_count:
         return child
@@ -208,7 +209,7 @@ def _revealed(child: pa.Array, field: Field, parent: pa.Array, path: Path) -> pa
     return without_validity(child)
 
 
-def _checked(convert: Cast, field: Field, path: Path) -> Cast:
+def _with_null_check(convert: Cast, field: Field, path: Path) -> Cast:
     def checked(array: pa.Array) -> pa.Array:
         converted = convert(array)
         if field.required and converted.null_count:
@@ -223,10 +224,10 @@ def _is_list(incoming: pa.DataType) -> bool:
     return bool(types.is_list(incoming) or types.is_large_list(incoming) or types.is_fixed_size_list(incoming))
 
 
-def _unfit(incoming: pa.DataType, target: Primitive | Struct | ListOf | MapOf, path: Path) -> WriteError:
+def _lossy_cast(incoming: pa.DataType, target: Primitive | Struct | ListOf | MapOf, path: Path) -> WriteError:
     arrives, wanted = sql_type(incoming), sql_type_of(target)
     return schema_mismatch(
-        f"Column {_named(path)} arrives as {shown(arrives)}, the table has {shown(wanted)}: not a lossless cast.",
+        f"Column {_named(path)} is {shown(arrives)} in the query and {shown(wanted)} in the table: a lossy cast.",
         action=how_to_cast(path, arrives, wanted),
     )
 

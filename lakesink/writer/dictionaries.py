@@ -1,7 +1,7 @@
-"""Chooses the columns that get a Parquet dictionary, from a few rows before any is encoded.
+"""Chooses the columns that get a Parquet dictionary, by a sample of the rows, before encoding.
 
-If a dictionary outgrows its page, the column is encoded again without it, and the page stays in the file. On wide rows
-with many unique numbers, this takes almost half of the encoder's time.
+If a dictionary outgrows its page, the column is encoded again without it, and the page stays in the file. On wide
+rows with many unique numbers, this takes almost half of the encoder's time.
 """
 
 import math
@@ -17,11 +17,11 @@ _STEPS = 40
 """Steps of the bisection."""
 
 
-def worth_a_dictionary(rows: pa.Table, columns: Sequence[Column], limit_bytes: int) -> tuple[str, ...]:
-    """Columns whose dictionary is likely to stay small, by Parquet name; nested ones always, as in Parquet writers."""
+def dictionary_columns(rows: pa.Table, columns: Sequence[Column], limit_bytes: int) -> tuple[str, ...]:
+    """Parquet names of columns whose dictionary is likely to stay small, and of nested columns."""
     sample = _sample(rows)
-    worth = (column for column in columns if _is_worth_one(rows, sample, column, limit_bytes))
-    return tuple(column.leaf.parquet_path for column in worth)
+    chosen = (column for column in columns if _stays_small(rows, sample, column, limit_bytes))
+    return tuple(column.leaf.parquet_path for column in chosen)
 
 
 def expected_distinct(seen: int, of: int) -> float:
@@ -39,14 +39,14 @@ def expected_distinct(seen: int, of: int) -> float:
 
 
 def _sample(rows: pa.Table) -> pa.Table:
-    """Rows from several places, because neighbours are similar."""
+    """Rows from several places, because neighbouring rows are similar."""
     if rows.num_rows <= _SLICES * _SLICE_ROWS:
         return rows
     step = rows.num_rows // _SLICES
     return pa.concat_tables([rows.slice(at * step, _SLICE_ROWS) for at in range(_SLICES)])
 
 
-def _is_worth_one(rows: pa.Table, sample: pa.Table, column: Column, limit_bytes: int) -> bool:
+def _stays_small(rows: pa.Table, sample: pa.Table, column: Column, limit_bytes: int) -> bool:
     if len(column.leaf.indices) > 1 or column.leaf.repeated:
         return True
     values = sample.column(column.leaf.indices[0])

@@ -1,7 +1,7 @@
-"""A task's data files: one open file for each partition, rolled at the target size; least recently used close first.
+"""A task's data files: one open file for each partition, closed at the target size or if too many files are open.
 
-A file is created with its first row and is immutable once closed. After a failure, only files that were never closed
-are removed; closed files stay unreferenced.
+The least recently used file is closed first. A file is created with its first row and is immutable once closed. After a
+failure, only files that were never closed are removed; closed files stay unreferenced.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from lakesink.writer.dictionaries import worth_a_dictionary
+from lakesink.writer.dictionaries import dictionary_columns
 from lakesink.writer.filesystem import PathOf, open_filesystem
 from lakesink.writer.locations import new_location
 from lakesink.writer.parquet import FileFormat, OpenFile
@@ -22,12 +22,12 @@ from lakesink_protocol.change import ContentFile
 from lakesink_protocol.events import FileClosing
 
 FULL = 0.9
-"""Part of the target size at which a file counts as full, which avoids one more small row group."""
+"""Fraction of the target size at which a file is full; this avoids one more small row group."""
 
 
 @dataclass(slots=True)
 class DataFiles:
-    """All files of one task; ends with `close` or `abandon`. Storage is opened for the first file only."""
+    """All files of one task; ends with `close` or `abandon`. Storage is opened with the first file."""
 
     file_format: FileFormat
     sources: Sequence[Source]
@@ -51,7 +51,7 @@ class DataFiles:
         """Append rows of one partition, in as many row groups and files as their sizes need."""
         if self.file_format.dictionaries is None:
             limit = self.plan.parquet.dictionary_size_bytes
-            chosen = worth_a_dictionary(rows, self.file_format.columns, limit)
+            chosen = dictionary_columns(rows, self.file_format.columns, limit)
             self.file_format = replace(self.file_format, dictionaries=chosen)
         bytes_per_row = max(1.0, rows.nbytes / max(1, rows.num_rows))
         start = 0
@@ -64,7 +64,7 @@ class DataFiles:
     def finish(self, partition: Partition) -> None:
         """Close the partition's open file, if it has one."""
         if partition in self._open:
-            LISTENERS(FileClosing(self.plan.batch_id))  # an executor has only its own listeners
+            LISTENERS(FileClosing(self.plan.batch_id))  # the listeners of the driver do not exist in an executor
             self._closed.append(self._open[partition].close())
             del self._open[partition]
 
@@ -95,10 +95,10 @@ class DataFiles:
         """Rows of the next row group: equal parts within its limit, and no more than fit into the file."""
         groups = -(-available * bytes_per_row // max(1, self.plan.parquet.row_group_size_bytes))
         even = -(-available // max(1, int(groups)))
-        room = (self.plan.target_file_size_bytes - file.size_bytes) / self._shrinkage()
+        room = (self.plan.target_file_size_bytes - file.size_bytes) / self._compression_ratio()
         return max(1, min(even, int(room / bytes_per_row)))
 
-    def _shrinkage(self) -> float:
+    def _compression_ratio(self) -> float:
         """File bytes for each byte of Arrow memory so far; 1 before the first row group."""
         return max(0.001, self._file_bytes / self._arrow_bytes) if self._file_bytes and self._arrow_bytes else 1.0
 

@@ -1,4 +1,4 @@
-"""The file system of data files, created in the process that uses it, from properties without secrets.
+"""Opens the file system of data files, in the process that uses it, from properties without secrets.
 
 Secrets do not travel with a plan; an executor finds them itself. For S3, these are the catalog's keys in PyIceberg's
 configuration on that machine, else AWS's default chain (environment, profile, instance). For other stores, they are the
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, S3FileSystem, resolve_s3_region
 
 from lakesink.writer.refusals import unsupported_storage
-from lakesink_protocol.redact import bears_secret, describe
+from lakesink_protocol.redact import contains_secret, describe
 
 PathOf = Callable[[str], str]
 """From a location, with scheme, to a path of the file system."""
@@ -72,14 +72,14 @@ def shareable_properties(io_properties: Mapping[str, Any]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in io_properties.items()
-        if key in SHAREABLE and not bears_secret(key, str(value)) and not urlsplit(str(value)).query
+        if key in SHAREABLE and not contains_secret(key, str(value)) and not urlsplit(str(value)).query
     }
 
 
 def open_filesystem(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> tuple[FileSystem, PathOf]:
     """The file system of a location, and its function from locations to paths.
 
-    `catalog_name` is looked up for secrets in this process's own PyIceberg configuration; None skips that.
+    The secrets of the catalog `catalog_name` are read from this process's PyIceberg configuration; None skips this.
     """
     scheme = scheme_of(location)
     if scheme == "file":
@@ -112,8 +112,8 @@ def _s3(location: str, file_io: Mapping[str, str], catalog_name: str | None) -> 
     if signer.lower() not in ("", "none"):
         raise unsupported_storage(
             location,
-            f"the catalog wants requests signed remotely (s3.signer={signer}), which executors cannot do.",
-            action="Give the executors AWS credentials of their own and switch s3.signer off for this catalog.",
+            f"the catalog asks for remote signing (s3.signer={signer}), which executors do not support.",
+            action="Configure AWS credentials on the executors, and set s3.signer to none for this catalog.",
         )
     return S3FileSystem(**_s3_arguments(location, {**file_io, **_s3_secrets(catalog_name)}))
 
@@ -158,7 +158,7 @@ def _s3_secrets(catalog_name: str | None) -> dict[str, str]:
 
 
 def fsspec_filesystem(location: str, file_io: Mapping[str, str] | None = None) -> Any:
-    """An fsspec file system for a location, not shared with other code and without a cache of listings."""
+    """An fsspec file system for a location: a new instance, without a cache of listings."""
     from fsspec.core import url_to_fs  # costs an import that few tables need
 
     scheme = scheme_of(location)

@@ -53,7 +53,7 @@ def is_location(location: str, folder: str, stem: str, task: int | None = None) 
 
 
 def partition_path(sources: Sequence[Source], partition: Partition) -> str:
-    """Folders ``name=value`` for a partition, escaped like Iceberg's; long ones are cut and end with a digest."""
+    """Folders ``name=value`` for a partition, escaped as in Iceberg; long names are cut and end with a digest."""
     segments = [_segment(source, value) for source, value in zip(sources, partition, strict=True)]
     path = "/".join(segments)
     return path if len(path) <= MAX_PARTITION_PATH else f"partition={_digest(path)}"
@@ -66,7 +66,7 @@ def _locations(stem: str) -> re.Pattern[str]:
 
 def _segment(source: Source, value: bytes | None) -> str:
     raw = None if value is None else decode_value(source.transform.result, value)
-    return f"{_bounded(source.name, MAX_NAME)}={_bounded(source.transform.human(raw), MAX_VALUE)}"
+    return f"{_bounded(source.name, MAX_NAME)}={_bounded(source.transform.path_text(raw), MAX_VALUE)}"
 
 
 def _bounded(text: str, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""Takes nested Arrow arrays apart and rebuilds them with the table's types, field ids and nullability.
+"""Splits nested Arrow arrays and rebuilds them with the table's types, field ids and nullability.
 
 Incoming arrays may be slices, have values below NULL parents, and use other child names. Rebuilt arrays start at offset
 0, have nothing below a NULL list, and have the target's exact type: Parquet's field ids come from it.
@@ -36,20 +36,20 @@ def rebuild_map(array: pa.Array, target: pa.DataType, keys: pa.Array, values: pa
 
 
 def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """All keys and values of maps, without what a NULL hides."""
+    """All keys and values of maps, without entries that a NULL map hides."""
     keys, values = as_list(array).flatten().flatten()
     return keys, values
 
 
-def with_a_key_twice(holders: pa.Array, keys: pa.Array) -> pa.Array:
-    """Maps with a duplicate key (two texts may be one value); `holders` has each key's map, NULL keys are ignored."""
+def with_duplicate_keys(parents: pa.Array, keys: pa.Array) -> pa.Array:
+    """Positions of maps with a duplicate key; `parents` has the position of each key's map. Ignores NULL keys."""
     if pa.types.is_nested(keys.type):  # Arrow cannot compare nested keys
         keys = pa.array([None if key is None else repr(key) for key in keys.to_pylist()], pa.string())
     if pa.types.is_floating(keys.type):
         keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 is the key 0.0 in a lookup
     codes = keys.dictionary_encode().indices.cast(pa.int64())
     count = pa.scalar(max(len(keys), 1), pa.int64())
-    entries = pc.value_counts(pc.add(pc.multiply(holders.cast(pa.int64()), count), codes).drop_null())
+    entries = pc.value_counts(pc.add(pc.multiply(parents.cast(pa.int64()), count), codes).drop_null())
     return pc.divide(entries.field("values").filter(pc.greater(entries.field("counts"), 1)), count)
 
 
@@ -59,7 +59,7 @@ def validity_of(array: pa.Array) -> pa.Buffer | None:
 
 
 def without_validity(array: pa.Array) -> pa.Array:
-    """The same values without NULLs: Parquet's writer refuses any NULL in a required column, even a hidden one."""
+    """The array without NULLs: Parquet's writer refuses any NULL in a required column, even a hidden one."""
     kind = array.type
     if pa.types.is_struct(kind):
         children = [array.field(index) for index in range(kind.num_fields)]

@@ -1,4 +1,4 @@
-"""One Parquet file from its opening to its receipt. A file is closed whole, or abandoned without a footer."""
+"""Writes one Parquet file and describes it for the receipt. A file is either closed, or abandoned without a footer."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ from lakesink.writer.filesystem import PathOf
 from lakesink.writer.partitions import Partition
 from lakesink.writer.plan import ParquetOptions, WritePlan
 from lakesink.writer.refusals import footer_disagrees, storage_failures
-from lakesink.writer.statistics import Column, Counted, count, file_statistics, split_offsets
+from lakesink.writer.statistics import Column, FloatCounts, count, file_statistics, split_offsets
 from lakesink_protocol.change import ContentFile
 
 ICEBERG_SCHEMA_KEY = "iceberg.schema"
@@ -24,7 +24,7 @@ CODECS_WITH_LEVELS = frozenset({"zstd", "gzip", "brotli"})
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """What all files of a task have in common; `dictionaries` are Parquet column names, None for all columns."""
+    """The common properties of a task's files; `dictionaries` are Parquet column names, None for all columns."""
 
     plan: WritePlan
     schema: pa.Schema
@@ -33,7 +33,7 @@ class FileFormat:
 
     @property
     def has_uuids(self) -> bool:
-        """True if rows arrive in other types than the written ones, see `lakesink.writer.schema`."""
+        """True if rows must be cast to the written types, see `lakesink.writer.schema`."""
         return any(column.leaf.type.name == "uuid" for column in self.columns)
 
 
@@ -49,7 +49,7 @@ class OpenFile:
         self._path = path_of(location)
         self._format = file_format
         self._rows = 0
-        self._counted = {column.leaf.field_id: Counted() for column in file_format.columns if column.is_counted}
+        self._counted = {column.leaf.field_id: FloatCounts() for column in file_format.columns if column.is_counted}
         with storage_failures(location):
             if isinstance(filesystem, LocalFileSystem):
                 filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
@@ -61,7 +61,7 @@ class OpenFile:
                     self._sink, file_format.schema, file_format.plan.parquet, file_format.dictionaries
                 )
             self._writer.add_key_value_metadata({ICEBERG_SCHEMA_KEY: file_format.plan.schema_json})
-        except BaseException:
+        except BaseException:  # any exception must end the open stream; it is raised again
             self.abandon()
             raise
 
@@ -81,7 +81,7 @@ class OpenFile:
                 self._counted[column.leaf.field_id] += count(rows, column)
 
     def close(self) -> ContentFile:
-        """Finish the file; raises WriteError if its footer has another number of rows."""
+        """Finish the file; raises WriteError if its footer has another number of rows than were written."""
         with storage_failures(self.location):
             self._writer.close()
             size = int(self._sink.tell())
@@ -100,15 +100,15 @@ class OpenFile:
         )
 
     def abandon(self) -> None:
-        """Drop a file that was never closed; never raises. No part of it may look like a complete file.
+        """Remove a file that was never closed; never raises.
 
-        The stream is closed first: a Parquet writer that is dropped or closed would still write a valid, shorter file.
+        The stream is closed first: a Parquet writer that is closed or released would still write a valid, shorter file.
         """
-        with suppress(Exception):
+        with suppress(Exception):  # a storage client raises any class, and the task's own error must be raised
             self._sink.close()
         if self._writer is not None:
             self._writer.is_open = False
-        with suppress(Exception):
+        with suppress(Exception):  # a failed removal leaves an unreferenced file
             self._filesystem.delete_file(self._path)
 
 

@@ -81,7 +81,7 @@ def source_paths(schema: Struct, fields: Sequence[PartitionField]) -> tuple[tupl
 
 
 def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
-    """Group the rows of a non-empty table; raises WriteError if a transform's result exceeds its type."""
+    """Group the rows of a non-empty table; raises WriteError if a transform's result does not fit its type."""
     if not sources:
         return Grouping(table, None, (Group((), 0, table.num_rows),))
     values = [_partitioned(table, source) for source in sources]
@@ -102,10 +102,10 @@ def _partitioned(table: pa.Table, source: Source) -> pa.Array:
         column, kind = table.column_names[source.indices[0]], sql_type_of(transform.source)
         raise WriteError(
             "PARTITION_VALUE_UNFIT",
-            f"A value in column {shown(column)!r} is too near the end of {shown(kind)} for the partition field"
+            f"A value in column {shown(column)!r} ({shown(kind)}) is too large or too small for the partition field"
             f" {shown(source.name)!r}.",
-            action=f"What {spelled} makes of it does not fit: filter such values in the query, widen the column, or"
-            " partition the table in another way.",
+            action=f"The result of {spelled} does not fit its type. Filter such values in the query, widen the column,"
+            " or change the table's partition spec.",
         ) from None
 
 

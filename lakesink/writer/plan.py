@@ -1,4 +1,4 @@
-"""What the driver sends to the executors: one picklable value without clients, secrets or PyIceberg objects."""
+"""The plan that the driver sends to the executors: picklable, without clients, secrets or PyIceberg objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """The encoding of Parquet files; a row group's limit is Arrow memory before encoding, level None is the default."""
+    """The encoding of Parquet files. A row group's limit is Arrow memory before encoding; level None is the default."""
 
     compression_codec: str = "zstd"
     compression_level: int | None = None
@@ -31,7 +31,7 @@ JSON, AVRO = "json", "avro"
 
 
 class OnMalformed(StrEnum):
-    """What to do with a value that cannot be decoded."""
+    """The treatment of a document that cannot be decoded."""
 
     FAIL = "fail"
     NULL_ROW = "null-row"
@@ -45,9 +45,9 @@ class WritePlan:
         premises: Digest of schema and spec, for the receipts.
         batch_id: The batch, for failpoints.
         data_location: Folder of data files, with scheme, without a trailing slash.
-        file_stem: Start of every file name: sink id and batch id, already safe as a path segment.
+        file_stem: Start of every file name: sink id and batch id, safe as a path segment.
         file_io: Allow-listed properties of the file system, without secrets.
-        catalog_name: Catalog whose file system secrets executors look up in their own PyIceberg configuration.
+        catalog_name: Catalog whose file system secrets executors read from their own PyIceberg configuration.
         target_file_size_bytes: Compressed size at which a new file begins.
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
         buffer_bytes: Limit of Arrow memory that a task collects before it writes row groups.

@@ -1,4 +1,4 @@
-"""What errors of a task have in common: a short first line, redacted external text, and advice for casts."""
+"""The errors of a task: a short first line, redacted text of other programs, and advice for casts."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,14 +9,12 @@ from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import StorageTrouble, storage_trouble
 
 SHOWN = 36
-"""Most characters of a name or type in a first line, which must stay short for every table."""
-
-
+"""Most characters of a name or type in a first line: the line must stay short for every table."""
 DESCRIBED = 140
 _UNWRITTEN = StorageTrouble(
     "STORAGE_WRITE",
     "could not be written",
-    "Check free space, permissions and that the executors reach the storage; then run the batch again.",
+    "Check free space, permissions, and that the executors can reach the storage. Then start the query again.",
 )
 
 
@@ -34,7 +32,7 @@ def null_in_required(column: str, count: int) -> WriteError:
     """A required column contains NULLs."""
     return WriteError(
         "NULL_IN_REQUIRED",
-        f"Required column {shown(column)!r} holds {count} NULL{'s' if count > 1 else ''} in one Arrow batch.",
+        f"Required column {shown(column)!r} contains at least {count} NULL{'s' if count > 1 else ''}.",
         action="Filter or fill the NULLs in the query, or make the column optional in the table.",
     )
 
@@ -43,11 +41,11 @@ def how_to_cast(path: Sequence[str], incoming: str, target: str) -> str:
     """The advice for the query: a CAST in Spark SQL where possible. Types are in Spark's spelling."""
     column = ".".join(path)
     if len(path) > 1 or "<" in incoming or "<" in target:
-        return f"Convert {column!r} in the query from {incoming} to {target}, in the way you want."
+        return f"Convert {column!r} from {incoming} to {target} in the query."
     plain = target.partition(" ")[0]
     if plain == incoming:
         return f"Correct {column!r} in the query, or filter the rows."
-    return f"Cast it in the query, in the way you want, for example CAST({sql_name(column)} AS {plain})."
+    return f"Cast it in the query, for example CAST({sql_name(column)} AS {plain})."
 
 
 def unwritable_value(format_name: str, error: Exception) -> WriteError:
@@ -55,7 +53,7 @@ def unwritable_value(format_name: str, error: Exception) -> WriteError:
     return WriteError(
         "LOSSY_VALUE",
         f"A value cannot be written to a {format_name} file: {describe(error)[:DESCRIBED]}",
-        action="Filter such values in the query, or cast their column to a type that holds them as they are.",
+        action="Filter such values in the query, or cast their column to a type that can store them.",
     )
 
 
@@ -63,17 +61,17 @@ def decoder_missing(library: str) -> WriteError:
     """A library for decoding is not installed."""
     return WriteError(
         "DECODER_MISSING",
-        f"Decoding needs {library}, which this Python does not have.",
-        action=f"pip install {library} in the Python of the driver and of every executor, and start again.",
+        f"Decoding needs {library}, which is not installed.",
+        action=f"Run `pip install {library}` for the Python of driver and executors. Then start the query again.",
     )
 
 
 def registry_unreachable(registry: str, why: str) -> WriteError:
-    """Writers' schemas cannot be read now, so no value is at fault."""
+    """Writers' schemas cannot be read; the documents may be valid."""
     return WriteError(
         "REGISTRY_UNREACHABLE",
         f"The schema registry cannot be read: {why[:DESCRIBED]}",
-        action=f"See that driver and executors reach {registry!r}, and start again: nothing is passed over meanwhile.",
+        action=f"Check that driver and executors can reach {registry!r}. Then start the query again: it skips nothing.",
     )
 
 
@@ -81,8 +79,8 @@ def registry_refused(registry: str, why: str) -> WriteError:
     """The registry's answer or file cannot be used as writers' schemas."""
     return WriteError(
         "REGISTRY_REFUSED",
-        f"The schema registry is of no use: {why[:DESCRIBED]}",
-        action=f"Correct the option schema_registry, {registry!r}: lakesink explain LAKESINK_REGISTRY_REFUSED.",
+        f"The schema registry is unusable: {why[:DESCRIBED]}",
+        action=f"Correct the option schema_registry ({registry!r}); see `lakesink explain LAKESINK_REGISTRY_REFUSED`.",
     )
 
 
@@ -100,8 +98,8 @@ def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
     """A closed file has another number of rows than were written."""
     return WriteError(
         "FOOTER_DISAGREES",
-        f"The footer of a data file says {footer} rows, {counted} were written.",
-        action="Run the batch again; if it comes back, report it with the versions of lakesink and pyarrow. "
+        f"The footer of a data file counts {footer} rows, but {counted} were written.",
+        action="Start the query again. If the error repeats, report it with the versions of lakesink and pyarrow. "
         f"The file is {redact(location)!r}.",
     )
 
@@ -110,7 +108,7 @@ def rows_differ(received: int, written: int) -> WriteError:
     """A task's files have another number of rows than it received."""
     return WriteError(
         "ROWS_DIFFER",
-        f"A task received {received} rows and its files hold {written}.",
+        f"A task received {received} rows, but its files contain {written}.",
         action="This is a defect of lakesink: report it with the table's schema and partition spec.",
     )
 

@@ -1,7 +1,7 @@
-"""An Iceberg schema for the writer: parsed from metadata JSON, as Arrow with field ids, and as flat leaves.
+"""Parses an Iceberg schema from metadata JSON, and converts it to Arrow with field ids and to a list of leaves.
 
-Executors use this instead of PyIceberg, whose import costs more than a small batch. It has the types of format version
-2 only.
+Executors use this instead of PyIceberg, whose import takes longer than a small batch. It supports the types of format
+version 2 only.
 
 Until it is written, a uuid is sixteen plain bytes, because few of Arrow's functions support the extension type inside
 lists. It gets the extension type, from which Parquet's annotation comes, only when it is written.
@@ -88,7 +88,7 @@ class ListOf:
 
     @property
     def fields(self) -> tuple["Field", ...]:
-        """Its only part."""
+        """The element."""
         return (self.element,)
 
 
@@ -101,7 +101,7 @@ class MapOf:
 
     @property
     def fields(self) -> tuple["Field", ...]:
-        """Its parts."""
+        """Key and value."""
         return self.key, self.value
 
 
@@ -228,5 +228,5 @@ def _parse_part(document: Mapping[str, Any], part: str, path: tuple[str, ...], *
 def _unwritable(path: tuple[str, ...], name: str) -> Exception:
     return schema_mismatch(
         f"Column {shown('.'.join(path))!r} of the table has type {shown(name)}, which lakesink cannot write.",
-        action="Write to a table of format version 2 whose columns all hold data, or drop the column.",
+        action="Drop the column, or use another table: lakesink writes format version 2, and no empty structs.",
     )

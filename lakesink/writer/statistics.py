@@ -1,6 +1,7 @@
-"""Column statistics of one closed file, by the table's metrics modes, from its own footer.
+"""Column statistics of one closed file, from its footer and by the table's metrics modes.
 
-Those of floating-point columns are counted from the rows: the footer has none, because readers would lose NaNs by them.
+Floating-point columns are counted from the rows. The footer has no statistics for them, because readers would skip
+rows with NaN.
 """
 
 import math
@@ -22,7 +23,7 @@ _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class MetricsMode:
-    """What is recorded for one column; `truncate_to` is the length of string and binary bounds, None keeps all."""
+    """Statistics to record for one column; `truncate_to` is the length of string and binary bounds, None keeps all."""
 
     counts: bool
     bounds: bool
@@ -31,7 +32,7 @@ class MetricsMode:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A leaf column and what is recorded of it."""
+    """A leaf column and its metrics mode."""
 
     leaf: Leaf
     mode: MetricsMode
@@ -43,17 +44,17 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class FloatCounts:
     """Non-NULL values and NaNs of a floating-point column, and the range of its other values; None if there is none."""
 
     values: int = 0
     nans: int = 0
     range: Range | None = None
 
-    def __add__(self, other: "Counted") -> "Counted":
+    def __add__(self, other: "FloatCounts") -> "FloatCounts":
         """The counts of both sets of rows."""
         ranges = [part.range for part in (self, other) if part.range is not None]
-        return Counted(self.values + other.values, self.nans + other.nans, merge(ranges) if ranges else None)
+        return FloatCounts(self.values + other.values, self.nans + other.nans, merge(ranges) if ranges else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,17 @@ def columns(leaves: Sequence[Leaf], modes: Mapping[int, str]) -> tuple[Column, .
     return tuple(Column(leaf, parse_mode(modes.get(leaf.field_id, f"truncate({_DEFAULT_LENGTH})"))) for leaf in leaves)
 
 
-def count(rows: pa.Table, column: Column) -> Counted:
+def count(rows: pa.Table, column: Column) -> FloatCounts:
     """Count a floating-point column of some rows."""
-    return sum((_count(_leaf(chunk, column.leaf)) for chunk in rows.column(column.leaf.indices[0]).chunks), Counted())
+    chunks = rows.column(column.leaf.indices[0]).chunks
+    return sum((_count(_leaf(chunk, column.leaf)) for chunk in chunks), FloatCounts())
 
 
-def _count(values: pa.Array) -> Counted:
+def _count(values: pa.Array) -> FloatCounts:
     ends = pc.min_max(values).as_py()  # NaNs are ignored
     found = ends["min"] is not None and not math.isnan(ends["min"])
     nans = pc.sum(pc.is_nan(values)).as_py() or 0
-    return Counted(len(values) - values.null_count, nans, Range(ends["min"], ends["max"]) if found else None)
+    return FloatCounts(len(values) - values.null_count, nans, Range(ends["min"], ends["max"]) if found else None)
 
 
 def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
@@ -112,7 +114,7 @@ def _leaf(array: pa.Array, leaf: Leaf) -> pa.Array:
 
 
 def file_statistics(
-    footer: pq.FileMetaData, columns: Sequence[Column], counted: Mapping[int, Counted]
+    footer: pq.FileMetaData, columns: Sequence[Column], counted: Mapping[int, FloatCounts]
 ) -> FileStatistics:
     """Statistics of a file; `counted` has the columns that were counted from the rows, by field id."""
     found = FileStatistics()
@@ -141,7 +143,7 @@ def _start(chunk: pq.ColumnChunkMetaData) -> int:
     return min(start, int(chunk.dictionary_page_offset)) if chunk.dictionary_page_offset else start
 
 
-def _add_counted(found: FileStatistics, column: Column, counted: Counted) -> None:
+def _add_counted(found: FileStatistics, column: Column, counted: FloatCounts) -> None:
     field_id = column.leaf.field_id
     found.null_value_counts[field_id] = found.value_counts[field_id] - counted.values
     if column.leaf.repeated:

@@ -22,9 +22,9 @@ def check_texts(batch: pa.RecordBatch, first_row: int) -> None:
             row = first_row + _first_invalid(column)
             raise WriteError(
                 "TEXT_INVALID",
-                f"Column {shown('.'.join(path))!r} holds text that is not UTF-8, in row {row} of its task.",
-                action="No reader could read it. Keep such bytes in a BINARY column, or repair or filter them in the"
-                " query by make_valid_utf8(...) or is_valid_utf8(...).",
+                f"Column {shown('.'.join(path))!r} contains text that is not UTF-8, in row {row} of its task.",
+                action="Readers could not read the table. Store such bytes in a BINARY column, or repair or filter them"
+                " in the query with make_valid_utf8(...) or is_valid_utf8(...).",
             )
 
 

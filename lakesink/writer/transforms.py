@@ -65,14 +65,14 @@ class Transform:
             case period:
                 return _with_far_periods(period, values, _PERIODS[period](values))
 
-    def human(self, raw: Raw | None) -> str:
+    def path_text(self, raw: Raw | None) -> str:
         """A value as text in a path, in Iceberg's form before escaping."""
         if raw is None:
             return "null"
         kind = self.result
         if kind.decimal:
             return f"{Decimal(int(raw)).scaleb(-kind.decimal[1], _EXACT):f}"
-        return _HUMAN.get(self.name, _HUMAN.get(kind.name, _human_bytes))(raw)
+        return _PATH_TEXTS.get(self.name, _PATH_TEXTS.get(kind.name, _bytes_text))(raw)
 
 
 def parse_transform(spelling: str, source: Primitive) -> Transform:
@@ -81,14 +81,14 @@ def parse_transform(spelling: str, source: Primitive) -> Transform:
     name = found[1] if found else ""
     if found is None or name not in ("identity", "bucket", "truncate", "void", *_PERIODS):
         raise schema_mismatch(
-            f"The table's partition spec uses the transform {shown(spelling)!r}, which this lakesink does not know.",
+            f"The table's partition spec uses the transform {shown(spelling)!r}, which lakesink does not support.",
             action="Partition the table by identity, bucket, truncate, year, month, day or hour, or upgrade lakesink.",
         )
     width = int(found[2] or 0)
     if name in _SIZED and not 0 < width <= _WIDEST:
         raise schema_mismatch(
             f"The partition spec uses the transform {shown(spelling)!r}, whose width is not from 1 to {_WIDEST}.",
-            action="No reader takes such a width. Give the table another partition spec.",
+            action="No reader supports such a width. Change the table's partition spec.",
         )
     return Transform(name, width, source)
 
@@ -101,7 +101,7 @@ def distinguishable(values: pa.Array) -> pa.Array:
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:
-    """`pyiceberg_core` wraps around below the smallest number, and exceeds a decimal's precision."""
+    """Check the result: `pyiceberg_core` wraps around below the smallest number, and exceeds a decimal's precision."""
     found = core.truncate(values, width)
     if pa.types.is_decimal(found.type):
         found.validate(full=True)
@@ -111,7 +111,7 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
 
 
 def _hours(values: pa.Array) -> pa.Array:
-    """`pyiceberg_core` wraps around beyond an int."""
+    """Check the result: `pyiceberg_core` wraps around beyond an int."""
     ends = pc.min_max(values.view(pa.int64()))
     hours = [micros // _MICROS_AN_HOUR for micros in ends.as_py().values() if micros is not None]
     if not all(-(2**31) <= hour < 2**31 for hour in hours):
@@ -120,7 +120,7 @@ def _hours(values: pa.Array) -> pa.Array:
 
 
 def _with_far_periods(period: str, values: pa.Array, found: pa.Array) -> pa.Array:
-    """`pyiceberg_core` returns NULL for a year or month beyond its calendar, which ends before the types do."""
+    """Replace NULLs that `pyiceberg_core` returns for a year or month beyond its calendar."""
     if found.null_count == values.null_count:
         return found
     day = 1 if pa.types.is_date32(values.type) else _MICROS_A_DAY
@@ -136,18 +136,18 @@ def _far_period(period: str, days: int) -> int:
     return years if period == "year" else years * 12 + day.month - 1
 
 
-def _human_bytes(raw: bytes) -> str:
+def _bytes_text(raw: bytes) -> str:
     return b64encode(raw).decode()
 
 
-def _human_date(days: int) -> str:
+def _date_text(days: int) -> str:
     try:
         return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
     except OverflowError:
         return f"{days}d"
 
 
-def _human_timestamp(micros: int, *, zoned: bool) -> str:
+def _timestamp_text(micros: int, *, zoned: bool) -> str:
     try:
         moment = _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -162,20 +162,20 @@ _PERIODS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
     "hour": _hours,
 }
 """By the names of the transforms."""
-_HUMAN: Mapping[str, Callable[[Any], str]] = {
+_PATH_TEXTS: Mapping[str, Callable[[Any], str]] = {
     "year": lambda years: f"{1970 + years:04d}",
     "month": lambda months: f"{1970 + months // 12:04d}-{months % 12 + 1:02d}",
-    "hour": lambda hours: f"{_human_date(hours // 24)}-{hours % 24:02d}",
+    "hour": lambda hours: f"{_date_text(hours // 24)}-{hours % 24:02d}",
     "boolean": lambda raw: str(raw).lower(),
     "int": str,
     "long": str,
     "float": repr,
     "double": repr,
-    "date": _human_date,
+    "date": _date_text,
     "time": lambda micros: (_EPOCH + timedelta(microseconds=micros)).time().isoformat(),
-    "timestamp": partial(_human_timestamp, zoned=False),
-    "timestamptz": partial(_human_timestamp, zoned=True),
+    "timestamp": partial(_timestamp_text, zoned=False),
+    "timestamptz": partial(_timestamp_text, zoned=True),
     "string": lambda raw: raw.decode("utf-8", "replace"),
     "uuid": lambda raw: str(UUID(bytes=raw)),
 }
-"""By the names of the transforms, else of the types of their values."""
+"""By the names of the transforms, or else of the types of their values."""

@@ -11,7 +11,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
-from lakesink_catalog.commit.fence import FencedCommit, Look
+from lakesink_catalog.commit.fence import Decision, FencedCommit
 from lakesink_catalog.commit.request import PlannedCommit
 from lakesink_catalog.read import view
 from lakesink_protocol.errors import Reason
@@ -23,12 +23,12 @@ from proof.mutants.mutant import Focus, Patches, mutant
 from proof.mutants.sending import without_tag
 
 
-def _decide(patches: Patches, change: Callable[[Look], Verdict]) -> None:
-    """Every look at the table comes to another verdict."""
+def _decide(patches: Patches, change: Callable[[Decision], Verdict]) -> None:
+    """Every decision has another verdict."""
 
-    def decide_on(self: FencedCommit, table: Table, batch: Batch) -> Look:
-        look: Look = real(self, table, batch)
-        return replace(look, verdict=change(look))
+    def decide_on(self: FencedCommit, table: Table, batch: Batch) -> Decision:
+        decision: Decision = real(self, table, batch)
+        return replace(decision, verdict=change(decision))
 
     real = patches.put(FencedCommit, "decide_on", decide_on)
 
@@ -41,7 +41,7 @@ def _decide(patches: Patches, change: Callable[[Look], Verdict]) -> None:
 )
 def no_dedupe(patches: Patches) -> None:
     """Nothing is ever skipped."""
-    _decide(patches, lambda look: Commit(0) if isinstance(look.verdict, Skip) else look.verdict)
+    _decide(patches, lambda decision: Commit(0) if isinstance(decision.verdict, Skip) else decision.verdict)
 
 
 @mutant(
@@ -53,8 +53,8 @@ def no_dedupe(patches: Patches) -> None:
 def skip_by_the_highest_batch_id(patches: Patches) -> None:
     """One number is all that is compared."""
 
-    def change(look: Look) -> Verdict:
-        entry, batch = look.situation.entry, look.situation.batch
+    def change(decision: Decision) -> Verdict:
+        entry, batch = decision.situation.entry, decision.situation.batch
         return Commit(6) if entry is None or batch.batch_id > entry.batch_id else Skip(14, None)
 
     _decide(patches, change)
@@ -69,10 +69,10 @@ def skip_by_the_highest_batch_id(patches: Patches) -> None:
 def fingerprint_ignored(patches: Patches) -> None:
     """A changed batch is taken for the one that it replaces."""
 
-    def change(look: Look) -> Verdict:
-        if look.verdict == Refuse(15, Reason.BATCH_CHANGED):
+    def change(decision: Decision) -> Verdict:
+        if decision.verdict == Refuse(15, Reason.BATCH_CHANGED):
             return Skip(14, None)
-        return Commit(16) if look.verdict == Refuse(17, Reason.BATCH_CHANGED) else look.verdict
+        return Commit(16) if decision.verdict == Refuse(17, Reason.BATCH_CHANGED) else decision.verdict
 
     _decide(patches, change)
 
@@ -85,7 +85,7 @@ def fingerprint_ignored(patches: Patches) -> None:
 )
 def ledger_of_main_read_for_a_branch(patches: Patches) -> None:
     """On a branch every batch is new."""
-    _decide(patches, lambda look: look.verdict if look.situation.key.branch == MAIN_BRANCH else Commit(6))
+    _decide(patches, lambda decision: decision.verdict if decision.situation.key.branch == MAIN_BRANCH else Commit(6))
 
 
 @mutant(
@@ -97,7 +97,7 @@ def ledger_of_main_read_for_a_branch(patches: Patches) -> None:
 def mark_by_existence_not_ancestry(patches: Patches) -> None:
     """Every snapshot in the metadata is taken to be on the branch."""
 
-    def entry_on_walk(self: Situation) -> bool:
+    def entry_in_ancestry(self: Situation) -> bool:
         return self.entry is not None and self.entry.snapshot_id in self.view.snapshots
 
     def own_marks(self: Situation) -> Iterator[tuple[Mark, SnapshotLike]]:
@@ -106,7 +106,7 @@ def mark_by_existence_not_ancestry(patches: Patches) -> None:
             if mark is not None and mark.key == self.key:
                 yield mark, snapshot
 
-    patches.put(Situation, "entry_on_walk", property(entry_on_walk))
+    patches.put(Situation, "entry_in_ancestry", property(entry_in_ancestry))
     patches.put(Situation, "_own_marks", own_marks)
 
 
@@ -132,11 +132,11 @@ def mark_only_in_the_snapshot(patches: Patches) -> None:
     real_view = patches.put(view, "view_metadata", view_metadata)
     patches.put(commit, "view_metadata", view_metadata)
     unknown = Refuse(5, Reason.UNKNOWN_HISTORY)
-    _decide(patches, lambda look: Commit(6) if look.verdict == unknown else look.verdict)
+    _decide(patches, lambda decision: Commit(6) if decision.verdict == unknown else decision.verdict)
 
 
 def _newest(seen: TableView, key: SinkKey) -> LedgerEntry | None:
-    for snapshot in seen.walk():
+    for snapshot in seen.ancestry():
         mark = mark_of(snapshot.summary)
         if mark is not None and mark.key == key:
             return LedgerEntry(

@@ -9,8 +9,8 @@ from lakesink.sinks.iceberg import sink as iceberg
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import record
-from lakesink_catalog.commit.fence import FencedCommit, Look, still_usable
-from lakesink_catalog.commit.prepared import PreparedBatch, PreparedFiles
+from lakesink_catalog.commit.fence import Decision, FencedCommit, still_usable
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import Payload
 from lakesink_protocol.verdict import Commit
@@ -29,10 +29,10 @@ PIECES: Mapping[str, Any] = {"files": [], "manifests": [], "rows": 0, "partition
 def torn_record_believed(patches: Patches) -> None:
     """The record is a log, a line each for what was written; the last whole line ends it."""
 
-    def write(self: PreparedFiles, path: str, data: bytes) -> None:
+    def write(self: TableLog, path: str, data: bytes) -> None:
         real(self, path, _lines(data))
 
-    real = patches.put(PreparedFiles, "_write", write)
+    real = patches.put(TableLog, "_write", write)
     patches.put(record, "parse_record", _as_far_as_it_goes)
 
 
@@ -46,7 +46,7 @@ def record_of_an_older_table_used(patches: Patches) -> None:
     """The table's UUID is not compared."""
 
     def recover(self: IcebergSink, transaction: IcebergTransaction, payload: Payload) -> Any:
-        return real(self, transaction, {**payload, "table_uuid": transaction.look.situation.view.table_uuid})
+        return real(self, transaction, {**payload, "table_uuid": transaction.decision.situation.view.table_uuid})
 
     real = patches.put(IcebergSink, "recover", recover)
 
@@ -60,10 +60,10 @@ def record_of_an_older_table_used(patches: Patches) -> None:
 def follows_ignored(patches: Patches) -> None:
     """Neither the ledger's entry is compared nor whether the record's snapshot is in the table."""
 
-    def usable(look: Look, prepared: PreparedBatch) -> bool:
-        assert isinstance(look.verdict, Commit)
-        agrees = replace(prepared, follows=look.situation.entry, accepted=look.verdict.accepted, snapshot_id=0)
-        return still_usable(look, agrees)
+    def usable(decision: Decision, prepared: PreparedBatch) -> bool:
+        assert isinstance(decision.verdict, Commit)
+        agrees = replace(prepared, follows=decision.situation.entry, accepted=decision.verdict.accepted, snapshot_id=0)
+        return still_usable(decision, agrees)
 
     patches.put(commit, "still_usable", usable)
     patches.put(iceberg, "still_usable", usable)
@@ -78,7 +78,7 @@ def follows_ignored(patches: Patches) -> None:
 def prepared_max_age_ignored(patches: Patches) -> None:
     """Files never grow old."""
 
-    def find(self: PreparedFiles, batch: Batch) -> Any:
+    def find(self: TableLog, batch: Batch) -> Any:
         return real(replace(self, max_age_ms=FOR_EVER_MS), batch)
 
     real = patches.put(record.PreparedRecords, "find", find)

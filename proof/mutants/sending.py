@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit import request
-from lakesink_catalog.commit.fence import FencedCommit, Look
+from lakesink_catalog.commit.fence import Decision, FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.request import PlannedCommit, Request, build_request
 from lakesink_catalog.manifests.merging import ManifestMerger
@@ -43,12 +43,12 @@ REBASES = 4
 def check_outside_the_attempt(patches: Patches) -> None:
     """Each attempt goes to the newest head, whoever has committed meanwhile."""
 
-    def look(self: FencedCommit, batch: Batch) -> Any:
+    def decide(self: FencedCommit, batch: Batch) -> Any:
         found = real(self, batch)
         return found if isinstance(found.verdict, Commit) else replace(found, verdict=Commit(0))
 
-    real = patches.put(FencedCommit, "look", look)
-    patches.put(commit, "still_usable", lambda _look, _prepared: True)
+    real = patches.put(FencedCommit, "decide", decide)
+    patches.put(commit, "still_usable", lambda _decision, _prepared: True)
 
 
 @mutant(
@@ -60,11 +60,11 @@ def check_outside_the_attempt(patches: Patches) -> None:
 def rebase_of_the_library_left_on(patches: Patches) -> None:
     """As a library does that knows of appends, and nothing of batches."""
 
-    def send(self: FencedCommit, look: Look, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
+    def send(self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
         try:
-            return real(self, look, batch, prepared, asked)
+            return real(self, decision, batch, prepared, asked)
         except CommitFailedException:
-            return _rebase(self, look, batch, prepared)
+            return _rebase(self, decision, batch, prepared)
 
     real = patches.put(FencedCommit, "send", send)
 
@@ -78,11 +78,11 @@ def rebase_of_the_library_left_on(patches: Patches) -> None:
 def conflict_taken_as_rejected(patches: Patches) -> None:
     """The files go, be they referenced or not."""
 
-    def send(self: FencedCommit, look: Look, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
+    def send(self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
         try:
-            return real_send(self, look, batch, prepared, asked)
+            return real_send(self, decision, batch, prepared, asked)
         except CommitFailedException as error:
-            raise _Rejected(look.table.io) from error
+            raise _Rejected(decision.table.io) from error
 
     def commit_batch(self: FencedCommit, batch: Batch, prepared: PreparedBatch) -> Any:
         try:
@@ -104,13 +104,13 @@ def conflict_taken_as_rejected(patches: Patches) -> None:
 def unavailable_taken_as_rejected(patches: Patches) -> None:
     """The same files under a new snapshot id, and nobody looks first."""
 
-    def send(self: FencedCommit, look: Look, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
+    def send(self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
         try:
-            return real(self, look, batch, prepared, asked)
+            return real(self, decision, batch, prepared, asked)
         except ServiceUnavailableError:
-            snapshot_id = self.surroundings.new_snapshot_id()
+            snapshot_id = self.effects.new_snapshot_id()
             manifests = tuple(replace(manifest, snapshot_id=snapshot_id) for manifest in prepared.manifests)
-            return _rebase(self, look, batch, replace(prepared, snapshot_id=snapshot_id, manifests=manifests))
+            return _rebase(self, decision, batch, replace(prepared, snapshot_id=snapshot_id, manifests=manifests))
 
     real = patches.put(FencedCommit, "send", send)
 
@@ -124,13 +124,13 @@ def unavailable_taken_as_rejected(patches: Patches) -> None:
 def unknown_taken_as_landed(patches: Patches) -> None:
     """What the request would have made of the table is taken for what it has made."""
 
-    def send(self: FencedCommit, look: Look, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
+    def send(self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, asked: Request) -> Any:
         try:
-            return real(self, look, batch, prepared, asked)
+            return real(self, decision, batch, prepared, asked)
         except (CommitFailedException, ValueError):
             raise
         except Exception:  # noqa: BLE001 - the bug
-            table = look.table
+            table = decision.table
             return update_table_metadata(table.metadata, asked.updates, metadata_location=table.metadata_location)
 
     real = patches.put(FencedCommit, "send", send)
@@ -149,7 +149,7 @@ def abort_deletes(patches: Patches) -> None:
         try:
             return real(self, transaction, prepared)
         except Exception:
-            _delete(transaction.look.table.io, [path for path, _ in prepared.files])
+            _delete(transaction.decision.table.io, [path for path, _ in prepared.files])
             raise
 
     real = patches.put(IcebergSink, "commit", commit_batch)
@@ -165,10 +165,12 @@ def earlier_manifests_cleaned(patches: Patches) -> None:
     """Each new request first tidies after the last one."""
     written: dict[int, tuple[FencedCommit, list[str]]] = {}
 
-    def ask(self: FencedCommit, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Any:
-        made = real(self, look, batch, prepared, merger)
+    def ask(
+        self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger
+    ) -> Any:
+        made = real(self, decision, batch, prepared, merger)
         _, earlier = written.pop(id(self), (self, []))
-        _delete(look.table.io, earlier)
+        _delete(decision.table.io, earlier)
         lists = [update.snapshot.manifest_list for update in made.updates if isinstance(update, AddSnapshotUpdate)]
         written[id(self)] = self, lists
         return made
@@ -235,15 +237,15 @@ class _Rejected(BaseException):
         self.io = io
 
 
-def _rebase(fence: FencedCommit, look: Look, batch: Batch, prepared: PreparedBatch) -> TableMetadata:
+def _rebase(fence: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch) -> TableMetadata:
     """The batch on the newest head, whatever the ledger says of it there."""
-    assert isinstance(look.verdict, Commit)
+    assert isinstance(decision.verdict, Commit)
     for attempt in range(REBASES):
         table = fence.load()
         situation = Situation(view_table(table, fence.key), fence.key, batch, fence.start_uuid)
-        change = PlannedCommit(situation, look.verdict, batch, prepared, fence.options)
+        change = PlannedCommit(situation, decision.verdict, batch, prepared, fence.options)
         merger = ManifestMerger(fence.options.merge, prepared.snapshot_id)
-        asked = build_request(table, change, merger, fence.surroundings.now_ms())
+        asked = build_request(table, change, merger, fence.effects.now_ms())
         try:
             return table.catalog.commit_table(table, asked.requirements, asked.updates).metadata
         except CommitFailedException:

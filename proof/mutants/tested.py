@@ -19,8 +19,8 @@ from pyspark.core.rdd import RDD
 from pyspark.util import local_connect_and_auth
 
 from lakesink.spark.rows import batch_rows
-from lakesink.spark.rows.task import Messages
-from lakesink_catalog.connect.lean_sql import LeanSqlCatalog
+from lakesink.spark.rows.task import RawBytes
+from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from proof.mutants.mutant import Patches
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def gathered_batch_unchecked(patches: Patches) -> None:
         sender = jvm.PythonRDD.collectAndServe(encoded._jrdd.rdd())  # noqa: SLF001 - as the product does
         stream, connection = local_connect_and_auth(sender[0], sender[1])
         with connection, stream:
-            return list(Messages().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
+            return list(RawBytes().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
 
     patches.put(batch_rows, "_collected", collected)
 
@@ -90,11 +90,11 @@ def gathered_batch_unchecked(patches: Patches) -> None:
 def catalog_name_not_compared(patches: Patches) -> None:
     """A table's row in the database is found by namespace and table alone."""
 
-    def row(_: LeanSqlCatalog, name: Identifier) -> tuple[Any, ...]:
+    def row(_: CachingSqlCatalog, name: Identifier) -> tuple[Any, ...]:
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(name))
         return IcebergTables.table_namespace == namespace, IcebergTables.table_name == Catalog.table_name_from(name)
 
-    patches.put(LeanSqlCatalog, "_row", row)
+    patches.put(CachingSqlCatalog, "_row", row)
 
 
 TESTED = (
@@ -107,7 +107,7 @@ TESTED = (
     SeededBug(
         "catalog name not compared",
         "P2: a commit moves the table of another catalog in the same database.",
-        "tests/catalog/test_lean_sql.py::test_two_catalogs_in_one_database_each_have_their_own_table",
+        "tests/catalog/test_caching_sql.py::test_two_catalogs_in_one_database_each_have_their_own_table",
         catalog_name_not_compared,
     ),
 )

@@ -178,7 +178,7 @@ def _honest_record(place: Place) -> Any:
     return {
         "version": 1,
         "batch": identity,
-        "created_ms": place.stream.chance.surroundings().now_ms(),
+        "created_ms": place.stream.chance.effects().now_ms(),
         "participants": {place.sink.name: payload},
     }
 

@@ -52,14 +52,14 @@ class Scene:
         self.begin()
 
     def begin(self) -> None:
-        """A fresh driver's look."""
+        """A fresh driver's decision."""
         begun = self.sink.begin(self.batch)
         assert isinstance(begun, IcebergTransaction)
         self.transaction = begun
 
     @property
     def table(self) -> Table:
-        return self.transaction.look.table
+        return self.transaction.decision.table
 
     @property
     def data(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.proof import audit
+from lakesink.audit.audit import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.commit.restore import Restoring
 from lakesink_protocol.coordinator import Write
@@ -40,11 +40,11 @@ from testkit.maintenance import (
 
 END = 8
 MOST_REFUSALS = 12
-_ACCEPT = re.compile(r'accept="([^"]+)" ([^;]*?)(?=; accept=|\.$|$)')
+_ACCEPT = re.compile(r'accept="([^"]+)" (.*?)(?=; accept=|\.$|$)')
 _REWIND = re.compile(r"`lakesink rewind <checkpoint> --to-batch (-?\d+)`")
-_STARTS = re.compile(r"(?:where the sink ended|starts where these end): \[(\d+)\]")
-_OF_OTHERS = re.compile(r"Batches of other sink ids that the rollback removed do not come back")
-_DOUBLES, _LOSES = re.compile(r"twice|unless|right if"), re.compile(r"\bout\b|lost|without|right if|no longer has")
+_STARTS = re.compile(r"(?:where the sink ended|starts where these batches end): \[(\d+)\]")
+_OF_OTHERS = re.compile(r"This does not restore batches of other sink ids that the rollback removed")
+_DOUBLES, _LOSES = re.compile(r"twice|unless|correct if"), re.compile(r"\bout\b|lost|without|correct if|no longer has")
 
 
 Advice = tuple[str, str, Callable[[], dict[str, Any] | None]]
@@ -199,7 +199,7 @@ class Play:
             found.append(("start there", start[0], partial(self._start_anew, int(start[1]))))
         if "estore the" in action and "checkpoint" in action and self.kept is not None:
             found.append(("old checkpoint", "Restore the old checkpoint", self._put_back))
-        if "new sink id and a new" in action or "take another sink id" in action:
+        if "new sink id and a new" in action or "use another sink id" in action:
             text = next(part for part in re.split(r"(?<=\.) ", action) if "sink id" in part)
             found.append(("another sink id", text, partial(self._another_sink, action)))
         if not found:
@@ -213,7 +213,7 @@ class Play:
 
     def _restore(self) -> dict[str, Any]:
         with suppress(SettingsError):  # it was retired
-            Restoring(self.lake.table, self.stream.key, surroundings=self.stream.chance.surroundings()).run()
+            Restoring(self.lake.table, self.stream.key, effects=self.stream.chance.effects()).run()
         return {}
 
     def _start_anew(self, start: int) -> None:
@@ -300,7 +300,7 @@ class Play:
 
     def _retire(self) -> None:
         with suppress(SettingsError):
-            Forgetting(self.lake.table, self.stream.key, surroundings=self.stream.chance.surroundings()).run()
+            Forgetting(self.lake.table, self.stream.key, effects=self.stream.chance.effects()).run()
         self.stream.sink_id += "y"
 
     def _clone(self) -> None:

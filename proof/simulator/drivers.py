@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, QueryError, WriteError
 from lakesink_protocol.identity import SinkKey
@@ -156,7 +156,7 @@ class Stream:
             open_catalog=lambda: client,
             settings=Settings.parse(settings),
             schema=ROWS,
-            surroundings=Surroundings(
+            effects=Effects(
                 now_ms=lambda: world.now_ms,
                 monotonic_ms=lambda: world.now_ms,
                 sleep_ms=world.sleep,

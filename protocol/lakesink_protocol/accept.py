@@ -21,8 +21,8 @@ class Accept:
 
     Attributes:
         adds_rows: True to commit the batch, False to skip it.
-        against: The state of the ledger that is overruled, see `ledger_state`. The commit changes that state, so an
-            accept works once. Empty in an accept of an older lakesink, which overrules nothing.
+        against: The state of the ledger for which the accept is valid, see `ledger_state`. The commit changes that
+            state, so an accept works once. Empty in an accept of an older lakesink, which overrules nothing.
         without_inputs: True to also overrule the missing input files of the same batch.
     """
 
@@ -61,7 +61,7 @@ class Accept:
 
 
 def accept_of(reason: Reason, situation: Situation, *, adds_rows: bool) -> Accept:
-    """The accept that overrules this refusal, in this state of the ledger only."""
+    """The accept that overrules this refusal, only in the current state of the ledger."""
     return Accept(reason, situation.batch.batch_id, adds_rows, ledger_state(situation))
 
 

@@ -7,6 +7,8 @@ from enum import Enum
 from functools import cache
 from importlib.resources import files
 
+from lakesink_protocol.documentation import error_page
+
 PREFIX = "LAKESINK_"
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _ASIDE = re.compile(r"[;,] (?:see )?\[[^`\]]+\]\([^)]+\)(?= |$)(?: has the rules)?")
@@ -16,9 +18,11 @@ class DataState(Enum):
     """The state of the batch's data. In `errors.toml` the names are in lower case."""
 
     UNCHANGED = "Nothing was written."
-    NOT_IN = "Nothing of this batch is in the table; files that it may have left are referenced by nothing."
-    UNKNOWN = "It may be in or not: nothing was deleted, and the restart looks at the table before it writes."
-    PARTLY = "It is in some of the tables; the restart skips those."
+    NOT_IN = "Nothing of this batch is in the table; no snapshot references files that it may have left."
+    UNKNOWN = (
+        "The batch may be in the table or not. Nothing was deleted; the restart checks the table before it writes."
+    )
+    PARTLY = "The batch is in some of the tables; the restart skips those."
     IN = "The batch is in the table."
 
 
@@ -50,20 +54,31 @@ def explanations() -> dict[str, Explanation]:
 
 
 def state_of(code: str) -> DataState:
-    """The state of the data after this error; unknown for a code of somebody else's sink."""
+    """The state of the data after this error; unknown for a code of a custom sink."""
     found = explanations().get(full_code(code))
     return DataState.UNKNOWN if found is None else found.data
 
 
+def where_explained(code: str) -> str:
+    """Where to read about this error; empty for a code of somebody else's sink."""
+    if full_code(code) not in explanations():
+        return ""
+    page = error_page(full_code(code))
+    return f"lakesink explain {full_code(code)}{'' if page is None else f', or {page}'}"
+
+
 def full_code(text: str) -> str:
-    """Complete a code as a user may type it: in any case, with or without prefix and brackets."""
+    """The full code for a user's input, in any case, with or without prefix and brackets."""
     word = text.strip().strip("[]`").upper().replace("-", "_")
     return word if word.startswith(PREFIX) else f"{PREFIX}{word}"
 
 
 def errors_table_markdown() -> str:
     """Every error as a Markdown table, for the documentation."""
-    rows = (f"| `{one.code}` | {one.what} | {one.action} |" for one in explanations().values())
+    rows = (
+        f'| <a id="{one.code.lower()}"></a>`{one.code}` | {one.what} | {one.action} |'
+        for one in explanations().values()
+    )
     return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows]) + "\n"
 
 

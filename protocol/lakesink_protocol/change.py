@@ -1,4 +1,4 @@
-"""What a batch does to one target: the content files that it adds, and the schema change that comes with them. Pure.
+"""The change of one target by a batch: the content files that it adds, and a schema change. Pure.
 
 The vocabulary is Iceberg's: a content file holds rows, or the positions of rows that are deleted.
 """
@@ -11,11 +11,11 @@ from typing import Any
 LONGEST_COLUMN = 1_000
 LONGEST_TYPE = 10_000
 MOST_COLUMNS = 10_000
-"""Bounds of what a receipt or a record may say; the options of a stream allow much less."""
+"""Limits for receipts and records; the options of a stream have much lower limits."""
 
 
 class ChangeInvalid(ValueError):
-    """The document describes no change."""
+    """The document is not a valid change."""
 
 
 class Content(Enum):
@@ -86,12 +86,12 @@ class SchemaChange:
             case {"added": list(added), "widened": list(widened), "optional": list(optional), **rest} if not rest:
                 if len(added) + len(widened) + len(optional) <= MOST_COLUMNS:
                     return cls(_column_types(added), _column_types(widened), tuple(map(_column, optional)))
-        raise ChangeInvalid("not a schema change, or one of too many columns")
+        raise ChangeInvalid("not a schema change, or it has too many columns")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a batch does to one target, by one commit; a target without files is only marked with the batch."""
+    """The change of one target by the commit of a batch; without files, the commit only records the batch."""
 
     files: tuple[ContentFile, ...] = ()
     schema: SchemaChange | None = None
@@ -123,5 +123,5 @@ def _column_type(document: Any) -> ColumnType:
 def _column(document: Any) -> tuple[str, ...]:
     named = isinstance(document, list) and document and all(isinstance(name, str) and name for name in document)
     if not named or sum(map(len, document)) > LONGEST_COLUMN:
-        raise ChangeInvalid("a column has no name, or too long a one")
+        raise ChangeInvalid("a column has no name, or its name is too long")
     return tuple(document)

@@ -32,7 +32,7 @@ def choices(reason: Reason, s: Situation) -> Choices:
     of_reason = _CHOICES.get(reason)
     if of_reason is None:
         return ()
-    if reason is Reason.UNKNOWN_HISTORY and s.others_epochs:
+    if reason is Reason.UNKNOWN_HISTORY and s.iceberg_sink_epochs:
         return (_skip("begins the ledger after it"),)  # the same as `lakesink adopt`
     if reason is not Reason.REWOUND and s.later_landed is not None:
         return ()
@@ -42,13 +42,13 @@ def choices(reason: Reason, s: Situation) -> Choices:
 
 
 def what_landed(s: Situation) -> str:
-    """Where exactly this batch is, for messages."""
+    """The snapshot that has this batch, for messages."""
     assert s.landed is not None
     mark, snapshot_id = s.landed
     by = "" if mark.key == s.key else f", written by sink {mark.key.name!r} into {mark.key.branch[:LONGEST_NAME]!r}"
     if not mark.adds_rows:
         return f"an operator skipped it before, in snapshot {snapshot_id}{by}"
-    return f"its rows are there, in snapshot {snapshot_id}{by}"
+    return f"its rows are in snapshot {snapshot_id}{by}"
 
 
 def reads_files(s: Situation) -> bool:
@@ -74,13 +74,13 @@ def _n(s: Situation) -> int:
 
 
 def _leaves_out(s: Situation) -> Choice:
-    return _skip(f"leaves the rows of batch {_n(s)} out for good")
+    return _skip(f"leaves the rows of batch {_n(s)} out permanently")
 
 
 def _leaves_out_and_repeats(s: Situation) -> Choice:
     """For a batch that does not follow the newest committed one: later batches continue from this batch's end."""
     return _skip(
-        f"leaves the rows of batch {_n(s)} out; later batches go on from its end: what is there beyond it comes twice"
+        f"leaves the rows of batch {_n(s)} out; later batches continue from its end: written rows after it come twice"
     )
 
 
@@ -106,11 +106,11 @@ def _span(first: int, last: int) -> str:
 
 def _other_data(s: Situation, *, moves_ledger: bool = True) -> Choices:
     n = _n(s)
-    then = " and the next batch goes on from the end of the new one, so that rows between both ends come twice or"
+    then = " and the next batch continues from the end of the new one: rows between both ends come twice or are lost"
     return (
-        _commit(f"adds the whole new batch {n}: rows that the committed batch {n} has too come twice"),
+        _commit(f"adds the whole new batch {n}: rows that are also in the committed batch {n} come twice"),
         _skip(
-            f"keeps the committed batch {n},{then} are lost"
+            f"keeps the committed batch {n},{then}"
             if moves_ledger
             else f"keeps the committed batch {n}: rows that only the new one has are lost"
         ),
@@ -121,7 +121,7 @@ def _after_lost_ledger(s: Situation) -> Choices:
     newest = s.newest_mark
     if newest is None or not _follows(s, newest):
         return ()
-    return (_commit(f"adds batch {_n(s)} right after batch {newest.batch_id}, the newest there is"), _leaves_out(s))
+    return (_commit(f"adds batch {_n(s)} right after batch {newest.batch_id}, the newest one"), _leaves_out(s))
 
 
 def _after_unknown_history(s: Situation) -> Choices:
@@ -129,7 +129,7 @@ def _after_unknown_history(s: Situation) -> Choices:
     if s.key.kind is SinkKind.TXN:
         return _while_expiry_hides_the_version(s)
     if before is None:
-        doubled = f"adds batch {n} {_beside_what(s)}; rows that are there already come twice"
+        doubled = f"adds batch {n} {_with_earlier(s)}; rows that are already written come twice"
         return (_commit(doubled), _leaves_out_and_repeats(s))
     if _follows(s, before):
         return (_commit(f"adds batch {n} right after batch {before.batch_id} of the same query"), _leaves_out(s))
@@ -138,26 +138,26 @@ def _after_unknown_history(s: Situation) -> Choices:
     if n == before.batch_id + 1:
         return _misaligned(s, before.batch_id)
     missing = _span(before.batch_id + 1, n - 1)
-    return (_commit(f"adds batch {n} and leaves {missing} out for good"), _leaves_out(s))
+    return (_commit(f"adds batch {n} and leaves {missing} out permanently"), _leaves_out(s))
 
 
-def _beside_what(s: Situation) -> str:
+def _with_earlier(s: Situation) -> str:
     if not _n(s):
-        return "beside what the sink wrote elsewhere"
+        return "in addition to rows that the sink wrote elsewhere"
     before = _span(0, _n(s) - 1)
     return (
-        f"without {before}, of which nothing is there"
+        f"without the rows of {before}, which are not written"
         if s.shows_the_batch_before
-        else (f"after {before}, there or not: expiry hides it")
+        else f"after {before} (expiry hides whether those rows are written)"
     )
 
 
 def _while_expiry_hides_the_version(s: Situation) -> Choices:
     n = _n(s)
-    then = "and higher versions are then appended without this question"
+    then = "and higher versions are then appended without this check"
     return (
-        _commit(f"adds version {n}: its rows come twice if they are there, {then}"),
-        _skip(f"adds no row and counts version {n} as committed: right if its rows are there, {then}"),
+        _commit(f"adds version {n}: its rows come twice if they are already written, {then}"),
+        _skip(f"adds no row and counts version {n} as committed: correct if its rows are already written, {then}"),
     )
 
 
@@ -166,24 +166,24 @@ def _after_rollback(s: Situation) -> Choices:
     if s.key.kind is SinkKind.TXN:
         lower = "every lower version that was rolled back and not appended again"
         return (
-            _commit(f"adds version {n} and leaves {lower} out for good"),
-            _skip(f"leaves the rows of version {n} and of {lower} out for good"),
+            _commit(f"adds version {n} and leaves {lower} out permanently"),
+            _skip(f"leaves the rows of version {n} and of {lower} out permanently"),
         )
     if newest is None:
         return (
-            _commit(f"adds batch {n}: right if its rows are not there and those of every batch before it are"),
-            _skip(f"adds no row and counts batch {n} as committed: right if its rows are there"),
+            _commit(f"adds batch {n}: correct if the rows of every earlier batch are written, and none of batch {n}"),
+            _skip(f"adds no row and counts batch {n} as committed: correct if its rows are already written"),
         )
     if _follows(s, newest):
-        return (_commit(f"adds batch {n} right after batch {newest.batch_id}, the newest there is"), _leaves_out(s))
-    return _beside(s, newest)
+        return (_commit(f"adds batch {n} right after batch {newest.batch_id}, the newest one"), _leaves_out(s))
+    return _out_of_order(s, newest)
 
 
-def _beside(s: Situation, newest: Mark) -> Choices:
+def _out_of_order(s: Situation, newest: Mark) -> Choices:
     """For a batch that does not follow the newest batch left after a rollback."""
     n = _n(s)
     if newest.query_id != s.batch.query_id:
-        doubled = f"adds batch {n} of another checkpoint: what both read comes twice, and what lies between is lost"
+        doubled = f"adds batch {n} of another checkpoint: rows that both read come twice, rows between both are lost"
         return (_commit(doubled), _leaves_out_and_repeats(s))
     if n <= newest.batch_id:
         return _other_data(s)
@@ -197,12 +197,16 @@ def _after_new_checkpoint(s: Situation) -> Choices:
     n = _n(s)
     if reads_files(s):
         return (
-            _commit(f"adds every row of the files of batch {n}: of files that the sink has read before, a second time"),
-            _skip(f"leaves out every file of batch {n}, also those never read; later batches bring old files twice"),
+            _commit(
+                f"adds every row of the files of batch {n}: rows of files that the sink has already read come twice"
+            ),
+            _skip(
+                f"leaves out every file of batch {n}, also unread ones; in later batches rows of old files come twice"
+            ),
         )
     return (
         _commit(
-            f"adds batch {n}: what earlier batches read from the same offsets comes twice, what lies between is lost"
+            f"adds batch {n}: rows that earlier batches read at the same offsets come twice, rows between are lost"
         ),
         _leaves_out_and_repeats(s),
     )
@@ -223,10 +227,8 @@ def _after_rewind(s: Situation) -> Choices:
     if s.shows_the_batch_before:
         return (_commit(f"adds batch {n}, which was never committed here"), _leaves_out(s))
     return (
-        _commit(
-            f"adds batch {n}: its rows come twice unless somebody deleted them, for expiry hides what was committed"
-        ),
-        _skip(f"adds no row: right if the rows of batch {n} are there"),
+        _commit(f"adds batch {n}: its rows come twice unless they were deleted, and expiry hides if it was committed"),
+        _skip(f"adds no row: correct if the rows of batch {n} are already written"),
     )
 
 
@@ -234,9 +236,9 @@ def _without_inputs(s: Situation) -> Choices:
     n, files = _n(s), len(s.batch.missing_inputs)
     if not files:
         return ()
-    gone = "1 missing file" if files == 1 else f"{files} missing files"
+    missing = "1 missing file" if files == 1 else f"{files} missing files"
     return (
-        _commit(f"adds batch {n} without the rows of {gone}, which is final: Spark does not read a file again"),
+        _commit(f"adds batch {n} without the rows of {missing}, and this is final: Spark does not read a file again"),
         _leaves_out(s),
     )
 
@@ -246,8 +248,8 @@ def _after_gap(s: Situation) -> Choices:
     n = _n(s)
     missing = _span(s.entry.batch_id + 1, n - 1)
     return (
-        _commit(f"adds batch {n} and leaves {missing} out for good"),
-        _skip(f"leaves {missing} and batch {n} out for good"),
+        _commit(f"adds batch {n} and leaves {missing} out permanently"),
+        _skip(f"leaves {missing} and batch {n} out permanently"),
     )
 
 

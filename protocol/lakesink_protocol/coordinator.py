@@ -6,22 +6,23 @@ earlier one pre-committed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBatch
-from lakesink_protocol.identity import Batch
+from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import describe, safe_cause, shown
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, PreparedLog, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.votes import Votes, receipt_rejected
 
 Write = Callable[[Mapping[str, TaskWriter]], Votes]
-"""Runs one job over the batch's rows: task writers by participant in, the votes of its tasks out."""
+"""Runs one job over the batch's rows: gets task writers by participant, returns the votes of the tasks."""
 
 Sink = TwoPhaseCommitSink[Any, Any]
 OpenSink = Callable[[str], Sink]
-"""Opens the sink of a participant that a task has named in its vote. The name may be anything: refuse what is none."""
+"""Opens the sink of a participant that a task named in its vote. The name is untrusted: refuse an invalid one."""
 
 MAX_WRITES = 2
 NO_VOTES = Votes(0, ())
@@ -32,15 +33,15 @@ def run_batch(
 ) -> dict[str, Outcome]:
     """Run one batch through every participant.
 
-    Participants that tasks have named commit first, by name; then `sinks` in their order. So when the last one has the
-    batch, all have it. Its log keeps the prepared record of all: it is pending, and its log at hand, as long as the
-    record is needed.
+    Participants that only the tasks name commit first, in the order of their names; then `sinks` in their order. When
+    the last participant has the batch, all have it. Its log keeps the prepared record of all participants, because it
+    lacks the batch as long as the record is needed.
 
     Args:
         batch: The batch to run.
         sinks: Participants with distinct names, in the order of their commits.
         write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
-        open_sink: Opens participants that the tasks' votes name beside `sinks`; without it, such a vote is refused.
+        open_sink: Opens participants that only the tasks' votes name; without it, such a vote is refused.
 
     Returns:
         The outcome of every participant, by name.
@@ -56,23 +57,23 @@ def run_batch(
     except Exception as error:
         if not run.landed:
             raise
-        raise _partial(run.landed, run.missing, error) from safe_cause(error)
+        raise _partial(run, error) from safe_cause(error)
     if run.landed:
         log.landed(batch)
     return run.outcomes
 
 
 def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
-    """The writers for the tasks of a batch, if another process counts their votes by `run_batch`.
+    """The writers for the tasks of a batch, if another process counts their votes with `run_batch`.
 
-    Changes nothing. Empty if there is nothing to write: the batch is committed, or prepared, or brings no rows.
+    Changes nothing. Empty if there is nothing to write: the batch is committed or prepared, or adds no rows.
 
     Raises:
         BatchRefused: Some participant refuses the batch.
     """
     run = BatchRun(batch, tuple(sinks), _write_nothing, None)
     pending = run.begin_all()
-    return {} if run.recover(pending) is not None else _writers(batch, pending)
+    return {} if run.recover(pending) is not None else run.writers(pending)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +87,13 @@ class _Open:
 
 @dataclass(slots=True)
 class BatchRun:
-    """One run of a batch: what has become of each participant."""
+    """One run of a batch, with the outcome of each participant.
+
+    Attributes:
+        landed: Participants that this run committed.
+        missing: Prepared participants that have not committed, in the order of commits.
+        failed: Target that raised an error; empty if none did.
+    """
 
     batch: Batch
     sinks: tuple[Sink, ...]
@@ -95,6 +102,7 @@ class BatchRun:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     landed: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    failed: str = ""
     _begun: list[_Open] = field(default_factory=list)
 
     def settle(self) -> PreparedLog:
@@ -105,7 +113,8 @@ class BatchRun:
             log = _log_of(ready) if ready else log
             if self.commit_all(ready):
                 return log
-        raise _never_settled(self.batch)
+        with self._target(self.missing[0]):
+            raise _never_settled(self.batch)
 
     def prepare_all(self) -> list[_Open]:
         """Every participant that lacks the batch, prepared, in the order of commits."""
@@ -134,7 +143,8 @@ class BatchRun:
         ready = [*named, *pending]
         for entry in ready:
             payload = payloads.get(entry.sink.name)
-            entry.prepared = None if payload is None else entry.sink.recover(entry.transaction, payload)
+            with self._target(entry.sink.name):
+                entry.prepared = None if payload is None else entry.sink.recover(entry.transaction, payload)
             if entry.prepared is None:
                 self._drop(named)
                 return None
@@ -143,7 +153,8 @@ class BatchRun:
     def commit_all(self, ready: Sequence[_Open]) -> bool:
         """Commit in order; False if some participant must be written again."""
         for entry in ready:
-            outcome = entry.sink.commit(entry.transaction, entry.prepared)
+            with self._target(entry.sink.name):
+                outcome = entry.sink.commit(entry.transaction, entry.prepared)
             if outcome is None:
                 return False
             self.outcomes[entry.sink.name] = outcome
@@ -151,27 +162,51 @@ class BatchRun:
             self.missing.remove(entry.sink.name)
         return True
 
+    def writers(self, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
+        """The writers of the participants that add rows."""
+        found: dict[str, TaskWriter] = {}
+        for entry in pending:
+            writer = entry.transaction.writer
+            if writer is not None:
+                with self._target(entry.sink.name):
+                    entry.sink.check_inputs(self.batch, entry.transaction)
+                found[entry.sink.name] = writer
+        return found
+
     def _written(self, pending: Sequence[_Open]) -> list[_Open]:
-        writers = _writers(self.batch, pending)
+        writers = self.writers(pending)
         votes = self.write(writers) if writers else NO_VOTES
         if not isinstance(votes, Votes):
             raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
         votes.check(writers)
         ready = [*self._begin(self._opened(votes.participants)), *pending]
         for entry in ready:
-            entry.prepared = entry.sink.pre_commit(entry.transaction, votes.receipts(entry.sink.name))
+            with self._target(entry.sink.name):
+                entry.prepared = entry.sink.pre_commit(entry.transaction, votes.receipts(entry.sink.name))
         payloads = {entry.sink.name: entry.prepared.payload for entry in ready}
         _log_of(ready).put(self.batch, payloads)
         return ready
 
     def _begin(self, sinks: Iterable[Sink]) -> Iterator[_Open]:
         for sink in sinks:
-            begun = sink.begin(self.batch)
+            with self._target(sink.name):
+                begun = sink.begin(self.batch)
             if isinstance(begun, AlreadyCommitted):
                 self.outcomes.setdefault(sink.name, begun)
             else:
                 self._begun.append(_Open(sink, begun))
                 yield self._begun[-1]
+
+    @contextmanager
+    def _target(self, name: str) -> Iterator[None]:
+        """If the batch can have several targets, an error names the one that raised it; ``@main`` is left out."""
+        try:
+            yield
+        except Exception as error:
+            self.failed = name.removesuffix(f"@{MAIN_BRANCH}")
+            if isinstance(error, LakesinkError) and (len(self.sinks) > 1 or self.open_sink is not None):
+                error.name_target(self.failed)
+            raise
 
     def _drop(self, entries: Sequence[_Open]) -> None:
         for entry in entries:
@@ -179,7 +214,7 @@ class BatchRun:
             entry.sink.abort(entry.transaction)
 
     def _named_by(self, participants: Iterable[str]) -> list[str]:
-        """Participants beside those that were given."""
+        """Names that are not names of `sinks`."""
         return sorted(set(participants) - {sink.name for sink in self.sinks})
 
     def _opened(self, participants: Iterable[str]) -> Iterator[Sink]:
@@ -188,12 +223,14 @@ class BatchRun:
                 raise receipt_rejected(f"a task wrote for {shown(name, 60)}, which is no target of this query")
             sink = self.open_sink(name)
             if sink.name != name:
-                raise receipt_rejected(f"a task wrote for {shown(name, 60)}, and that target is called {sink.name}")
+                raise receipt_rejected(
+                    f"a task wrote for {shown(name, 60)}, but the name of that target is {sink.name}"
+                )
             yield sink
 
 
 def _write_nothing(_: Mapping[str, TaskWriter]) -> Votes:
-    raise AssertionError("a planner writes nothing")
+    raise AssertionError("planning writes nothing")
 
 
 def _log_of(entries: Sequence[_Open]) -> PreparedLog:
@@ -201,33 +238,23 @@ def _log_of(entries: Sequence[_Open]) -> PreparedLog:
     return log
 
 
-def _writers(batch: Batch, pending: Sequence[_Open]) -> dict[str, TaskWriter]:
-    found: dict[str, TaskWriter] = {}
-    for entry in pending:
-        writer = entry.transaction.writer
-        if writer is not None:
-            entry.sink.check_inputs(batch, entry.transaction)
-            found[entry.sink.name] = writer
-    return found
-
-
-def _partial(landed: Sequence[str], missing: Sequence[str], error: Exception) -> PartialBatch:
-    there, lacking = ", ".join(landed), ", ".join(missing)
-    told = error if isinstance(error, LakesinkError) else _failed(missing[0], error)
-    lack = "may lack it" if isinstance(told, CommitUnresolved) else "did not"
+def _partial(run: BatchRun, error: Exception) -> PartialBatch:
+    committed, lacking, failed = ", ".join(run.landed), ", ".join(run.missing), run.failed or run.missing[0]
+    cause = error if isinstance(error, LakesinkError) else _failed(failed, error)
+    lack = "may lack it" if isinstance(cause, CommitUnresolved) else "did not"
     return PartialBatch(
-        tuple(landed),
-        f"{there} committed the batch, {lacking} {lack} ({told.code}).",
-        data=f"The batch is in {there} and not known to be in {lacking}: {told.what}",
-        action=f"{told.action} The restart replays the batch and skips those that committed.",
+        tuple(run.landed),
+        f"{failed} failed ({cause.code}): {committed} committed the batch, {lacking} {lack}.",
+        data=f"The batch is in {committed} and not known to be in {lacking}: {cause.what}",
+        action=f"{cause.action} The restart replays the batch and skips those that committed.",
     )
 
 
-def _failed(participant: str, error: Exception) -> CommitUnresolved:
+def _failed(target: str, error: Exception) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"The commit of {participant} failed: {describe(error)}",
-        data="It may or may not have been carried out; nothing was deleted.",
+        f"The commit of {target} failed: {describe(error)}",
+        data="It may have succeeded or not; nothing was deleted.",
         action="Correct what the message says, then start the query again.",
     )
 
@@ -235,7 +262,7 @@ def _failed(participant: str, error: Exception) -> CommitUnresolved:
 def _never_settled(batch: Batch) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times and each time the table's ledger had moved on.",
-        data="Nothing of this batch was committed by this run; no file was deleted.",
+        f"Batch {batch.batch_id} was prepared {MAX_WRITES} times, and the table's ledger or schema changed each time.",
+        data="This run committed nothing of this batch there; no file was deleted.",
         action="Look for a second query with the same sink id, stop it, and start this one again.",
     )

@@ -23,8 +23,8 @@ class Decoded:
 
     Attributes:
         malformed_rows: Rows of NULLs that replace documents that could not be decoded.
-        unknown_keys: Non-null keys of documents for which the table has no column, in a sample of the documents: the
-            first thousand of every 16 MiB.
+        unknown_keys: Number of non-null keys without a column in the table, in a sample of the documents: the first
+            thousand of every 16 MiB.
         unknown_names: The first ten of their names in alphabetical order, as paths with dots.
     """
 

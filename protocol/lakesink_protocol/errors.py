@@ -7,7 +7,7 @@ expected results of a batch are values (see `outcome`).
 from collections.abc import Iterable
 from enum import Enum
 
-from lakesink_protocol.catalogue import DataState, state_of
+from lakesink_protocol.catalogue import DataState, state_of, where_explained
 from lakesink_protocol.redact import shown
 
 LONGEST_FIRST_LINE = 199
@@ -22,19 +22,30 @@ class LakesinkError(Exception):
     Attributes:
         code: Stable identifier for a search in logs, for example ``LAKESINK_BATCH_CHANGED``.
         what: One sentence: what happened.
-        data: One sentence: which data is in the table now; by default, what the catalogue says of the code.
+        data: One sentence: which data is in the table now; by default, the text of the catalogue for the code.
         action: One or more sentences: what the reader should do.
+        more: Where the code is explained; empty for a code that is not lakesink's.
     """
 
     def __init__(self, code: str, what: str, *, action: str, data: DataState | str | None = None) -> None:
         self.code = f"LAKESINK_{code}"
         data = state_of(code) if data is None else data
         data = data.value if isinstance(data, DataState) else data
+        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
+        self.more = where_explained(code)
+        super().__init__()
+        self._set_what(what)
+
+    def name_target(self, target: str) -> None:
+        """Put the target that failed in front of the first line, for a batch with several targets."""
+        self._set_what(f"{target}: {self.what}")
+
+    def _set_what(self, what: str) -> None:
         # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
-        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
-        super().__init__(f"[{self.code}] {self.what}\n  Data: {self.data}\n  Do: {self.action}")
+        lines = [f"[{self.code}] {self.what}", f"  Data: {self.data}", f"  Do: {self.action}"]
+        self.args = ("\n".join([*lines, *([f"  More: {self.more}"] if self.more else [])]),)
 
 
 class SettingsError(LakesinkError):
@@ -67,10 +78,10 @@ class WriteError(LakesinkError):
         return "\n".join([first, *(f"  - {line}" for line in self.details), rest])
 
     def brief(self) -> "WriteError":
-        """The same error without its details, because Spark prints an error of a batch three times."""
+        """This error without details, because Spark prints an error of a batch three times."""
         if not self.details:
             return self
-        action = f"{self.action} The driver's log has the whole list, once."
+        action = f"{self.action} The driver's log has the complete list."
         return WriteError(self.code.removeprefix("LAKESINK_"), self.what, data=self.data, action=action)
 
 

@@ -39,7 +39,7 @@ class Listeners:
         for listener in self.others:
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - whatever a listener does, the batch goes on
+            except Exception as error:  # noqa: BLE001 - no error of a listener may stop the batch
                 self.log(ListenerFailed(type(listener).__name__, type(event).__name__, describe(error)))
         self.failpoints(event)
 
@@ -142,7 +142,7 @@ class BatchStarted(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class InputUnchecked(Event):
-    """This process cannot check whether the input files of a batch still exist."""
+    """This process cannot check whether the input files of a batch exist."""
 
     error: str
 
@@ -264,7 +264,7 @@ class RecordStored(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class BatchRecorded(BatchEvent):
-    """The table's sink goes on after its record was stored."""
+    """The table's sink continues, after its record was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class BatchAborted(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class TagTaken(Event):
-    """The batch gets no audit tag, because another use has its name."""
+    """The batch gets no audit tag, because another tag or branch has its name."""
 
     tag: str
 
@@ -300,7 +300,7 @@ class ManifestSetAside(Event):
 
 @dataclass(frozen=True, slots=True)
 class ClockBehind(Event):
-    """The table's last change is in the future of this driver."""
+    """The time of the table's last change is later than this driver's clock."""
 
     seconds: int
 
@@ -330,7 +330,7 @@ class CommitDue(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswered(BatchEvent):
-    """The commit was answered; the answer is not yet read."""
+    """The answer to the commit has arrived; it is not checked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ class CommitNotShown(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class CommitUnknown(BatchEvent):
-    """An attempt proved nothing."""
+    """The result of an attempt is unknown."""
 
     attempt: int
     trouble: str
@@ -355,7 +355,7 @@ class CommitUnknown(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChangeUnknown(Event):
-    """An attempt of a command that changes no row proved nothing."""
+    """The result of an attempt is unknown, for a command that changes no row."""
 
     command: str
     attempt: int
@@ -394,7 +394,7 @@ class CommitEnded(BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class BatchLanded(BatchEvent):
-    """The sink is done; Spark has not logged that."""
+    """The sink is done; Spark has not logged the batch as complete."""
 
 
 @dataclass(frozen=True, slots=True)

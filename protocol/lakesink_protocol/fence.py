@@ -1,7 +1,7 @@
 """The one loop for every change of a target: attempt it until the target shows it. Pure: attempts are injected.
 
-Every attempt looks at the current target, decides, builds and sends. Only a proven success counts: after any other
-answer, the next attempt looks at the target. After the last attempt, one more look finds the result.
+Every attempt reads the current target, decides, builds and sends. Only a proven success counts: after any other
+answer, the next attempt reads the target again. After the last attempt, the target is read once more.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Fenced(Protocol[R_co]):
     """One change of one target."""
 
     def attempt(self, number: int, /) -> R_co | None:
-        """Look, decide, build and send. None if the target's answer does not show the change.
+        """Read the target, decide, build and send. None if the target's answer does not show the change.
 
         Raises `GivenUp` if no further attempt is allowed.
         """
@@ -29,11 +29,11 @@ class Fenced(Protocol[R_co]):
         """The result that the target shows after this many attempts; None if it does not show the change."""
 
     def unsure(self, number: int, error: Exception, /) -> str:
-        """Describe why an attempt proved nothing. An error that is certain is raised again."""
+        """Describe why the result of an attempt is unknown. A final error is raised again."""
 
 
 class GivenUp(Exception):
-    """No further attempt is allowed; the text gives the reason. A last look still checks earlier attempts."""
+    """No further attempt is allowed; the text gives the reason. The target is still read once more."""
 
 
 class MustBeWrittenAgain:
@@ -49,7 +49,7 @@ class Unseen:
 
 
 def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unseen:
-    """Attempt a change until the target shows it, or attempts run out. A certain error or a refusal is raised."""
+    """Attempt a change until the target shows it, or attempts run out. Final errors and refusals are raised."""
     number, trouble = 0, ""
     for number in attempts(policy, waiting):
         try:

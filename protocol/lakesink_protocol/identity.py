@@ -20,7 +20,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class SinkKind(Enum):
-    """A stream counts batches one by one; a transaction application only promises increasing versions."""
+    """The batch ids of a stream grow by one; the versions of a transaction application only increase."""
 
     STREAM = "stream"
     TXN = "txn"
@@ -104,7 +104,7 @@ def escape(text: str) -> str:
 
 
 def digest(value: Any) -> str:
-    """32 hex digits over the canonical JSON of a value: equal values have equal digests, however they were written."""
+    """32 hex digits over the canonical JSON of a value: equal values have equal digests."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 

@@ -21,9 +21,9 @@ LONGEST_READ = 16 * MAX_ENTRY_BYTES
 MAX_MARK_OFFSETS_BYTES = 4096
 LARGEST_NUMBER = 2**63 - 1
 FORGOTTEN = "lakesink.forgotten"
-"""Summary property of the snapshot that removed a sink: the name of its ledger property."""
+"""Summary property of the snapshot that removed a sink; its value is the name of the ledger property."""
 RESTORED = "lakesink.restored"
-"""Summary property of the snapshot that restored a ledger entry: the name of its ledger property."""
+"""Summary property of the snapshot that restored a ledger entry; its value is the name of the ledger property."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
@@ -63,7 +63,7 @@ class LedgerEntry:
 def parse_entry(text: str) -> LedgerEntry:
     """The entry in a table property; raises `EntryUnreadable`, also for an entry of a newer version."""
     if len(text) > LONGEST_READ:
-        raise EntryUnreadable(f"{len(text)} characters, an entry has at most {MAX_ENTRY_BYTES}")
+        raise EntryUnreadable(f"it has {len(text)} characters; an entry has at most {MAX_ENTRY_BYTES}")
     try:
         document = json.loads(text, object_pairs_hook=_each_once)
         version = document.pop("version")
@@ -92,13 +92,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object without duplicate keys: readers disagree about which of two equal keys counts."""
     document = dict(pairs)
     if len(document) != len(pairs):
-        raise EntryUnreadable("a field is there twice")
+        raise EntryUnreadable("a field occurs twice")
     return document
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The batch mark: the same facts in the summary of a batch's own snapshot.
+    """The batch mark: the facts about a batch in the summary of its own snapshot.
 
     Attributes:
         outcome: ``committed``, ``recovered`` or ``accepted``.
@@ -223,8 +223,8 @@ class TableView:
         snapshots: Every snapshot in the metadata, by id.
         tag_snapshot_id: Snapshot of the sink's ledger tag, None if there is no tag.
         last_sequence_number: The table's last sequence number.
-        branch_contains: Looks for proof that a snapshot is under the head, although expiry cut the ancestry between
-            them. Called only in that case; may read files.
+        branch_contains: True if there is proof that a snapshot is under the head. Called only if expiry cut the
+            ancestry between them; may read files.
         elsewhere: Ledger entries of the same sink for other branches, by branch; None for an unreadable one.
     """
 
@@ -240,7 +240,7 @@ class TableView:
     branch_contains: Callable[[int], bool]
     elsewhere: Mapping[str, LedgerEntry | None] = field(default_factory=dict)
 
-    def walk(self) -> Iterator[SnapshotLike]:
+    def ancestry(self) -> Iterator[SnapshotLike]:
         """The branch's ancestry: snapshots from the head to the first missing parent, each at most once."""
         passed: set[int] = set()
         snapshot_id = self.head

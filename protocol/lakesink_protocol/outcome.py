@@ -13,8 +13,8 @@ class Committed:
         snapshot_id: The batch's own snapshot, or the target's own number of the commit.
         files: Data files added; 0 where the target has none.
         bytes: Size of the data files in bytes.
-        recovered: True if an earlier run prepared the batch, so its rows are those of the earlier code. Always False
-            for `append`, which commits the rows of its own call or none.
+        recovered: True if an earlier run prepared the batch; its rows come from the code of that run. Always False for
+            `append`, which commits the rows of its own call or none.
         accepted: The accept as the user wrote it, or None.
         attempts: Commit attempts made, at least 1.
         decoded: Counts of the documents that the rows came from.

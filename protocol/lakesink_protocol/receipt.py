@@ -55,9 +55,9 @@ class Receipt:
         schema_id: Schema of the files.
         misfits: The first malformed values, at most `MOST_MISFITS`.
         documents: Rows that had a document; 0 without decoding.
-        refused: True if the task found malformed values that must fail the batch; it wrote nothing.
-        schema_change: What the task's rows need beyond the table's schema; None if nothing.
-        premises: Digest of the files' schema and spec, whose ids can be assigned again.
+        refused: True if the task found malformed values that must fail the batch. Then it wrote nothing.
+        schema_change: Schema change that the task's rows need; None if they need none.
+        premises: Digest of the files' schema and spec, because a catalog can assign their ids again.
     """
 
     task: int

@@ -1,4 +1,4 @@
-"""The only redactor: all text about users' settings passes through it before lakesink prints, logs or raises it. Pure.
+"""Hides secrets: all text about users' settings passes through this module before it is printed or raised. Pure.
 
 It hides the values of keys that name a secret, the user part of a URI, and all values of a catalog's own secrets in any
 text. Each filter catches secrets that the others miss. If in doubt, it hides too much.
@@ -12,14 +12,14 @@ from urllib.parse import unquote
 MASK = "***"
 MAX_DESCRIPTION = 160
 
-_TELLING_WORDS = (
+_REVEALING_WORDS = (
     r"pass(?:word|wd|phrase)|pwd|secret|token|credential|authorization|cookie|signature|connection-?string"
     r"|key-?id|(?:api|access|account|private|encryption|decryption|customer|shared|master|signing)-?key"
     r"|(?<![a-z0-9])(?:sas|sig)(?![a-z0-9])"
 )
-_SECRET_KEY = re.compile(rf"(?:{_TELLING_WORDS}|(?:^|[.-])header[.-])", re.IGNORECASE)
+_SECRET_KEY = re.compile(rf"(?:{_REVEALING_WORDS}|(?:^|[.-])header[.-])", re.IGNORECASE)
 _SECRET_PAIR = re.compile(
-    rf"""(?P<key>(?:{_TELLING_WORDS.replace("-?", "[-_]?")})[\w.\-]{{0,64}}["']?\s{{0,8}}(?:=>|[=:])\s{{0,8}})"""
+    rf"""(?P<key>(?:{_REVEALING_WORDS.replace("-?", "[-_]?")})[\w.\-]{{0,64}}["']?\s{{0,8}}(?:=>|[=:])\s{{0,8}})"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:(?:bearer|basic|negotiate)\s+)?[^\s,;&}\])"']+)""",
     re.IGNORECASE,
 )
@@ -42,7 +42,7 @@ def redact(value: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> 
 def redact(value: str | Mapping[str, Any], known: Mapping[str, Any] | None = None) -> str | dict[str, Any]:
     """The text or mapping with every secret replaced by `MASK`; nested mappings are redacted too.
 
-    Secrets of the properties in `known` must not show in the text, in any form.
+    The secrets of the properties in `known` are replaced in every form.
     """
     if isinstance(value, str):
         return _redact_text(value, known or {})
@@ -54,7 +54,7 @@ def is_secret(key: str) -> bool:
     return _SECRET_KEY.search(key.replace("_", "-")) is not None
 
 
-def bears_secret(key: str, value: object) -> bool:
+def contains_secret(key: str, value: object) -> bool:
     """True if this property must stay hidden: a secret by its name, or a URI with user info."""
     return is_secret(key) or (isinstance(value, str) and any(_user_infos(value)))
 
@@ -69,7 +69,7 @@ def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> st
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - others' exceptions can fail to say what they are
+    except Exception:  # noqa: BLE001 - the exception of another library can fail in __str__
         return ""
 
 
@@ -110,8 +110,8 @@ def _is_user_info(found: re.Match[str]) -> bool:
 
 def _user_infos(text: str) -> Iterator[str]:
     yield from (found["user"] for found in _USER_INFO.finditer(text) if _is_user_info(found))
-    if forgotten := _USER_WITHOUT_SCHEME.match(text):
-        yield forgotten[0].removesuffix("@")
+    if without_scheme := _USER_WITHOUT_SCHEME.match(text):
+        yield without_scheme[0].removesuffix("@")
 
 
 def _secrets(known: Mapping[str, Any]) -> set[str]:

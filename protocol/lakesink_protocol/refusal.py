@@ -47,17 +47,17 @@ def input_missing(batch: Batch) -> BatchRefused:
 
 
 def _offer(reason: Reason, situation: Situation, overruled: str) -> str:
-    """The accepts that overrule the refusal, each with its effect on the rows."""
+    """The accepts that overrule the refusal, and the effect of each on the rows."""
     if reason in NEVER_OVERRULED or _is_to_be_adopted(reason, situation):
         return ""
-    offered = _beyond(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
+    offered = _with_missing_inputs(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
     if offered:
-        told = "; ".join(f'accept="{word}" {does}' for word, does in offered)
-        return f" To overrule this for this one batch, once: {told}."
+        listed = "; ".join(f'accept="{word}" {does}' for word, does in offered)
+        return f" To overrule this refusal once, for this batch only: {listed}."
     if situation.later_landed is not None:
         what = "versions" if situation.key.kind is SinkKind.TXN else "batches of this query"
-        return f" There is nothing to accept: {what} up to {situation.later_landed} are there already."
-    return " There is nothing to accept."
+        return f" No accept is possible: {what} up to {situation.later_landed} are already committed."
+    return " No accept is possible."
 
 
 def _offered(reason: Reason, situation: Situation) -> list[tuple[Accept, str]]:
@@ -66,8 +66,8 @@ def _offered(reason: Reason, situation: Situation) -> list[tuple[Accept, str]]:
     ]
 
 
-def _beyond(overruled: Accept, situation: Situation) -> list[tuple[Accept, str]]:
-    """Missing inputs of a batch that was accepted for another reason: one accept must overrule both refusals."""
+def _with_missing_inputs(overruled: Accept, situation: Situation) -> list[tuple[Accept, str]]:
+    """If an accepted batch also lacks input files: one accept must overrule both refusals."""
     commits = [
         (replace(overruled, without_inputs=True), does)
         for word, does in _offered(Reason.INPUT_MISSING, situation)
@@ -77,7 +77,7 @@ def _beyond(overruled: Accept, situation: Situation) -> list[tuple[Accept, str]]
 
 
 def _is_to_be_adopted(reason: Reason, situation: Situation) -> bool:
-    return reason is Reason.UNKNOWN_HISTORY and bool(situation.others_epochs)
+    return reason is Reason.UNKNOWN_HISTORY and bool(situation.iceberg_sink_epochs)
 
 
 def _newest(reason: Reason, situation: Situation) -> Mark | None:
@@ -90,7 +90,7 @@ def _newest(reason: Reason, situation: Situation) -> Mark | None:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The facts by their names in the words. Each is found when it is needed: some need the whole history."""
+    """The facts by their names in the messages. Each is computed on use, because some need the whole history."""
 
     situation: Situation
     newest: Mark | None
@@ -117,27 +117,27 @@ def _restore_options(situation: Situation) -> str:
 def _undone(situation: Situation) -> str:
     """Versions that were rolled back; expiry may have removed some of them."""
     found = _first(list(map(str, situation.undone)))
-    if situation.gone and situation.shows_all_undone:
+    if situation.rolled_back and situation.shows_all_undone:
         return found
-    return f"{found}, and what expiry hides" if found else "expiry hides which they are"
+    return f"{found}, and those that expiry hides" if found else "expiry hides their numbers"
 
 
 def _why_rewound(situation: Situation) -> str:
     if situation.marked_with_other_data:
-        return "it is there with other data"
+        return "it was committed with other data"
     if situation.shows_the_batch_before:
         return "it was never committed"
-    return "expiry hides whether it is there"
+    return "expiry hides whether it was committed"
 
 
 def _landed(situation: Situation) -> str:
     if situation.landed is not None:
         return f"Batch {situation.batch.batch_id}: {what_landed(situation)}"
-    return f"Later batches of the query are there, up to {situation.later_landed}"
+    return f"Later batches of the query are committed, up to {situation.later_landed}"
 
 
 def _elsewhere(situation: Situation) -> str:
-    """The state of the same sink under other branches."""
+    """The last batch of this sink under other branches."""
     newest = situation.newest_elsewhere
     if newest is None or newest == LARGEST_NUMBER:
         return "an unreadable ledger entry"
@@ -155,7 +155,7 @@ def _other_damage(situation: Situation) -> str:
     if situation.unread_version is None:
         return "it contradicts its own snapshot"
     version = shown(situation.unread_version, 20)
-    return f"a snapshot has its mark in version {version}, this lakesink reads {LEDGER_VERSION}"
+    return f"a snapshot has its mark in version {version}, this lakesink reads version {LEDGER_VERSION}"
 
 
 def _end(written: LedgerEntry | Mark | None) -> str:
@@ -179,7 +179,7 @@ _FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
     "n": lambda s, _: s.batch.batch_id,
     "sink": lambda s, _: repr(s.key.name),
     "name": lambda s, _: s.key.name,
-    "others_epoch": lambda s, _: s.others_epochs[0],
+    "iceberg_sink_epoch": lambda s, _: s.iceberg_sink_epochs[0],
     "branch": lambda s, _: s.key.branch[:MAX_SHOWN],
     "property": lambda s, _: s.key.ledger_property,
     "format_version": lambda s, _: s.view.format_version,

@@ -24,7 +24,7 @@ def _can_be_restored(s: Situation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What happened and what to do, for a reason; `when` they fit, if not always. Names of facts are in braces."""
+    """What happened and what to do, for a reason, in situations that fulfil `when`. Names of facts are in braces."""
 
     reason: Reason
     what: str
@@ -36,23 +36,23 @@ URGENT = (
     # Accepting the batch unchanged would duplicate rows, or leave a gap.
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Iceberg's own sink has written batches up to {others_epoch} of this checkpoint, unknown to sink {sink}.",
-        "To go on with lakesink, stop the query with that sink for good and run `lakesink adopt <table>"
-        " --sink {name} --checkpoint <checkpoint>`: it tells which batch comes next.",
-        when=lambda s: bool(s.others_epochs),
+        "Iceberg's own sink has written batches up to {iceberg_sink_epoch} of this checkpoint, unknown to sink {sink}.",
+        "To continue with lakesink, stop the query with that sink permanently and run `lakesink adopt <table>"
+        " --sink {name} --checkpoint <checkpoint>`: it prints the next batch.",
+        when=lambda s: bool(s.iceberg_sink_epochs),
     ),
     # Decision 0001: if others rewrote every file and expiry cut the history, both cases look the same.
     Words(
         Reason.ROLLED_BACK,
-        "The table no longer shows that batch {last} of sink {sink} is in it: rolled back, or rewritten and expired.",
-        "Look whether the rows of batch {last} are in the table. If they are not, the table was rolled back:"
-        " stop the stream, find out by the rows which batch is the newest, and run `lakesink rewind <checkpoint>"
-        " --to-batch <that batch>`. If they are there, nothing was rolled back: accept as below if batch {n} is"
-        " not among them.",
-        when=lambda s: s.gone and not s.rollback_is_proven,
+        "The table no longer shows that it has batch {last} of sink {sink}: rolled back, or rewritten and expired.",
+        "Check whether the rows of batch {last} are in the table. If they are not, the table was rolled back:"
+        " stop the stream, determine the newest batch from the rows, and run `lakesink rewind <checkpoint>"
+        " --to-batch <that batch>`. If they are, nothing was rolled back: accept as below if the rows of batch {n}"
+        " are not in the table.",
+        when=lambda s: s.rolled_back and not s.rollback_is_proven,
     ),
 )
-"""Words that hold for every target."""
+"""Messages for all targets; they have precedence."""
 
 WORDS: Sequence[Words] = (
     Words(
@@ -64,29 +64,29 @@ WORDS: Sequence[Words] = (
         Reason.BRANCH_MISSING,
         "The branch {branch!r} is not in the table.",
         "Correct the option branch, or create it (Spark SQL: ALTER TABLE ... CREATE BRANCH ... AS OF VERSION"
-        " {entry_snapshot}). Created there, it has every row up to batch {last} of this sink; created elsewhere, it"
-        " lacks them, and the next batch is refused as rolled back.",
+        " {entry_snapshot}). At that snapshot the branch has every row up to batch {last} of this sink. At another"
+        " snapshot it can lack rows, and the next batch is then refused as rolled back.",
     ),
     Words(
         Reason.TABLE_REPLACED,
         "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
-        "This table is a copy: it has the batches of sink {sink} up to {newest}. To go on in the copy, take a"
-        " new sink id and a new checkpoint that starts where these end: {newest_end}. A checkpoint that starts"
-        " anywhere before brings their rows twice; file sources start at the beginning. Else restore the old"
+        "This table is a copy: it has the batches of sink {sink} up to {newest}. To continue in the copy, use a"
+        " new sink id and a new checkpoint that starts where these batches end: {newest_end}. A checkpoint that"
+        " starts earlier brings their rows twice; file sources start at the beginning. Otherwise restore the old"
         " table.",
         when=lambda s: s.newest_mark is not None,
     ),
     Words(
         Reason.TABLE_REPLACED,
         "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
-        "This table shows no batch of sink {sink}. If it was dropped and made again on purpose, take a new sink id"
-        " and a new checkpoint: they read the source from its beginning, what the source no longer has is lost,"
-        " and rows that this table has already, as a copy has, come twice. Else restore the old table.",
+        "This table shows no batch of sink {sink}. If it was dropped and recreated on purpose, use a new sink id"
+        " and a new checkpoint: they read the source from its beginning, rows that the source no longer has are"
+        " lost, and rows that this table already has come twice. Otherwise restore the old table.",
     ),
     Words(
         Reason.LEDGER_DAMAGED,
         "The ledger entry of sink {sink} cannot be trusted: {damage}.",
-        "Somebody set the table property {property}, perhaps to an older value of it. Stop whatever does, run"
+        "A person or a program set the table property {property}, perhaps to an older value. Stop that, then run"
         " `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest batch in the table,"
         " {newest}, and changes no row.",
         when=_can_be_restored,
@@ -99,83 +99,83 @@ WORDS: Sequence[Words] = (
     ),
     Words(
         Reason.LEDGER_LOST,
-        "The table has batches of sink {sink}, but its ledger entry is not there.",
-        "If `lakesink forget` retired this sink, take another sink id. If somebody removed the table property"
-        " {property}, run `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest"
+        "The table has batches of sink {sink}, but their ledger entry is missing.",
+        "If `lakesink forget` removed this sink, use another sink id. If the table property {property} was removed"
+        " in another way, run `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest"
         " batch in the table, {newest}, and changes no row.",
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Version {n} of application {sink} is in this branch already, written to another branch.",
-        "{landed}. For other rows take a higher version.",
+        "Version {n} of application {sink} is already in this branch; it was written to another branch.",
+        "{landed}. For other rows use a higher version.",
         when=lambda s: _of_application(s) and s.landed is not None,
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Version {n} of application {sink} may be in this branch already: expiry hides what was before a fork.",
-        "The table knows {elsewhere} of this application from another branch; versions above that are appended"
-        " without this question. Look whether the rows of version {n} are here, and choose below if there is a"
-        " choice; else give them an application id of their own.",
+        "Version {n} of application {sink} may already be in this branch: expiry hides the history before a fork.",
+        "The table has {elsewhere} of this application from another branch; higher versions are appended without"
+        " this check. Check whether the rows of version {n} are in this branch, and choose below if there is a"
+        " choice. Otherwise use a separate application id.",
         when=_of_application,
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Batch {n} of sink {sink} is in this branch already, under another sink id or branch.",
-        "{landed}. To go on here, give the query the checkpoint that ends with batch {newest_of_stream}, the newest"
-        " of its batches in this branch.",
+        "Batch {n} of sink {sink} is already in this branch, under another sink id or branch.",
+        "{landed}. To continue here, give the query the checkpoint that ends with batch {newest_of_stream}, its"
+        " newest batch in this branch.",
         when=lambda s: s.newest_of_stream is not None and (s.landed is not None or s.later_landed is not None),
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Batch {n} of sink {sink} comes to a branch that has batches of its query under another sink id or branch.",
-        "The newest of them is batch {newest_of_stream}. If the query goes on here on purpose, let batch"
-        " {after_stream} come next (`lakesink rewind <checkpoint> --to-batch {newest_of_stream}`), and accept that"
-        " one. Else check table, branch and sink id.",
+        "Batch {n} of sink {sink} is for a branch that has batches of its query under another sink id or branch.",
+        "The newest of them is batch {newest_of_stream}. If the query continues here on purpose, run `lakesink"
+        " rewind <checkpoint> --to-batch {newest_of_stream}`, and accept the next batch, {after_stream}. Otherwise"
+        " check table, branch and sink id.",
         when=lambda s: s.newest_of_stream is not None,
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Batch {n} of sink {sink} comes to a branch that may have batches of it: expiry hides what was before a fork.",
-        "The table knows {elsewhere} of this sink from another branch. Look by the rows which of its batches are"
-        " here: they come twice if they are read again, also by a new checkpoint, which reads the source from its"
-        " beginning. Check table, branch and sink id, or choose below.",
+        "Batch {n} of sink {sink} is for a branch that may have its batches: expiry hides the history before a fork.",
+        "The table has {elsewhere} of this sink from another branch. Determine from the rows which of its batches"
+        " this branch has. They come twice if they are read again, also by a new checkpoint, which reads the source"
+        " from its beginning. Check table, branch and sink id, or choose below.",
         when=lambda s: s.hidden,
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Batch {n} of sink {sink} comes to a table or branch that knows none of the batches before it.",
-        "Check table, branch and sink id. If earlier batches went elsewhere on purpose, choose below, or start a"
-        " new checkpoint, which reads the source from its beginning: rows that are there come twice.",
+        "Batch {n} of sink {sink} is for a table or branch that has no record of the batches before it.",
+        "Check table, branch and sink id. If earlier batches were written elsewhere on purpose, choose below, or"
+        " start a new checkpoint, which reads the source from its beginning: rows that the table has come twice.",
     ),
     Words(
         Reason.ROLLED_BACK,
         "The table was rolled back behind version {last} of application {sink}; the newest in it is {newest}.",
-        "Append every version that the rollback removed once more, in their order: {undone}. Then no row is lost,"
+        "Append again every version that the rollback removed, in this order: {undone}. Then no row is lost,"
         " and none comes twice.",
         when=_of_application,
     ),
     # A rewind to the beginning would duplicate the rows in the table.
     Words(
         Reason.ROLLED_BACK,
-        "The table was rolled back behind batch {last} of sink {sink}; expiry has removed what tells its newest batch.",
-        "Stop the stream and find out by the rows which batch is the newest in the table. Run `lakesink rewind"
+        "The table was rolled back behind batch {last} of sink {sink}; expiry hides the newest batch that it has.",
+        "Stop the stream and determine from the rows the newest batch in the table. Run `lakesink rewind"
         " <checkpoint> --to-batch <that batch>`, start the stream, and accept the batch after it.",
-        when=lambda s: s.newest_mark is None and not s.walk_complete,
+        when=lambda s: s.newest_mark is None and not s.ancestry_complete,
     ),
     Words(
         Reason.ROLLED_BACK,
         "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
         "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {newest_id}` (it deletes from commits/ and"
         " offsets/ every file above {newest_id}), and start it again: the batches after it are replayed, and no row"
-        " comes twice. The table ends at {newest_end}. Batches of other sink ids that the rollback removed do not"
-        " come back by this.",
+        " comes twice. The table ends at {newest_end}. This does not restore batches of other sink ids that the"
+        " rollback removed.",
     ),
     Words(
         Reason.NEW_CHECKPOINT,
         "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
-        "Restore the old checkpoint: then no row is lost and none comes twice. If it is lost, move every file"
-        " that the sink has read out of the source's directory (a file source cannot start in the middle), start"
-        " again with another new checkpoint, and accept its first batch.",
+        "Restore the old checkpoint: then no row is lost and none comes twice. If you no longer have it, move every"
+        " file that the sink has read out of the source's directory (a file source always starts at the beginning)."
+        " Then start with another new checkpoint, and accept its first batch.",
         when=reads_files,
     ),
     Words(
@@ -186,22 +186,22 @@ WORDS: Sequence[Words] = (
     ),
     Words(
         Reason.BATCH_CHANGED,
-        "Batch {changed} of sink {sink} came back with other data than the table holds.",
+        "Batch {changed} of sink {sink} was replayed with other data than the table has.",
         "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
         " checkpoint that belongs to the table: then no row is lost and none comes twice.",
     ),
     Words(
         Reason.REWOUND,
         "Version {n} of application {sink} is older than its last version {last}, and {why_rewound}.",
-        "Versions of one application only grow. Give a load of older data an application id of its own, such as"
-        ' txn=("load-2026-01-01", 1): it is then exactly once by itself.',
+        "Versions of one application must increase. Give a load of older data a separate application id, such as"
+        ' txn=("load-2026-01-01", 1): that load is then exactly once.',
         when=_of_application,
     ),
     Words(
         Reason.REWOUND,
         "Batch {n} of sink {sink} is older than the ledger's batch {last}, and {why_rewound}.",
         "The checkpoint is older than the table. Restore the newest one; the ledger ended at {end}. Nothing was"
-        " rolled back, and the ledger stays at batch {last} whatever is accepted.",
+        " rolled back. An accept does not change the ledger: it stays at batch {last}.",
     ),
     Words(
         Reason.GAP,
@@ -212,8 +212,8 @@ WORDS: Sequence[Words] = (
     Words(
         Reason.INPUT_MISSING,
         "Batch {n} of sink {sink} reads files of which {missing_count} cannot be found: its rows would be missing.",
-        "Put the files back where they were (a source with cleanSource has moved or deleted what earlier batches"
-        " read) and start the query again: then no row is lost and none comes twice. Missing: {missing}.",
+        "Put the files back where they were (a source with cleanSource moves or deletes the files of earlier"
+        " batches) and start the query again: then no row is lost and none comes twice. Missing: {missing}.",
     ),
 )
-"""The words for a target that is a table: the first that fit."""
+"""Messages for tables; the first one that fulfils `when` is used."""

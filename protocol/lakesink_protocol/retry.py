@@ -35,7 +35,7 @@ class Waiting(Protocol):
 
 
 def attempts(policy: RetryPolicy, waiting: Waiting) -> Iterator[int]:
-    """Numbers from 1, with a wait before each but the first; ends early if the next attempt would start too late."""
+    """Numbers of the attempts from 1; waits before each one except the first. Ends early if the time is over."""
     deadline = waiting.monotonic_ms() + policy.total_timeout_ms
     for attempt in range(1, policy.num_retries + 2):
         if attempt > 1:

@@ -1,6 +1,6 @@
 """One batch and the state of the table: every fact that the verdict's rules need. Pure.
 
-*Ancestry* is the branch's head and its ancestors, see `TableView.walk`. An *own* mark is a batch mark of this sink.
+*Ancestry* is the branch's head and its ancestors, see `TableView.ancestry`. An *own* mark is a batch mark of this sink.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ from lakesink_protocol.ledger import (
     unread_version,
 )
 
-PICKED_FROM = "source-snapshot-id"
+CHERRY_PICKED_FROM = "source-snapshot-id"
 """Summary property of Iceberg's `cherrypick_snapshot`: the source of the files."""
 
 
@@ -42,30 +42,34 @@ class Situation:
         return self.view.entry
 
     @cached_property
-    def entry_on_walk(self) -> bool:
+    def entry_in_ancestry(self) -> bool:
         """The ledger's snapshot is in the ancestry, link by link."""
         entry = self._entry
-        return any(snapshot.snapshot_id == entry.snapshot_id for snapshot in self._walk_down_to(entry.sequence_number))
+        return any(
+            snapshot.snapshot_id == entry.snapshot_id for snapshot in self._ancestry_down_to(entry.sequence_number)
+        )
 
     @cached_property
-    def gone(self) -> bool:
+    def rolled_back(self) -> bool:
         """The ledger's snapshot was rolled back: its rows are not under the head, although the entry names it."""
-        if self.entry is None or self.entry_on_walk:
+        if self.entry is None or self.entry_in_ancestry:
             return False
-        if self.view.head is None or self._walk_passes(self.entry.sequence_number):
+        if self.view.head is None or self._ancestry_passes(self.entry.sequence_number):
             return True
         return self.entry.snapshot_id in self.view.snapshots and not self.view.branch_contains(self.entry.snapshot_id)
 
     @cached_property
-    def unproven(self) -> bool:
-        """Neither in the ancestry nor rolled back: expiry removed the evidence, and the entry is trusted."""
-        return self.entry is not None and not self.entry_on_walk and not self.gone
+    def unverifiable(self) -> bool:
+        """The ledger's snapshot is neither in the ancestry nor provably rolled back; the entry is trusted."""
+        return self.entry is not None and not self.entry_in_ancestry and not self.rolled_back
 
     @cached_property
     def undone(self) -> tuple[int, ...]:
         """Batches above M that a rollback removed, as far as their snapshots are retained."""
         above = -1 if self.newest_mark is None else self.newest_mark.batch_id
-        off = (mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in self._walk)
+        off = (
+            mark_of(snap.summary) for snap in self.view.snapshots.values() if snap.snapshot_id not in self._ancestry_ids
+        )
         own = {mark.batch_id for mark in off if mark is not None and mark.key == self.key}
         return tuple(sorted(batch_id for batch_id in own if batch_id > above))
 
@@ -74,30 +78,30 @@ class Situation:
         """All rolled-back snapshots are retained link by link, from the ledger's snapshot to the ancestry."""
         beside: list[int] = []
         found = self._entry.snapshot_id
-        while found not in self._walk and found not in beside:
+        while found not in self._ancestry_ids and found not in beside:
             snapshot = self.view.snapshots.get(found)
             if snapshot is None or snapshot.parent_snapshot_id is None:
                 return False
             beside.append(found)
             found = snapshot.parent_snapshot_id
-        return found in self._walk
+        return found in self._ancestry_ids
 
     @cached_property
-    def passes_over_nothing(self) -> bool:
+    def skips_no_rolled_back_batch(self) -> bool:
         """No batch that was rolled back lies between the newest remaining batch and this one."""
         follows = self.newest_mark is not None and self.batch.batch_id == self.newest_mark.batch_id + 1
         return follows or (self.shows_all_undone and not any(undone < self.batch.batch_id for undone in self.undone))
 
     @cached_property
     def rollback_is_proven(self) -> bool:
-        """The ancestry shows that the ledger's snapshot is not under the head; otherwise expiry hides it."""
-        return self.gone and (
-            self.view.head is None or self._walk_passes(self._entry.sequence_number) or self.walk_complete
+        """The ancestry proves that the ledger's snapshot is not under the head."""
+        return self.rolled_back and (
+            self.view.head is None or self._ancestry_passes(self._entry.sequence_number) or self.ancestry_complete
         )
 
     @cached_property
-    def marked(self) -> bool:
-        """There is an own mark; the mark of an old batch that an operator accepted counts too."""
+    def has_own_mark(self) -> bool:
+        """There is an own mark. The mark of an old batch that an operator accepted counts too."""
         return any(True for _ in self._own())
 
     @cached_property
@@ -107,11 +111,11 @@ class Situation:
 
     @cached_property
     def newest_known(self) -> Mark | None:
-        """Like M, but also a mark that only the ledger's tag retains."""
+        """The newest mark like M, including a mark that only the ledger's tag retains."""
         return _first_that_moved(self.own_marks)
 
     @cached_property
-    def marked_snapshot(self) -> int | None:
+    def snapshot_of_batch(self) -> int | None:
         """Snapshot of exactly this batch: same id, query and fingerprint.
 
         It is in the ancestry, or retained by the ledger entry or its tag where expiry cut the ancestry.
@@ -130,8 +134,8 @@ class Situation:
 
     @cached_property
     def forgotten(self) -> bool:
-        """`lakesink forget` removed the sink after its newest batch."""
-        newer = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        """`lakesink forget` removed the sink after the newest batch of the sink."""
+        newer = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.ancestry())
         return any((snapshot.summary or {}).get(FORGOTTEN) == self.key.ledger_property for snapshot in newer)
 
     @cached_property
@@ -147,7 +151,7 @@ class Situation:
 
     @cached_property
     def later_landed(self) -> int | None:
-        """A later batch of the same query (or application): it would be committed again after this one."""
+        """The latest later batch of the same query (or application). It would be committed again after this one."""
         later = (mark.batch_id for mark, _ in self._marks_of_stream if mark.batch_id > self.batch.batch_id)
         return max(later, default=None)
 
@@ -162,27 +166,27 @@ class Situation:
     def shows_the_batch_before(self) -> bool:
         """The ancestry reaches beyond this batch's place: if the batch is not in it, it was never committed there."""
         blind = any(
-            picked_from(snapshot.summary) is not None
+            cherry_picked_from(snapshot.summary) is not None
             and mark_of(snapshot.summary) is None
-            and not self._picked(snapshot)
-            for snapshot in self.view.walk()
+            and not self._cherry_picked_summary(snapshot)
+            for snapshot in self.view.ancestry()
         )
         older = any(
-            mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in self._walk
+            mark.ledger_batch_id == mark.batch_id < self.batch.batch_id and snapshot.snapshot_id in self._ancestry_ids
             for mark, snapshot in self._marks_of_stream
         )
-        return not blind and (self.walk_complete or older)
+        return not blind and (self.ancestry_complete or older)
 
     @cached_property
-    def walk_complete(self) -> bool:
+    def ancestry_complete(self) -> bool:
         """The ancestry reaches the table's first snapshot: other snapshots never were on this branch or were undone."""
-        oldest = min((snapshot.sequence_number or 0 for snapshot in self.view.walk()), default=None)
+        oldest = min((snapshot.sequence_number or 0 for snapshot in self.view.ancestry()), default=None)
         return self.view.last_sequence_number == 0 if oldest is None else oldest <= 1
 
     @cached_property
     def marked_elsewhere(self) -> bool:
-        """The branch was forked while the sink wrote to another: the ancestry has its marks, or expiry hides them."""
-        on_walk = (mark_of(snapshot.summary) for snapshot in self.view.walk())
+        """The branch was forked from a branch of this sink: the ancestry has its marks, or expiry hides them."""
+        on_walk = (mark_of(snapshot.summary) for snapshot in self.view.ancestry())
         return any(mark is not None and self._is_elsewhere(mark) for mark in on_walk) or self.hidden
 
     @cached_property
@@ -199,23 +203,26 @@ class Situation:
         return max((*marked, *entries), default=None)
 
     @cached_property
-    def others_epochs(self) -> tuple[int, ...]:
+    def iceberg_sink_epochs(self) -> tuple[int, ...]:
         """Batches of the same query that Iceberg's own sink wrote since the newest own mark, newest first."""
-        since = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.walk())
+        since = takewhile(lambda snapshot: not self._is_own(snapshot), self.view.ancestry())
         return tuple(epochs(since, self.batch.query_id))
 
     @cached_property
     def unread_version(self) -> str | None:
         """Version of an own mark that this code cannot read, in the ancestry above the entry's snapshot."""
         above = -1 if self.entry is None else self.entry.sequence_number
-        found = (unread_version(snapshot.summary, self.key) for snapshot in self._walk_down_to(above + 1))
+        found = (unread_version(snapshot.summary, self.key) for snapshot in self._ancestry_down_to(above + 1))
         return next((version for version in found if version is not None), None)
 
     @cached_property
     def entry_contradicted(self) -> bool:
         """The entry and the mark of its snapshot differ, or a newer own mark shows that the entry is stale."""
         entry = self._entry
-        if any(self._is_own(above) for above in self._walk_down_to(entry.sequence_number + 1)) or self._tag_is_newer:
+        if (
+            any(self._is_own(above) for above in self._ancestry_down_to(entry.sequence_number + 1))
+            or self._tag_is_newer
+        ):
             return True
         snapshot = self.view.snapshots.get(entry.snapshot_id)
         if snapshot is None:
@@ -239,7 +246,7 @@ class Situation:
 
     @property
     def _tag_is_newer(self) -> bool:
-        """The ledger tag moves with the entry, or stays behind if switched off: a newer tag proves a stale entry."""
+        """The ledger tag moves with the entry, or stays if it is switched off. A newer tag proves a stale entry."""
         tag = self.view.tag_snapshot_id
         tagged = None if tag is None else self.view.snapshots.get(tag)
         if tagged is None or not self._is_own(tagged):
@@ -247,16 +254,16 @@ class Situation:
         return (tagged.sequence_number or 0) > self._entry.sequence_number
 
     @cached_property
-    def _walk(self) -> frozenset[int]:
+    def _ancestry_ids(self) -> frozenset[int]:
         """Ids of the ancestry."""
-        return frozenset(snapshot.snapshot_id for snapshot in self.view.walk())
+        return frozenset(snapshot.snapshot_id for snapshot in self.view.ancestry())
 
-    def _walk_down_to(self, sequence_number: int) -> Iterator[SnapshotLike]:
+    def _ancestry_down_to(self, sequence_number: int) -> Iterator[SnapshotLike]:
         """The ancestry from the head down to this sequence number."""
-        return takewhile(lambda snapshot: (snapshot.sequence_number or 0) >= sequence_number, self.view.walk())
+        return takewhile(lambda snapshot: (snapshot.sequence_number or 0) >= sequence_number, self.view.ancestry())
 
-    def _walk_passes(self, sequence_number: int) -> bool:
-        return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.walk())
+    def _ancestry_passes(self, sequence_number: int) -> bool:
+        return any((snapshot.sequence_number or 0) < sequence_number for snapshot in self.view.ancestry())
 
     def _is_own(self, snapshot: SnapshotLike) -> bool:
         mark = mark_of(snapshot.summary)
@@ -275,9 +282,9 @@ class Situation:
         return (mark.batch_id, mark.query_id, mark.fingerprint) == wanted
 
     def _own(self) -> Iterator[tuple[Mark, SnapshotLike]]:
-        """Marks in the ancestry first: those beside it can need a look into files."""
+        """Marks in the ancestry first, because a check of other marks can read files."""
         yield from self._own_marks()
-        yield from self._kept
+        yield from self._retained_marks
 
     def _own_marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         return ((mark, snapshot) for mark, snapshot in self._marks() if mark.key == self.key)
@@ -285,7 +292,7 @@ class Situation:
     @cached_property
     def _marks_of_stream(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
         """Marks of the same query, under any key; an application has no query, so its name is used."""
-        return tuple(found for found in (*self._marks(), *self._kept) if self._is_of_stream(found[0]))
+        return tuple(found for found in (*self._marks(), *self._retained_marks) if self._is_of_stream(found[0]))
 
     def _is_of_stream(self, mark: Mark) -> bool:
         if self.key.kind is SinkKind.TXN:
@@ -294,38 +301,43 @@ class Situation:
 
     def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         """Marks of all sinks in the ancestry, newest first."""
-        for snapshot in self.view.walk():
-            mark = mark_of(snapshot.summary) or mark_of(self._picked(snapshot))
+        for snapshot in self.view.ancestry():
+            mark = mark_of(snapshot.summary) or mark_of(self._cherry_picked_summary(snapshot))
             if mark is not None:
                 yield mark, snapshot
 
     @cached_property
-    def _kept(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        """Own marks outside an ancestry that expiry cut, retained by the ledger entry or its tag, and not rolled back.
+    def _retained_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
+        """Own marks that expiry cut from the ancestry, retained by the ledger entry or its tag, and not rolled back.
 
         The newest is the first. Without them, a batch that was accepted late would be committed again as soon as expiry
         cuts the ancestry above it.
         """
         ids = {self.view.tag_snapshot_id} | ({self.entry.snapshot_id} if self.entry is not None else set())
         found = []
-        for snapshot_id in ids - self._walk - {None}:
+        for snapshot_id in ids - self._ancestry_ids - {None}:
             snapshot = self.view.snapshots.get(snapshot_id or 0)
             mark = None if snapshot is None else mark_of(snapshot.summary)
-            if snapshot is not None and mark is not None and mark.key == self.key and not self._left(snapshot):
+            if (
+                snapshot is not None
+                and mark is not None
+                and mark.key == self.key
+                and not self._was_rolled_back(snapshot)
+            ):
                 found.append((mark, snapshot))
         return tuple(sorted(found, key=lambda one: one[1].sequence_number or 0, reverse=True))
 
-    def _left(self, snapshot: SnapshotLike) -> bool:
+    def _was_rolled_back(self, snapshot: SnapshotLike) -> bool:
         """True if this retained snapshot outside the ancestry was rolled back."""
         if self.entry is not None and snapshot.snapshot_id == self.entry.snapshot_id:
-            return self.gone
-        if self.view.head is None or self._walk_passes(snapshot.sequence_number or 0):
+            return self.rolled_back
+        if self.view.head is None or self._ancestry_passes(snapshot.sequence_number or 0):
             return True
         return not self.view.branch_contains(snapshot.snapshot_id)
 
-    def _picked(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
+    def _cherry_picked_summary(self, snapshot: SnapshotLike) -> Mapping[str, Any] | None:
         """Summary of the snapshot that a cherry-pick restored: its files are in the table again."""
-        source_id = picked_from(snapshot.summary)
+        source_id = cherry_picked_from(snapshot.summary)
         source = None if source_id is None else self.view.snapshots.get(source_id)
         return None if source is None else source.summary
 
@@ -335,6 +347,6 @@ def _first_that_moved(marks: Iterable[tuple[Mark, SnapshotLike]]) -> Mark | None
     return next((mark for mark, _ in marks if mark.ledger_batch_id == mark.batch_id), None)
 
 
-def picked_from(summary: Mapping[str, Any] | None) -> int | None:
+def cherry_picked_from(summary: Mapping[str, Any] | None) -> int | None:
     """The snapshot whose files a cherry-pick restored; None if the summary is not of a cherry-pick."""
-    return stated(summary, PICKED_FROM)
+    return stated(summary, CHERRY_PICKED_FROM)

@@ -21,15 +21,15 @@ class StorageTrouble:
 
 REFUSED = StorageTrouble(
     "STORAGE_REJECTED",
-    "is refused by its object store",
-    "Check the keys, or the role, that this process finds (s3.access-key-id, AWS_ACCESS_KEY_ID, a profile), whether"
-    " they have expired, and what they may do; executors find their own. Then start the query again.",
+    "cannot be used, because its object store rejects the credentials",
+    "Check the keys or the role of this process (s3.access-key-id, AWS_ACCESS_KEY_ID, a profile): whether they have"
+    " expired, and their permissions. Executors find their own. Then start the query again.",
 )
 UNREACHABLE = StorageTrouble(
     "STORAGE_UNREACHABLE",
     "cannot reach its object store",
     "Check the endpoint (s3.endpoint, s3.region) and that the store is up, then start the query again."
-    " How long an answer is waited for: s3.connect-timeout and s3.request-timeout, in seconds.",
+    " The time-outs are s3.connect-timeout and s3.request-timeout, in seconds.",
 )
 
 

@@ -1,4 +1,4 @@
-"""The nearest known name, for messages about a name that is not known. Pure."""
+"""Suggests the nearest known name in messages about an unknown name. Pure."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

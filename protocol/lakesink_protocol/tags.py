@@ -70,7 +70,7 @@ def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> b
 
 
 def place_of_tag(situation: Situation, refs: Refs) -> TagPlace | None:
-    """The name for the batch's tag; None if every name belongs to a tag or branch with another content.
+    """The name for the batch's tag; None if each possible name belongs to another tag or branch.
 
     A batch id occurs twice if a stream continues from a new checkpoint; then the name contains the batch's fingerprint.
     """
@@ -86,7 +86,7 @@ def place_of_tag(situation: Situation, refs: Refs) -> TagPlace | None:
 
 
 def audit_tags(key: SinkKey, refs: Refs) -> dict[str, TaggedSnapshot]:
-    """The sink's audit tags: those of its names that point at snapshots of it."""
+    """Tags with a name of the sink's audit tags, if they point at a snapshot of the sink."""
     return {
         name: snapshot
         for name, snapshot in refs.items()
@@ -112,8 +112,8 @@ def _batch_in(snapshot: SnapshotLike, key: SinkKey) -> int | None:
 
 
 def _is_undone(view: TableView, snapshot: SnapshotLike) -> bool:
-    """True if the ancestry passes the snapshot's place without it; ancestry that was cut above it proves nothing."""
-    for step in view.walk():
+    """True if the ancestry has older snapshots but not this one. Ancestry that was cut above it proves nothing."""
+    for step in view.ancestry():
         if step.snapshot_id == snapshot.snapshot_id:
             return False
         if (step.sequence_number or 0) < (snapshot.sequence_number or 0):

@@ -1,7 +1,7 @@
 """Two-phase commit in a stream processor: the seam that sinks implement. Pure.
 
-`lakesink_protocol.coordinator` runs a batch through sinks of this kind, and decides the order of calls. Files, catalogs
-and Spark are the sinks' own.
+`lakesink_protocol.coordinator` runs a batch through sinks of this kind, and decides the order of calls. Only the
+sinks use files, catalogs and Spark.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ Payload = Mapping[str, Any]
 
 
 class Durability(Enum):
-    """What remains after a crash between pre-commit and commit."""
+    """State of a pre-committed batch after a crash before the commit."""
 
     PREPARED_SURVIVES = "prepared survives a crash"
     MUST_BE_REDONE = "must be redone"
@@ -46,11 +46,11 @@ ClusteredBy = Sequence[tuple[Sequence[str], str]]
 
 @runtime_checkable
 class ClusteredWriter(TaskWriter, Protocol):
-    """A task writer that wants all rows of a partition in one task; their order does not matter."""
+    """A task writer that needs all rows of a partition in one task, in any order."""
 
     @property
     def clustered_by(self) -> ClusteredBy:
-        """The fields of the partitions; empty if the rows may stay where they are."""
+        """The fields of the partitions; empty if each row may stay in its task."""
 
 
 class Transaction(Protocol):
@@ -113,7 +113,7 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
     A sink can be called several times for the same batch, by this process or another one, even while an older driver
     still runs. `begin` and `commit` must therefore check the target itself for the batch. `run_batch` has the
-    order of calls, which starts again if `commit` returns None.
+    order of calls. The calls start again if `commit` returns None.
     """
 
     name: str
@@ -129,10 +129,10 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
             BatchRefused: The target's history does not allow this batch.
         """
 
-    def check_inputs(self, batch: Batch, transaction: T) -> None:  # noqa: ARG002 - for those that have more to ask
+    def check_inputs(self, batch: Batch, transaction: T) -> None:  # noqa: ARG002 - subclasses can use it
         """Refuse a batch whose input files are missing. Called before rows are written, and only if rows are written.
 
-        A sink that lets an operator overrule this refusal asks its transaction.
+        A sink that lets an operator overrule this refusal checks its transaction for the accept.
 
         Raises:
             BatchRefused: The batch would be written without some of its rows.
@@ -145,23 +145,23 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
         """Turn the payload of an earlier pre-commit into a prepared batch, or return None to write again.
 
         Called after `begin`, only if a prepared record was found, and only if `durability` is `PREPARED_SURVIVES`. The
-        payload comes from storage: validate it. Must not change anything.
+        payload comes from storage: validate it. Do not change anything.
         """
 
     @abstractmethod
     def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P:
         """Complete the vote: check every task's receipt and make the batch ready to commit in one step.
 
-        Called after the job succeeded; `receipts` has one receipt of every task, in their order. New files stay
-        invisible to readers.
+        Called after the job succeeded; `receipts` has one receipt of every task, in the order of the tasks. New files
+        stay invisible to readers.
 
         Raises:
-            WriteError: A receipt is malformed, or has other premises.
+            WriteError: A receipt is malformed, or its files have another schema or partition spec.
         """
 
     @abstractmethod
     def commit(self, transaction: T, prepared: P) -> Outcome | None:
-        """Make the batch visible atomically, or find that it is. Idempotent: replays and rival drivers call it too.
+        """Make the batch visible atomically, or find it visible. Idempotent: replays and rival drivers call it too.
 
         Called after every participant has pre-committed and the record is durable. Return None if the prepared batch
         may no longer be used, because the target's history changed: the batch is then written again.
@@ -173,7 +173,7 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
     @abstractmethod
     def abort(self, transaction: T) -> None:
-        """Drop an open batch after a failure between `begin` and `commit`; must not delete anything that is usable.
+        """Drop an open batch after a failure between `begin` and `commit`; must not delete anything usable.
 
-        Called at most once a run, and not if the process dies.
+        Called at most once per run, and not if the process dies.
         """

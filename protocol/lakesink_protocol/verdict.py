@@ -22,10 +22,10 @@ class Commit:
     """Commit the batch.
 
     Attributes:
-        adds_rows: False if an operator skipped the batch: it gets its place in the ledger, and no row is written.
+        adds_rows: False if an operator skipped the batch: the ledger counts it, and no row is written.
         moves_ledger: False if an operator replays a batch below the ledger's: the ledger keeps its batch.
         accepted: The accept as the user wrote it; empty if none.
-        unproven: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
+        unverifiable: True if the ledger's snapshot is neither under the head nor provably rolled back; it is trusted.
         without_inputs: Number of missing input files that an operator accepted.
     """
 
@@ -33,17 +33,17 @@ class Commit:
     adds_rows: bool = True
     moves_ledger: bool = True
     accepted: str = ""
-    unproven: bool = False
+    unverifiable: bool = False
     without_inputs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The batch is in the table; `snapshot_id` is its snapshot, None if the history no longer shows it."""
+    """The batch is in the table. `snapshot_id` is its snapshot; None if the history no longer shows it."""
 
     rule: int
     snapshot_id: int | None
-    unproven: bool = False
+    unverifiable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ Verdict = Commit | Skip | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of the verdict table, with its condition in words and as code; `then` is the verdict."""
+    """One line of the verdict table: its condition in words and as code, and its verdict `then`."""
 
     number: int
     when: str
@@ -85,7 +85,7 @@ def _is_elsewhere(s: Situation) -> bool:
 
 
 def _from_the_beginning(s: Situation) -> bool:
-    return s.newest_mark is None and s.walk_complete and s.batch.batch_id == 0
+    return s.newest_mark is None and s.ancestry_complete and s.batch.batch_id == 0
 
 
 def _ahead(s: Situation) -> int:
@@ -123,9 +123,9 @@ _TABLE_RULES = (
     ),
     Rule(
         4,
-        "no entry, but an own mark on the walk, or at the ledger tag's snapshot",
+        "no entry, but an own mark in the ancestry, or at the ledger tag's snapshot",
         Reason.LEDGER_LOST,
-        lambda s: s.entry is None and s.marked,
+        lambda s: s.entry is None and s.has_own_mark,
     ),
 )
 
@@ -133,13 +133,13 @@ STREAM_RULES = (
     *_TABLE_RULES,
     Rule(
         5,
-        "Iceberg's own sink has written for the same query, since the newest own mark on the walk if there is one",
+        "Iceberg's own sink has written for the same query, since the newest own mark in the ancestry if there is one",
         Reason.UNKNOWN_HISTORY,
-        lambda s: bool(s.others_epochs),
+        lambda s: bool(s.iceberg_sink_epochs),
     ),
     Rule(
         5,
-        "no entry, and N > 0, or the walk has N's query under another sink, or this sink under another branch, or"
+        "no entry, and N > 0, or the ancestry has N's query under another sink, or this sink under another branch, or"
         " expiry hides whether it has what the table knows of this sink there",
         Reason.UNKNOWN_HISTORY,
         lambda s: s.entry is None and (s.batch.batch_id > 0 or s.marked_elsewhere or _is_elsewhere(s)),
@@ -147,34 +147,34 @@ STREAM_RULES = (
     Rule(6, "no entry, N = 0", "commit", lambda s: s.entry is None),
     Rule(
         7,
-        "gone; N's own mark is present, same query and fingerprint",
+        "rolled back; N's own mark is present, same query and fingerprint",
         "skip",
-        lambda s: s.gone and s.marked_snapshot is not None,
+        lambda s: s.rolled_back and s.snapshot_of_batch is not None,
     ),
     Rule(
         8,
-        "gone; same query, N = M+1, starts where M ends",
+        "rolled back; same query, N = M+1, starts where M ends",
         "commit",
-        lambda s: s.gone and _query_of(s, s.newest_mark) and _follows(s, s.newest_mark),
+        lambda s: s.rolled_back and _query_of(s, s.newest_mark) and _follows(s, s.newest_mark),
     ),
     Rule(
         9,
-        "gone; same query, no M nor batch of it under another sink, walk complete, N = 0",
+        "rolled back; same query, no M nor batch of it under another sink, ancestry complete, N = 0",
         "commit",
-        lambda s: s.gone and not _other_query(s) and s.newest_of_stream is None and _from_the_beginning(s),
+        lambda s: s.rolled_back and not _other_query(s) and s.newest_of_stream is None and _from_the_beginning(s),
     ),
     Rule(
         10,
-        "gone; other query, N = 0, start known and = M's end",
+        "rolled back; other query, N = 0, start known and = M's end",
         "commit",
         lambda s: (
-            s.gone
+            s.rolled_back
             and s.newest_mark is not None
             and not _query_of(s, s.newest_mark)
             and _taken_over(s, s.newest_mark.end)
         ),
     ),
-    Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
+    Rule(11, "rolled back; anything else", Reason.ROLLED_BACK, lambda s: s.rolled_back),
     Rule(
         12,
         "other query; N = 0, start known and = the entry's end",
@@ -200,7 +200,7 @@ STREAM_RULES = (
         18,
         "N < L; N's own mark is present, same query and fingerprint",
         "skip",
-        lambda s: _ahead(s) < 0 and s.marked_snapshot is not None,
+        lambda s: _ahead(s) < 0 and s.snapshot_of_batch is not None,
     ),
     Rule(19, "N < L", Reason.REWOUND, lambda s: _ahead(s) < 0),
     Rule(20, "N > L+1", Reason.GAP, lambda s: _ahead(s) > 1),
@@ -210,7 +210,7 @@ TRANSACTION_RULES = (
     *_TABLE_RULES,
     Rule(
         5,
-        "no entry, or version above the entry's, but the version is on the walk under another branch",
+        "no entry, or version above the entry's, but the version is in the ancestry under another branch",
         Reason.UNKNOWN_HISTORY,
         lambda s: s.landed is not None and (s.entry is None or _ahead(s) > 0),
     ),
@@ -224,37 +224,43 @@ TRANSACTION_RULES = (
         ),
     ),
     Rule(6, "no entry", "commit", lambda s: s.entry is None),
-    Rule(7, "gone; the version's own mark is present", "skip", lambda s: s.gone and s.marked_snapshot is not None),
+    Rule(
+        7,
+        "rolled back; the version's own mark is present",
+        "skip",
+        lambda s: s.rolled_back and s.snapshot_of_batch is not None,
+    ),
     Rule(
         8,
-        "gone; version above M and not above the entry's: the replay after a rollback; none that it undid is between",
+        "rolled back; version above M and not above the entry's: the replay after a rollback; none that it undid is"
+        " between",
         "commit",
         lambda s: (
-            s.gone
+            s.rolled_back
             and s.newest_mark is not None
             and s.newest_mark.batch_id < s.batch.batch_id
             and _ahead(s) <= 0
-            and s.passes_over_nothing
+            and s.skips_no_rolled_back_batch
         ),
     ),
     Rule(
         9,
-        "gone; no M nor the version under another branch, walk complete, version not above the entry's; none that the"
-        " rollback undid is below",
+        "rolled back; no M nor the version under another branch, ancestry complete, version not above the entry's; none"
+        " that the rollback undid is below",
         "commit",
         lambda s: (
-            s.gone
+            s.rolled_back
             and s.newest_mark is None
             and s.landed is None
-            and s.walk_complete
+            and s.ancestry_complete
             and _ahead(s) <= 0
-            and s.passes_over_nothing
+            and s.skips_no_rolled_back_batch
         ),
     ),
-    Rule(11, "gone; anything else", Reason.ROLLED_BACK, lambda s: s.gone),
+    Rule(11, "rolled back; anything else", Reason.ROLLED_BACK, lambda s: s.rolled_back),
     Rule(14, "version equal to the entry's", "skip", lambda s: _ahead(s) == 0),
     Rule(16, "version above the entry's", "commit", lambda s: _ahead(s) > 0),
-    Rule(18, "lower version, its own mark is present", "skip", lambda s: s.marked_snapshot is not None),
+    Rule(18, "lower version, its own mark is present", "skip", lambda s: s.snapshot_of_batch is not None),
     Rule(19, "lower version", Reason.REWOUND, lambda s: _ahead(s) < 0),
 )
 
@@ -268,7 +274,7 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
     rules = STREAM_RULES if situation.key.kind is SinkKind.STREAM else TRANSACTION_RULES
     rule = next(rule for rule in rules if rule.applies(situation))
     if rule.then == "skip":
-        return Skip(rule.number, _snapshot_of_batch(situation), unproven=situation.unproven)
+        return Skip(rule.number, _snapshot_of_batch(situation), unverifiable=situation.unverifiable)
     # Missing input is refused later, before rows are written: a batch that was prepared earlier does not need it.
     reason = rule.then if isinstance(rule.then, Reason) else Reason.INPUT_MISSING
     if accept and _is_offered(accept, reason, situation):
@@ -277,12 +283,12 @@ def decide(situation: Situation, accept: Accept | None = None) -> Verdict:
             adds_rows=accept.adds_rows,
             moves_ledger=reason is not Reason.REWOUND,
             accepted=str(accept),
-            unproven=situation.unproven,
+            unverifiable=situation.unverifiable,
             without_inputs=len(situation.batch.missing_inputs) if _without_inputs(accept) else 0,
         )
     if isinstance(rule.then, Reason):
         return Refuse(rule.number, rule.then)
-    return Commit(rule.number, unproven=situation.unproven)
+    return Commit(rule.number, unverifiable=situation.unverifiable)
 
 
 def _without_inputs(accept: Accept) -> bool:
@@ -297,7 +303,7 @@ def _is_offered(accept: Accept, reason: Reason, situation: Situation) -> bool:
 
 
 def _snapshot_of_batch(situation: Situation) -> int | None:
-    if situation.marked_snapshot is not None:
-        return situation.marked_snapshot
+    if situation.snapshot_of_batch is not None:
+        return situation.snapshot_of_batch
     entry = situation.entry
     return entry.snapshot_id if entry and entry.batch_id == situation.batch.batch_id else None

@@ -1,6 +1,6 @@
-"""The votes of a batch's tasks, and their count. Pure.
+"""The votes of a batch's tasks, and the check that they are complete. Pure.
 
-A vote is an envelope: the coordinator counts and compares it without opening a receipt, which belongs to its sink.
+A vote is an envelope: the coordinator counts and compares votes without opening a receipt. Only the sink opens it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,12 @@ from lakesink_protocol.redact import shown
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one task returned, once.
+    """The result of one task.
 
     Attributes:
         task: Index of the task's partition in the job, from 0.
         receipts: Encoded receipts by participant.
-        version: The lakesink of the task's process.
+        version: Version of lakesink in the task's process.
     """
 
     task: int
@@ -32,7 +32,7 @@ class Votes:
     Attributes:
         planned_tasks: Number of tasks that the job had.
         cast: The votes that arrived, in any order.
-        version: The driver's lakesink, with which every task must have run.
+        version: The driver's version of lakesink; every task must have the same.
     """
 
     planned_tasks: int
@@ -41,7 +41,7 @@ class Votes:
 
     @classmethod
     def in_order(cls, receipts: Mapping[str, Sequence[bytes]]) -> "Votes":
-        """Of a job that ran here: by participant, the receipt of each task in order."""
+        """The votes of a job of this process, from the receipts of each participant in the order of the tasks."""
         tasks = max(map(len, receipts.values()), default=0)
         named = {name: dict(enumerate(found)) for name, found in receipts.items()}
         cast = [
@@ -51,7 +51,7 @@ class Votes:
 
     @property
     def participants(self) -> frozenset[str]:
-        """Everyone for whom some task has a receipt."""
+        """Names of all participants for which a task has a receipt."""
         return frozenset(name for vote in self.cast for name in vote.receipts)
 
     def receipts(self, participant: str) -> list[bytes]:
@@ -64,7 +64,7 @@ class Votes:
         if sorted(vote.task for vote in self.cast) != list(range(self.planned_tasks)):
             tasks = len({vote.task for vote in self.cast})
             raise votes_incomplete(
-                f"Spark planned {self.planned_tasks} tasks, {len(self.cast)} receipts came from {tasks} of them."
+                f"Spark planned {self.planned_tasks} tasks; {len(self.cast)} receipts arrived, from {tasks} of them."
             )
         for vote in self.cast:
             if vote.version != self.version:
@@ -77,13 +77,13 @@ class Votes:
 
 
 def check_tasks(tasks: Iterable[int]) -> None:
-    """Raise WriteError unless the opened receipts of a batch are of the tasks from 0 on, each once, in any order.
+    """Raise WriteError unless the opened receipts have the tasks 0, 1, 2, ..., each once, in any order.
 
-    `Votes.check` counts the envelopes. A receipt of another task in one of them would hide that a receipt is missing.
+    `Votes.check` counts envelopes only. An envelope with the receipt of another task would hide a missing receipt.
     """
-    told = sorted(tasks)
-    if told != list(range(len(told))):
-        raise receipt_rejected("there is not exactly one of every task")
+    found = sorted(tasks)
+    if found != list(range(len(found))):
+        raise receipt_rejected("there is not exactly one receipt of every task")
 
 
 def votes_incomplete(what: str) -> WriteError:
@@ -96,7 +96,7 @@ def votes_incomplete(what: str) -> WriteError:
 
 
 def receipt_rejected(why: str) -> WriteError:
-    """The error for a receipt that its sink does not believe."""
+    """The error for a receipt that its sink rejects."""
     return WriteError(
         "RECEIPT_REJECTED",
         f"A task's receipt was rejected: {why}.",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.audit.audit import audit
 from lakesink.audit.finding import Code
-from lakesink.audit.proof import audit
 from lakesink.cli.audit import audit_report
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind
@@ -111,7 +111,7 @@ def test_a_gap_names_the_batches_that_are_missing_still(lake: Lake, stream: Stre
 
 def test_what_an_operator_had_a_retired_sink_leave_out_is_still_told(lake: Lake, stream: Stream) -> None:
     stream.overrule(stream.batch(9, start=9), "skip")
-    Forgetting(lake.table, stream.key, surroundings=stream.chance.surroundings()).run()
+    Forgetting(lake.table, stream.key, effects=stream.chance.effects()).run()
     found = audit(lake.table(), footers=False).findings
     assert {finding.code for finding in found} == {Code.BATCH_ACCEPTED, Code.BATCH_GAP}
     assert all(finding.accepted and "retired" in finding.subject for finding in found)

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.audit.as_of import look_back
-from lakesink.audit.which import by_batch, queries, ranges
+from lakesink.audit.resolve_snapshot import by_batch, queries, ranges
 from lakesink.cli.rows import cells, documents
 from lakesink_protocol.identity import SinkKind
 from testkit.builders import TABLE, Chance, Lake, Stream
@@ -81,7 +81,7 @@ def test_after_a_rollback_and_its_replay_the_batch_is_the_one_in_the_branch(
     stream.run(3)
     replayed = found(run("as-of", "--batch", 3, *JSON))
     assert replayed["snapshot_id"] == stream.snapshot_of(3) != old
-    assert replayed["note"].startswith("2 retained snapshots bear batch 3")
+    assert replayed["note"].startswith("2 retained snapshots contain batch 3")
     roll_back(lake, old)
     assert found(run("as-of", "--batch", 3, *JSON))["snapshot_id"] == old, "the branch, not the newest, decides"
 

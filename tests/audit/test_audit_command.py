@@ -45,8 +45,8 @@ def test_a_clean_table_ends_with_0(run: Run, lake: Lake, stream: Stream, tmp_pat
     assert result.exit_code == 0
     assert lines[0] == f"{TABLE} in test: clean: 4 batches, each there once, whole and readable"
     assert lines[2].split()[:6] == ["events", "main", "3", "0", "4", "12"]
-    assert lines[3].startswith("note: events into main: Every batch that Spark calls done is in the table, up to 3;")
-    assert lines[4].startswith("Looked at 4 snapshots, 4 manifests, and sizes and footers of 4 files (")
+    assert lines[3].startswith("note: events into main: Every batch that Spark completed is in the table, up to 3;")
+    assert lines[4].startswith("Checked 4 snapshots, 4 manifests, and sizes and footers of 4 files (")
     assert lines[5].startswith(f"Next: lakesink log {TABLE} shows the batches")
     assert contents(lake) == before
 
@@ -78,7 +78,7 @@ def test_a_finding_ends_with_1_what_it_means_and_what_to_do(run: Run, lake: Lake
         f"  It means: {Code.LEDGER_LOST.means}",
         f"  Do: {Code.LEDGER_LOST.action}",
     ]
-    assert lines[-1] == "Next: mend what was found, from the top, and run lakesink audit again."
+    assert lines[-1] == "Next: correct the findings, from the top, and run lakesink audit again."
     document = found(run("audit", *JSON), 1)
     assert document["well"] is False
     assert document["findings"][0]["code"] == "LEDGER_LOST"
@@ -101,7 +101,7 @@ def test_what_could_not_be_looked_at_ends_with_2(run: Run, lake: Lake, stream: S
     path = next(path for path in lake.files() if path.suffix == ".parquet")
     path.unlink()
     path.mkdir()
-    assert "no finding, but 1 file could not be looked at" in run("audit").stdout
+    assert "no finding, but 1 file could not be checked" in run("audit").stdout
     assert found(run("audit", *JSON), 2)["looked_at"]["unchecked"] == 1
 
 

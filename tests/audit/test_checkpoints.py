@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.audit.audit import Proof, audit
 from lakesink.audit.checkpoint import read_done
-from lakesink.audit.proof import Proof, audit
 from lakesink_protocol.errors import QueryError
 from testkit.builders import Lake, Stream
 from testkit.maintenance import append_foreign, expire, remove_ref, roll_back
@@ -58,7 +58,7 @@ def test_batches_that_are_done_are_in_the_table(lake: Lake, stream: Stream, tmp_
     assert stream.writes == 4
     proof = proved(lake, checkpoint(tmp_path / "c", range(4)))
     assert codes(proof) == []
-    assert note(proof) == "Every batch that Spark calls done is in the table, up to 3; 4 batches compared by offsets."
+    assert note(proof) == "Every batch that Spark completed is in the table, up to 3; 4 batches compared by offsets."
 
 
 def test_a_batch_that_spark_does_not_know_as_done_is_no_finding(lake: Lake, stream: Stream, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_batch_that_was_left_out_is_not_called_there(lake: Lake, stream: Strea
     stream.run(4)
     proof = proved(lake, checkpoint(tmp_path / "c", range(5)))
     assert codes(proof) == ["BATCH_GAP"]
-    assert note(proof).startswith("Spark calls batches up to 4 done; before it the branch does not show 2; 4 batches")
+    assert note(proof).startswith("Spark completed batches up to 4; the branch does not show 2; 4 batches")
 
 
 def test_a_batch_of_other_offsets_is_another_batch(lake: Lake, stream: Stream, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_another_query_is_found(lake: Lake, stream: Stream, tmp_
     assert stream.writes == 4
     assert codes(proved(lake, checkpoint(tmp_path / "c", [0], query="other"))) == ["CHECKPOINT_UNKNOWN"]
     proof = proved(lake, checkpoint(tmp_path / "empty", [], query="other"))
-    assert (codes(proof), note(proof)) == ([], "Query other has no batch done yet: there is nothing to prove.")
+    assert (codes(proof), note(proof)) == ([], "Query other has not completed a batch yet: nothing to compare.")
 
 
 def test_the_checkpoint_before_the_present_one_is_known_by_its_marks(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-from lakesink.audit.proof import Proof, audit
+from lakesink.audit.audit import Proof, audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_protocol.identity import SinkKind
 from testkit.builders import Lake, Stream
@@ -276,14 +276,14 @@ def test_what_expiry_took_is_said_and_its_files_are_looked_at(
     forget_snapshots(lake)
     proof = audit(lake.table())
     assert notes(proof)["history"] == (
-        "Batches before 3 cannot be told one by one: their snapshots have expired."
-        " What they left in the branch was looked at: 2 files with 6 rows."
+        "Batches before 3 cannot be listed: their snapshots have expired."
+        " The files of expired snapshots in the branch were checked: 2 files with 6 rows."
     )
     assert (proof.sinks[0].last, proof.sinks[0].oldest, proof.files) == (3, 3, 4)
     remove_ref(lake, stream.key.ledger_tag)
     forget_snapshots(lake)
     proof = audit(lake.table())
-    assert notes(proof)["history"].startswith("No batch is retained on the branch: the ledger alone")
+    assert notes(proof)["history"].startswith("No batch is retained on the branch: only the ledger")
     assert (proof.sinks[0].last, proof.sinks[0].oldest, proof.files) == (3, None, 4)
 
 
@@ -294,7 +294,7 @@ def test_batches_that_only_tags_keep_are_told(lake: Lake, stream: Stream) -> Non
 
 def test_snapshots_that_no_branch_leads_to_are_told(lake: Lake, stream: Stream) -> None:
     replayed_after_a_rollback(lake, stream)
-    assert notes(audit(lake.table()))["aside"].startswith("2 retained snapshots on no branch's walk")
+    assert notes(audit(lake.table()))["aside"].startswith("2 retained snapshots on no branch: ")
 
 
 def test_one_sink_can_be_looked_at_alone(lake: Lake, stream: Stream) -> None:

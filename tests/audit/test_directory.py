@@ -82,17 +82,17 @@ DAMAGES: dict[str, tuple[Callable[[Stream], object], str, str]] = {
     "an old marker is torn": (
         lambda stream: stream.marker_path(1).write_bytes(b"{"),
         "LEDGER_DAMAGED",
-        "commit 1 is torn or foreign. The 1 before it can.",
+        "commit 1 is incomplete or not from lakesink. Sound commits before it: 1.",
     ),
     "the newest marker is lost": (
         lambda stream: stream.marker_path(3).unlink(),
         "LEDGER_DAMAGED",
-        "commit 3 is missing. The 3 before it can.",
+        "commit 3 is missing. Sound commits before it: 3.",
     ),
     "all markers are lost": (
         lambda stream: shutil.rmtree(stream.root / "commits"),
         "LEDGER_DAMAGED",
-        "commit 0 is missing. The 0 before it can.",
+        "commit 0 is missing. Sound commits before it: 0.",
     ),
 }
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lakesink.audit.audit import audit
 from lakesink.audit.leftovers import Leftovers, own_name
-from lakesink.audit.proof import audit
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
 from testkit.builders import Lake, Stream, contents

@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from lakesink_catalog.commit.fence import FencedCommit, Surroundings
+from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_protocol.errors import CommitUnresolved
@@ -47,11 +47,11 @@ class Fence:
 
     def commit(self, batch: Batch | int) -> Committed | AlreadyCommitted | None:
         uuid = str(self.lake.table().metadata.table_uuid)
-        fence = FencedCommit(self.load, self.key, uuid, self.options, self.chance.surroundings())
+        fence = FencedCommit(self.load, self.key, uuid, self.options, self.chance.effects())
         batch = batch if isinstance(batch, Batch) else stream_batch(batch, "q", start=[batch], end=[batch + 1])
-        look = fence.decide_on(self.lake.table(), batch)
-        assert isinstance(look.verdict, Commit)
-        return fence.commit(batch, fence.prepare(look, [], schema=look.table.schema()))
+        decision = fence.decide_on(self.lake.table(), batch)
+        assert isinstance(decision.verdict, Commit)
+        return fence.commit(batch, fence.prepare(decision, [], schema=decision.table.schema()))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_snapshots_follow_the_head_and_their_ids_are_random(lake: Lake, fence: F
         None,
         *(snapshot.snapshot_id for snapshot in snapshots[:-1]),
     ]
-    drawn = [Surroundings().new_snapshot_id() for _ in range(1000)]
+    drawn = [Effects().new_snapshot_id() for _ in range(1000)]
     assert len(set(drawn)) == 1000
     assert all(number in SNAPSHOT_IDS for number in drawn)
 
@@ -264,10 +264,10 @@ def test_the_same_prepared_batch_commits_once_however_often_it_is_tried(lake: La
     append_foreign(lake)
     branch_off(lake, "audit")
     uuid = str(lake.table().metadata.table_uuid)
-    fence = FencedCommit(lake.table, key, uuid, CommitOptions(), Chance().surroundings())
+    fence = FencedCommit(lake.table, key, uuid, CommitOptions(), Chance().effects())
     batch = stream_batch(0, "q", start=[0], end=[1])
-    look = fence.look(batch)
-    prepared = fence.prepare(look, [], schema=look.table.schema())
+    decision = fence.decide(batch)
+    prepared = fence.prepare(decision, [], schema=decision.table.schema())
     lake.catalog.faults = [lands_but_says(ERRORS["503 unavailable"])]
     outcomes = [fence.commit(batch, prepared) for _ in range(3)]
     assert {outcome.snapshot_id for outcome in outcomes if outcome} == {prepared.snapshot_id}

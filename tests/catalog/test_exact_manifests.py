@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch, parse_prepared
-from lakesink_catalog.commit.recovery import holds_what_it_says
+from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.change import ContentFile
@@ -41,13 +41,13 @@ class Writer:
             Stream(self.lake).key,
             str(self.lake.table().metadata.table_uuid),
             CommitOptions(merge=MergePolicy(min_count=self.min_count)),
-            Chance().surroundings(),
+            Chance().effects(),
         )
 
     def prepare(self, batch_id: int, partitions: list[tuple[bytes | None, ...]]) -> PreparedBatch:
-        look = self.fence.look(Stream(self.lake).batch(batch_id))
+        decision = self.fence.decide(Stream(self.lake).batch(batch_id))
         files = [_file(self.lake, f"{batch_id}-{number}", each) for number, each in enumerate(partitions)]
-        return self.fence.prepare(look, files, schema=look.table.schema())
+        return self.fence.prepare(decision, files, schema=decision.table.schema())
 
     def commit(self, batch_id: int, prepared: PreparedBatch) -> Snapshot:
         assert isinstance(self.fence.commit(Stream(self.lake).batch(batch_id), prepared), Committed)
@@ -138,7 +138,7 @@ def test_a_recovery_changes_no_field_of_any_entry_and_no_bound(tmp_path: Path, c
     recovered = parse_prepared(json.loads(json.dumps(prepared.payload)))
     assert recovered is not None
     assert recovered.premises is not None
-    assert holds_what_it_says(recovered, recovered.premises, lake.table().io)
+    assert matches_manifests(recovered, recovered.premises, lake.table().io)
     head = writer.commit(0, recovered)
     [listed] = raw_list(head)
     assert _summaries(listed) == [bounds(case, values)]
@@ -156,4 +156,4 @@ def test_a_record_with_another_bound_than_its_manifest_is_not_believed(tmp_path:
     assert prepared.premises is not None
     for other in (replace(summary, contains_null=False), replace(summary, lower=b"\x01"), replace(summary, upper=b"")):
         lie = replace(prepared, manifests=(replace(manifest, partitions=(other,)),))
-        assert not holds_what_it_says(lie, prepared.premises, lake.table().io)
+        assert not matches_manifests(lie, prepared.premises, lake.table().io)

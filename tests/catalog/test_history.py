@@ -103,7 +103,7 @@ def test_a_sink_stands_where_its_last_batch_is(catalog: Catalog, writer: Writer)
     assert (state.batch_id, state.snapshot_id, state.offsets) == (2, newest.snapshot_id, '[{"at":3}]')
     assert (state.committed_at, state.since) == (newest.committed_at, oldest.committed_at)
     assert (state.batches, state.rows, state.files, state.bytes) == (3, 30, 3, 3000)
-    assert (state.trouble, state.unproven) == (None, False)
+    assert (state.trouble, state.unverifiable) == (None, False)
 
 
 def test_a_sink_is_known_after_all_its_snapshots_expired(catalog: Catalog, writer: Writer) -> None:

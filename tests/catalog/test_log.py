@@ -77,8 +77,8 @@ CASES: list[tuple[events.Event, str, str]] = [
         events.PartitionByUnused("demo.events", "day(ts)", "hour(ts)"),
         "WARNING",
         (
-            "lakesink.partition_by.unused table=demo.events: it is divided by day(ts), partition_by asks for hour(ts)."
-            " Leave partition_by out: the table's own partitions are used"
+            "lakesink.partition_by.unused table=demo.events: its partitions are day(ts), partition_by is hour(ts)."
+            " The table's own partitions are used; leave partition_by out"
         ),
     ),
     (events.PropertiesIgnored(("a", "b")), "WARNING", "lakesink.settings.ignored properties=a,b"),
@@ -86,8 +86,8 @@ CASES: list[tuple[events.Event, str, str]] = [
         events.LedgerTagOff("demo.events", "events"),
         "WARNING",
         (
-            "lakesink.ledger.without-tag table=demo.events sink=events: not proven are a rollback that expiry hides,"
-            " and that a late request finds an old head"
+            "lakesink.ledger.without-tag table=demo.events sink=events: without the tag, lakesink cannot detect a"
+            " rollback that expiry hides, or a late request on an old head"
         ),
     ),
     (
@@ -107,7 +107,7 @@ CASES: list[tuple[events.Event, str, str]] = [
     (
         events.InputUnchecked("no such scheme"),
         "WARNING",
-        "lakesink.input.unchecked no such scheme: its files are taken to be there",
+        "lakesink.input.unchecked no such scheme: lakesink assumes that its files exist",
     ),
     (
         events.ServerUnchecked("4.1.4"),
@@ -141,7 +141,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         events.RowsMalformed(3, "demo.events", 2, "partition 0"),
         "WARNING",
         (
-            "lakesink.decode.malformed table=demo.events batch=3 rows=2: rows of NULLs are in their place; the first:"
+            "lakesink.decode.malformed table=demo.events batch=3 rows=2: rows of NULLs replace them; the first:"
             " partition 0"
         ),
     ),
@@ -150,7 +150,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         "WARNING",
         (
             "lakesink.columns.missing table=demo.events sink=events batch=3: the rows lack these columns of the table,"
-            " which are NULL: a, b"
+            " which become NULL: a, b"
         ),
     ),
     (
@@ -163,7 +163,7 @@ CASES: list[tuple[events.Event, str, str]] = [
     (
         events.TagTaken("lakesink-3"),
         "WARNING",
-        "lakesink.tag.taken tag=lakesink-3: it shows something else, so the batch gets no tag",
+        "lakesink.tag.taken tag=lakesink-3: another tag or branch has this name, so the batch gets no tag",
     ),
     (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
     (
@@ -172,7 +172,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         "lakesink.manifests.carried-over path=m.avro reason=a codec",
     ),
     (events.ClockBehind(71), "WARNING", "lakesink.clock.behind seconds=71"),
-    (events.ClockAhead(71), "WARNING", "lakesink.clock.ahead seconds=71: Java writers are locked out meanwhile"),
+    (events.ClockAhead(71), "WARNING", "lakesink.clock.ahead seconds=71: until then, Java writers refuse the table"),
     (events.ClockUnknown("OSError"), "DEBUG", "lakesink.clock.untold error=OSError"),
     (events.CommitNotShown(3, 2), "WARNING", "lakesink.commit.not-shown batch=3 attempt=2"),
     (events.CommitUnknown(3, 2, "no answer"), "WARNING", "lakesink.commit.unknown batch=3 attempt=2 no answer"),
@@ -180,7 +180,7 @@ CASES: list[tuple[events.Event, str, str]] = [
     (
         events.CommittedByAnother(3, None),
         "WARNING",
-        "lakesink.commit.by-another batch=3 snapshot=None: its rows are in the table, this run's are not",
+        "lakesink.commit.by-another batch=3 snapshot=None: its rows are in the table, and the rows of this run are not",
     ),
     (events.MetadataKept("v1.json", "denied"), "INFO", "lakesink.metadata.kept path=v1.json error=denied"),
     (events.HighWaterKept("clicks", "denied"), "WARNING", "lakesink.high-water.kept sink=clicks error=denied"),

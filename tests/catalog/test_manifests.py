@@ -66,11 +66,11 @@ def test_files_of_two_specs_make_two_manifests_each_under_its_own(lake: Lake) ->
         update.add_field("batch", TruncateTransform(10))
     new = receipts(lake, tasks=3)
     fence = FencedCommit(
-        lake.table, Stream(lake).key, str(lake.table().metadata.table_uuid), CommitOptions(), Chance().surroundings()
+        lake.table, Stream(lake).key, str(lake.table().metadata.table_uuid), CommitOptions(), Chance().effects()
     )
     batch = Stream(lake).batch(0)
-    look = fence.look(batch)
-    outcome = fence.commit(batch, fence.prepare(look, [*new, *old], schema=look.table.schema()))
+    decision = fence.decide(batch)
+    outcome = fence.commit(batch, fence.prepare(decision, [*new, *old], schema=decision.table.schema()))
     assert isinstance(outcome, Committed)
     assert (outcome.files, outcome.rows) == (5, 15)
     listed = {manifest.partition_spec_id: manifest.added_files_count for manifest in manifests(lake)}
@@ -160,15 +160,15 @@ def test_the_list_of_manifests_stays_short_over_three_hundred_commits(tmp_path: 
         Stream(lake).key,
         str(lake.table().metadata.table_uuid),
         CommitOptions(merge=MergePolicy(min_count=4)),
-        Chance().surroundings(),
+        Chance().effects(),
     )
     [file] = receipts(lake)
     longest = 0
     for number in range(300):
         batch = Stream(lake).batch(number)
-        look = fence.look(batch)
+        decision = fence.decide(batch)
         files = [replace(file, path=f"{file.path}-{number}")]
-        assert fence.commit(batch, fence.prepare(look, files, schema=look.table.schema()))
+        assert fence.commit(batch, fence.prepare(decision, files, schema=decision.table.schema()))
         longest = max(longest, len(manifests(lake)))
         if number % 20 == 0:
             expire(lake)

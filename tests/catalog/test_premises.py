@@ -21,7 +21,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from lakesink_catalog.commit.premises import still_fits
+from lakesink_catalog.commit.premises import is_compatible
 
 
 def leaf(field_id: int, kind: IcebergType, name: str = "x", *, required: bool = False) -> NestedField:
@@ -51,19 +51,19 @@ at_any_depth = pytest.mark.parametrize("place", PLACES)
 @at_any_depth
 def test_a_field_that_is_added_again_under_its_name_does_not_fit(place: Any) -> None:
     written = place(leaf(10, LongType()))
-    assert still_fits(written, written)
-    assert not still_fits(written, place(leaf(11, LongType())))
-    assert not still_fits(written, place(leaf(11, LongType(), "X")))
-    assert still_fits(written, place(leaf(11, LongType(), "y")))
-    assert still_fits(written, place(leaf(10, LongType(), "y")))
+    assert is_compatible(written, written)
+    assert not is_compatible(written, place(leaf(11, LongType())))
+    assert not is_compatible(written, place(leaf(11, LongType(), "X")))
+    assert is_compatible(written, place(leaf(11, LongType(), "y")))
+    assert is_compatible(written, place(leaf(10, LongType(), "y")))
 
 
 @at_any_depth
 def test_a_field_that_must_be_there_now_must_have_been_so(place: Any) -> None:
     optional, required = (place(leaf(10, LongType(), required=required)) for required in (False, True))
-    assert still_fits(required, optional)
-    assert not still_fits(optional, required)
-    assert not still_fits(place(leaf(9, LongType(), "y")), required)
+    assert is_compatible(required, optional)
+    assert not is_compatible(optional, required)
+    assert not is_compatible(place(leaf(9, LongType(), "y")), required)
 
 
 TYPES = [
@@ -81,20 +81,20 @@ def test_a_written_type_fits_the_same_or_a_wider_one_and_no_other(
     place: Any, before: IcebergType, now: IcebergType
 ) -> None:
     fits = before == now or (str(before), str(now)) in WIDENED
-    assert still_fits(place(leaf(10, before)), place(leaf(10, now))) == fits
+    assert is_compatible(place(leaf(10, before)), place(leaf(10, now))) == fits
 
 
 def test_a_name_with_a_dot_is_not_a_path() -> None:
     before = in_struct(leaf(10, LongType()))
     after = Schema(*in_struct(leaf(10, LongType(), "y")).fields, NestedField(11, "s.x", LongType()))
-    assert still_fits(before, after)
+    assert is_compatible(before, after)
 
 
 def test_columns_that_differ_in_their_case_alone_are_no_reason_to_write_for_ever() -> None:
     both = Schema(NestedField(1, "name", LongType()), NestedField(2, "NAME", LongType()))
-    assert still_fits(both, both)
+    assert is_compatible(both, both)
 
 
 def test_names_that_were_swapped_do_not_fit() -> None:
     before = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType()))
-    assert not still_fits(before, Schema(NestedField(1, "b", LongType()), NestedField(2, "a", LongType())))
+    assert not is_compatible(before, Schema(NestedField(1, "b", LongType()), NestedField(2, "a", LongType())))

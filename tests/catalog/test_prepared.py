@@ -16,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
 from lakesink_catalog.commit.premises import Premises
-from lakesink_catalog.commit.prepared import PreparedBatch, PreparedFiles, parse_prepared
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.manifests.partitions import PartitionSummary
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.decoded import Decoded
@@ -69,9 +69,9 @@ class Records:
     io: FileIO = field(default_factory=lambda: load_file_io({}, "file:///"))
     now_ms: int = 10**12
 
-    def log(self, key: SinkKey = KEY) -> PreparedFiles:
+    def log(self, key: SinkKey = KEY) -> TableLog:
         folder = f"file://{self.folder}/{key.record_folder}"
-        return PreparedFiles(self.io, folder, key, MAX_AGE_MS, lambda: self.now_ms)
+        return TableLog(self.io, folder, key, MAX_AGE_MS, lambda: self.now_ms)
 
     def path(self, of: Batch = BATCH, key: SinkKey = KEY) -> Path:
         return self.folder / key.record_folder / f"{of.batch_id}-{of.fingerprint}.json"

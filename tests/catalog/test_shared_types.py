@@ -19,9 +19,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import DecimalType, FixedType, IcebergType, LongType, NestedField, UUIDType
 
-from lakesink_catalog.commit.recovery import holds_what_it_says
+from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.manifests.avro import SYNC_BYTES, container, read_header, values
-from lakesink_catalog.manifests.avro_names import spelled_out
+from lakesink_catalog.manifests.avro_names import with_inline_types
 from lakesink_catalog.manifests.entries import DATA_FILE, FILE_PATH, PARTITION
 from lakesink_catalog.manifests.write import manifests_under
 from testkit.builders import Lake
@@ -147,7 +147,7 @@ def test_a_recovery_reads_a_manifest_however_its_types_are_named(tmp_path: Path,
     [manifest] = prepared.manifests
     Path(urlsplit(manifest.path).path).write_bytes(_renamed(_data(manifest.path), FORMS[form]))
     assert prepared.premises is not None
-    assert holds_what_it_says(prepared, prepared.premises, lake.table().io)
+    assert matches_manifests(prepared, prepared.premises, lake.table().io)
 
 
 @of_every_kind
@@ -182,7 +182,7 @@ def test_references_are_spelled_out_wherever_a_type_may_stand() -> None:
     uses = [four, "four", enum, "side", ["null", "four"], {"type": "array", "items": "four"}]
     uses += [{"type": "map", "values": "side"}, {"type": "four"}, {"type": "long", "logicalType": "four"}, twice]
     fields = [{"name": f"four{place}", "type": use, "doc": "four"} for place, use in enumerate(uses)]
-    found = spelled_out({"type": "record", "name": "r1", "fields": fields})
+    found = with_inline_types({"type": "record", "name": "r1", "fields": fields})
     assert [field["type"] for field in found["fields"]] == [
         four,
         four | {"name": "four_2"},
@@ -196,5 +196,5 @@ def test_references_are_spelled_out_wherever_a_type_may_stand() -> None:
         {**twice, "fields": [{"name": "x", "type": four | {"name": "four_6"}}, {"name": "y", "type": "long"}]},
     ]
     assert [(field["name"], field["doc"]) for field in found["fields"]] == [(f"four{n}", "four") for n in range(10)]
-    assert spelled_out(found) == found
+    assert with_inline_types(found) == found
     fastavro.parse_schema(found)

@@ -51,9 +51,14 @@ def test_json_has_every_check_with_what_it_is_for(run: Run) -> None:
 @pytest.mark.parametrize(
     ("kind", "exit_code", "verdict", "words"),
     [
-        (IgnoresUuid, 1, "is NOT safe.", "so: a batch of a dropped table can land in another one that took its name"),
+        (
+            IgnoresUuid,
+            1,
+            "is NOT safe.",
+            "so: a batch of a dropped table can be committed to a new table of its name",
+        ),
         (IgnoresTag, 1, "is certified without the ledger tag.", "Next: Give streams ledger_tag=False"),
-        (Silent, 2, "is not decided.", "Next: Mend what kept the checks from ending"),
+        (Silent, 2, "is not decided.", "Next: Correct the failures of the checks"),
     ],
 )
 def test_a_catalog_that_is_not_fit_says_why_and_what_follows(

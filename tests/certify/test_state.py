@@ -27,9 +27,9 @@ def test_an_answer_that_was_lost_may_belong_to_a_commit_that_landed() -> None:
     [
         ([ONE, TWO, Sent((3,))], HONEST, "1 of 3 acknowledged commits are lost"),
         ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, None))), "1 of 2 acknowledged commits are lost, 1 snapshots"),
-        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (3, 1))), "1 snapshots were put on a head"),
-        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (2, 1))), "1 snapshots were put on a head"),
-        ([ONE, Sent((2,), read_back=False)], HONEST, "1 acknowledged commits were not seen"),
+        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (3, 1))), "1 snapshots share their parent"),
+        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (2, 1))), "1 snapshots share their parent"),
+        ([ONE, Sent((2,), read_back=False)], HONEST, "1 acknowledged commits were not visible"),
         ([ONE, TWO], State("u", 2, 2, 1, HONEST.snapshots), "ledger entry or tag"),
         ([ONE, TWO], State("u", 2, 1, 2, HONEST.snapshots), "ledger entry or tag"),
         ([ONE], State("u", None, None, None, ()), "1 of 1 acknowledged commits are lost"),

@@ -20,7 +20,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate
 from lakesink import __version__
 from lakesink.cli.main import main
 from lakesink.cli.output import ago, plain, size, span
-from lakesink.settings.values import duration
+from lakesink.settings.parse import duration
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history
 from lakesink_catalog.tables.tables import create_table, load_table
@@ -92,8 +92,8 @@ def test_status_says_first_how_long_ago_a_stream_wrote_and_that_ok_is_no_word_on
     result = run("status", "demo.events")
     [age] = [line for line in result.stdout.splitlines() if line.startswith("Last batch of sink events: ")]
     assert age.endswith(" ago.")
-    assert "Whether a query runs is asked by --max-age" in result.stdout
-    assert "is asked by" not in run("status", "demo.events", "--max-age", "30 days").stdout
+    assert "To detect a stopped query, use --max-age" in result.stdout
+    assert "To detect" not in run("status", "demo.events", "--max-age", "30 days").stdout
     [sink] = found(run("status", "demo.events", "--output", "json"))["sinks"]
     assert sink["age_seconds"] >= 0
 
@@ -139,7 +139,7 @@ def test_a_sink_that_has_not_committed_for_too_long_ends_with_1(run: Run, catalo
     for age, (exit_code, standing) in ages.items():
         document = found(run("status", "demo.events", "--max-age", age, "--output", "json"), exit_code)
         assert document["sinks"][0]["standing"] == standing
-    assert "Next: look at its query." in run("status", "demo.events", "--max-age", "1 ms").stdout
+    assert "Next: check its query." in run("status", "demo.events", "--max-age", "1 ms").stdout
 
 
 def test_log_shows_batches_newest_last(run: Run, writer: Writer) -> None:
@@ -296,28 +296,12 @@ def process(home: Path, code: str, **environment: str) -> "subprocess.CompletedP
     )
 
 
-HELP = """
-import sys
-from lakesink.cli.main import main
-try:
-    main(["--help"])
-finally:
-    heavy = {"pyspark", "pyiceberg", "pyarrow", "sqlalchemy"} & set(sys.modules)
-    assert not heavy, heavy
-"""
-
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = None  # as if it were not installed
 from lakesink.cli.main import main
 main(["status", "demo.events"])
 """
-
-
-def test_help_imports_nothing_heavy(home: Path) -> None:
-    result = process(home, HELP)
-    assert result.returncode == 0, result.stderr
-    assert "How each sink of a table stands." in result.stdout
 
 
 def test_the_commands_need_no_spark_and_print_nothing_else(home: Path, writer: Writer) -> None:

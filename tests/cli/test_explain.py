@@ -44,7 +44,7 @@ def test_an_explanation_can_be_had_as_json() -> None:
 
 
 def test_an_error_that_says_nothing_of_the_data_says_what_the_catalogue_has() -> None:
-    error = WriteError("TEXT_INVALID", "Column 'c' holds text that is not UTF-8.", action="Correct it.")
+    error = WriteError("TEXT_INVALID", "Column 'c' contains text that is not UTF-8.", action="Correct it.")
     assert error.data == explanations()["LAKESINK_TEXT_INVALID"].data.value
     assert WriteError("TEXT_INVALID", "It.", action="Do.", data="All of it is in.").data == "All of it is in."
     assert WriteError("OF_ANOTHER_SINK", "It.", action="Do.").data == DataState.UNKNOWN.value

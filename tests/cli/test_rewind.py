@@ -146,7 +146,7 @@ def test_a_query_that_keeps_state_goes_back_only_to_state_that_is_there(checkpoi
     (state / "2.delta").unlink()
     before = files(checkpoint)
     refused = json.loads(rewind(checkpoint, "--to-batch", 1, "--yes").stdout)
-    assert "state as it was after batch 1" in refused["error"]["what"]
+    assert "state as of batch 1" in refused["error"]["what"]
     assert files(checkpoint) == before
 
 

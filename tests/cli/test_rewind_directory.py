@@ -149,7 +149,7 @@ def test_a_directory_whose_newest_marker_is_lost_goes_on_after_it_was_taken_back
 
 
 REFUSED: dict[str, tuple[int, str]] = {
-    "a marker below is torn": (3, "commit 1 is torn"),
+    "a marker below is torn": (3, "commit 1 is incomplete"),
     "a batch that is not there": (4, "has up to 3"),
 }
 

@@ -11,10 +11,10 @@ from lakesink.cli.demo import _report
 from lakesink.cli.output import NOT_WELL, OK
 from lakesink.demo.checks import Check, DiedAfterCommit, DiedBeforeCommit, source_checks
 from lakesink.demo.counts import compare
-from lakesink.demo.evidence import Look, PreparedRecord
+from lakesink.demo.evidence import PreparedRecord, TableFacts
 from lakesink.demo.flights import ALL_ROWS, COLUMNS, DailyFiles, write_daily_files
 from lakesink.demo.place import Place
-from lakesink.demo.story import Ending, Plan
+from lakesink.demo.scenario import Ending, Plan
 from lakesink_catalog.read.history import Record
 
 NULLS = {"dep_time": 8255, "dep_delay": 8255, "arr_time": 8713, "arr_delay": 9430, "air_time": 9430, "tailnum": 2512}
@@ -104,8 +104,8 @@ def batch(batch_id: int, snapshot_id: int) -> Record:
     )
 
 
-BEFORE = Look(batches=(batch(0, 70),), files={70: frozenset({"a"})}, on_disk=frozenset({"a", "b", "c"}))
-AFTER = Look(
+BEFORE = TableFacts(batches=(batch(0, 70),), files={70: frozenset({"a"})}, on_disk=frozenset({"a", "b", "c"}))
+AFTER = TableFacts(
     batches=(batch(0, 70), batch(1, 71)),
     files={70: frozenset({"a"}), 71: frozenset({"b", "c"})},
     on_disk=frozenset({"a", "b", "c"}),
@@ -131,7 +131,9 @@ def test_a_batch_that_came_through_a_death_holds_every_claim(death: DiedBeforeCo
     ],
     ids=["batch lost", "batch twice", "batch written again", "file lost", "orphan written"],
 )
-def test_a_batch_that_did_not_come_through_breaks_a_claim(death: DiedBeforeCommit | DiedAfterCommit, end: Look) -> None:
+def test_a_batch_that_did_not_come_through_breaks_a_claim(
+    death: DiedBeforeCommit | DiedAfterCommit, end: TableFacts
+) -> None:
     assert not all(check.holds for check in death.checks(end))
 
 

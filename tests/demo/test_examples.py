@@ -35,9 +35,11 @@ PIPELINE = EXAMPLES / "pipeline"
 SHOWN_OF_PIPELINE = (
     "shop.orders in lakehouse: 4 of 4 retained batches",
     "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
-    "note: web into main: Every batch that Spark calls done is in the table, up to 1; 2 batches compared by offsets.",
+    "note: web into main: Every batch that Spark completed is in the table, up to 1; 2 batches compared by offsets.",
 )
 DRILL = EXAMPLES.parent / "docs/reference/failpoints.md"
+DEPLOY = EXAMPLES / "deploy"  # tests/deploy runs and checks these
+PLAYGROUND = EXAMPLES / "playground"  # tests/interop runs it
 
 
 def run(command: list[str], folder: Path, **variables: str) -> list[str]:
@@ -132,6 +134,9 @@ def test_every_example_is_run_here_and_named_in_their_readme() -> None:
     folders = {path.parent.name for path in EXAMPLES.glob("*/README.md")}
     named = (EXAMPLES / "README.md").read_text()
 
-    assert (found, folders) == (set(LAST_LINES), {CUSTOM_SINK.name, GUARANTEES.name, KAFKA_WINDOWS.name, PIPELINE.name})
+    assert (found, folders) == (
+        set(LAST_LINES),
+        {CUSTOM_SINK.name, DEPLOY.name, GUARANTEES.name, KAFKA_WINDOWS.name, PIPELINE.name, PLAYGROUND.name},
+    )
     assert all(f"[{name}]({name})" in named for name in found)
     assert all(f"[{name}]({name}/README.md)" in named for name in folders)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink.checks.doctor.catalog import look_at_catalog
+from lakesink.checks.doctor.catalog import check_catalog
 from lakesink.checks.doctor.finding import Finding, Standing
 from servers.ports import free_port
 from testkit.http_servers import rest_server
@@ -22,7 +22,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def looked(name: str | None = None, longest_seconds: float = 60) -> dict[str, Finding]:
-    return {finding.check: finding for finding in look_at_catalog(name, longest_seconds).findings}
+    return {finding.check: finding for finding in check_catalog(name, longest_seconds).findings}
 
 
 def test_without_configuration_it_is_the_embedded_catalog_of_this_folder(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_without_configuration_it_is_the_embedded_catalog_of_this_folder(tmp_pat
     assert findings["choice"].standing is Standing.OK
     assert f"{tmp_path}/lakehouse, in the working folder" in findings["choice"].found
     assert findings["answers"].standing is Standing.OK
-    assert "not there yet" in findings["answers"].found
+    assert "does not exist yet" in findings["answers"].found
     assert list(tmp_path.iterdir()) == []
 
 
@@ -43,7 +43,7 @@ def test_a_configured_catalog_that_is_not_the_default_is_pointed_at(monkeypatch:
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", "http://127.0.0.1:1")
     finding = looked()["choice"]
     assert finding.standing is Standing.WARNING
-    assert "has prod, and none is its default" in finding.found
+    assert "has prod, none of them the default" in finding.found
     assert "catalog='prod'" in finding.fix
 
 
@@ -65,7 +65,7 @@ def test_the_places_of_the_configuration_are_named_and_not_its_values(
     ("properties", "standing", "words"),
     [
         ({"TYPE": "dynamodb"}, Standing.FAILED, "to which PyIceberg cannot commit"),
-        ({"TYPE": "hadoop", "WAREHOUSE": "/lake"}, Standing.FAILED, "'hadoop', which lakesink does not open"),
+        ({"TYPE": "hadoop", "WAREHOUSE": "/lake"}, Standing.FAILED, "'hadoop', which lakesink does not support"),
         ({"WAREHOUSE": "/lake", "URI": "nowhere"}, Standing.FAILED, "neither uri nor type"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_checkpoint_in_the_table_s_folder_warns(writer: Writer) -> None:
     folder = Path(writer.load().location().removeprefix("file://"))
     finding = looked(checkpoint(folder, planned=2, done=2), writer.load())["place"]
     assert finding.standing is Standing.WARNING
-    assert "orphan cleaners" in finding.found
+    assert "orphan cleanup" in finding.found
 
 
 def test_a_folder_that_this_user_cannot_write_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_sink_that_would_be_refused_ends_with_1(run: Run, writer: Writer) -> N
     assert found["table", "sinks"]["standing"] == "failed"
     result = run("demo.events")
     assert "do: lakesink explain LAKESINK_LEDGER_LOST" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("Next: mend what failed")
+    assert result.stdout.splitlines()[-1].startswith("Next: correct the failures")
 
 
 @pytest.mark.parametrize(

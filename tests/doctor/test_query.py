@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakesink.checkpoint.notes import MOST_BYTES, NOTES, Functions, QueryNotes, parse_notes
+from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, Functions, QueryFacts, parse_query_facts
 from lakesink.checkpoint.sources import Replay, Source
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.query import check_query
 from lakesink.cli.main import main
 
 KAFKA = Source("kafka", Replay.YES)
-WELL = QueryNotes("0.1.0", "q1", "events", "demo.events", (KAFKA,), Functions(), "append", False, "file", "")  # noqa: FBT003 - as noted
+WELL = QueryFacts("0.1.0", "q1", "events", "demo.events", (KAFKA,), Functions(), "append", False, "file", "")  # noqa: FBT003 - as noted
 ABORTABLE = "AbortableStreamBasedCheckpointFileManager"
 
 
@@ -24,7 +24,7 @@ def noted(folder: Path, notes: bytes | None, query: str = "q1") -> str:
     (folder / "checkpoint/lakesink").mkdir(parents=True)
     (folder / "checkpoint/metadata").write_text(json.dumps({"id": query}))
     if notes is not None:
-        (folder / "checkpoint" / NOTES).write_bytes(notes)
+        (folder / "checkpoint" / QUERY_FACTS).write_bytes(notes)
     return str(folder / "checkpoint")
 
 
@@ -47,11 +47,16 @@ def test_a_query_that_nothing_weakens_is_well_in_every_point(tmp_path: Path) -> 
         ({"sources": (Source("kinesis", Replay.UNKNOWN),)}, "guarantee", Standing.WARNING, "(kinesis)"),
         ({"sources": ()}, "guarantee", Standing.WARNING, "no source is known"),
         ({"sources": (replace(KAFKA, uncommitted=True),)}, "isolation", Standing.WARNING, "aborted transactions"),
-        ({"functions": Functions(unstable=("rand", "uuid"))}, "expressions", Standing.WARNING, "rand, uuid need not"),
-        ({"functions": Functions(trusted=("price",))}, "functions", Standing.OK, "price give the same"),
-        ({"speculation": True}, "speculation", Standing.WARNING, "twin"),
-        ({"scheme": "s3a"}, "atomic create", Standing.WARNING, "two drivers"),
-        ({"scheme": "s3a", "file_manager": ABORTABLE}, "atomic create", Standing.OK, "come whole"),
+        (
+            {"functions": Functions(unstable=("rand", "uuid"))},
+            "expressions",
+            Standing.WARNING,
+            "Not deterministic: rand, uuid. ",
+        ),
+        ({"functions": Functions(trusted=("price",))}, "functions", Standing.OK, "deterministic: price"),
+        ({"speculation": True}, "speculation", Standing.WARNING, "only one of the two counts"),
+        ({"scheme": "s3a"}, "atomic create", Standing.WARNING, "second driver"),
+        ({"scheme": "s3a", "file_manager": ABORTABLE}, "atomic create", Standing.OK, "created in one step"),
     ],
 )
 def test_what_weakens_a_query_is_told_with_its_cost_and_a_remedy(
@@ -81,7 +86,7 @@ def lying(told: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
-    [(versioned, "version 2"), (foreign, "another"), (cut, "damaged"), (lying, "another kind"), (list, "damaged")],
+    [(versioned, "version 2"), (foreign, "another"), (cut, "damaged"), (lying, "a wrong type"), (list, "damaged")],
 )
 def test_notes_that_cannot_be_trusted_are_told(
     tmp_path: Path, spoil: Callable[[dict[str, Any]], Any], words: str
@@ -133,7 +138,7 @@ def test_what_is_no_checkpoint_is_told(tmp_path: Path) -> None:
 
 def test_notes_come_back_as_they_were() -> None:
     notes = replace(WELL, functions=Functions(("rand",), ("price",)), speculation=True)
-    assert parse_notes(notes.to_bytes()) == notes
+    assert parse_query_facts(notes.to_bytes()) == notes
 
 
 def test_the_command_tells_the_cell_and_its_exit_code_says_whether_it_can_be_kept(tmp_path: Path) -> None:
@@ -147,10 +152,11 @@ def test_the_command_tells_the_cell_and_its_exit_code_says_whether_it_can_be_kep
         assert {check["part"] for check in document["checks"]} == {"query"}
     shown = CliRunner().invoke(main, ["doctor", "--query", root]).stdout
     assert "at most once: the source cannot give a batch again (socket)" in shown
-    assert shown.splitlines()[-1] == "Next: change what it says, start the query, and look again"
+    assert shown.splitlines()[-1] == "Next: correct the findings, start the query, and check again"
 
 
 def test_the_command_looks_at_one_query_alone(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["doctor", "demo.events", "--query", noted(tmp_path, WELL.to_bytes())])
     assert result.exit_code == 2
-    assert "leave out TABLE" in result.output
+    assert result.output.startswith("[LAKESINK_OPTION_INVALID] ")
+    assert "Leave out TABLE" in result.output

@@ -146,7 +146,7 @@ def test_a_catalog_in_which_nothing_may_be_made_is_not_proved_and_does_not_fail(
     [finding] = prove_catalog(held, held.open())
     assert (finding.check, finding.standing) == ("compare-and-swap", Standing.WARNING)
     assert "no scratch table" in finding.found
-    assert "may make a namespace" in finding.fix
+    assert "may create a namespace" in finding.fix
 
 
 def test_what_cannot_be_dropped_is_named(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_partition_field_that_lost_its_column_is_found(catalog: Catalog) -> No
         change.delete_column("id")
     finding = looked(catalog)["partitions"]
     assert finding.standing is Standing.FAILED
-    assert "partition field 'id_null' has lost its column; drop the field too" in finding.fix
+    assert "drop partition field 'id_null', whose column was dropped" in finding.fix
 
 
 def test_settings_are_told_with_their_origin(catalog: Catalog) -> None:
@@ -159,7 +159,7 @@ def test_a_sink_without_its_tag_warns(catalog: Catalog) -> None:
     catalog.commit_table(writer.load(), (), (RemoveSnapshotRefUpdate(ref_name=writer.key.ledger_tag),))
     finding = looked(catalog)["tags"]
     assert finding.standing is Standing.WARNING
-    assert "ledger tag is not there" in finding.found
+    assert "ledger tag is missing" in finding.found
 
 
 def test_a_manifest_list_that_cannot_be_read_fails(catalog: Catalog) -> None:

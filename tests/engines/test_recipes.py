@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.audit.which import queries
+from lakesink.audit.resolve_snapshot import queries
 from lakesink.engines import duckdb, flink, pyiceberg, spark, trino
 from lakesink.engines.recipe import Moment, Recipe
 from lakesink.engines.target import Postgres, Rest, Sqlite, Target, target_of
@@ -131,7 +131,7 @@ def test_trino_is_told_a_small_snapshot_id_as_what_it_is(lake: Lake, snapshot_id
 
 def test_trino_says_what_it_has_no_setting_for(lake: Lake) -> None:
     assert trino.recipe(target(lake, SECRET["rest-credential"])).notes[0] == (
-        "Trino has no setting of the same name for header.X-Key."
+        "Trino has no equivalent setting for header.X-Key."
     )
 
 

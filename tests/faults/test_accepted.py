@@ -108,7 +108,7 @@ def test_a_fork_or_a_new_sink_id_writes_no_batch_twice(lake: Lake) -> None:
         earlier = refusal_of(other, 0, Reason.UNKNOWN_HISTORY)
         assert offered(earlier) == {}, "batches 1 and 2 would come again after it"
         gap = refusal_of(other, 5, Reason.UNKNOWN_HISTORY)
-        assert "leaves batches 3 to 4 out for good" in gap.action
+        assert "leaves batches 3 to 4 out permanently" in gap.action
         assert isinstance(other.overrule(3), Committed)
         assert isinstance(other.run(4), Committed)
         assert counted(lake, other.branch) == expected(0, 1, 2, 3, 4)

@@ -56,7 +56,7 @@ class Moving:
         settings = Settings.parse(
             {"sink_id": self.stream.sink_id, "checkpoint": str(self.checkpoint), "branch": self.stream.branch}
         )
-        return Takeover(load or self.lake.table, settings, self.stream.chance.surroundings())
+        return Takeover(load or self.lake.table, settings, self.stream.chance.effects())
 
     def adopt(self) -> Adopted:
         takeover = self.takeover()
@@ -130,7 +130,7 @@ def test_where_expiry_took_the_epochs_a_human_says_it_once(moving: Moving) -> No
     append_foreign(moving.lake)
     expire(moving.lake)
     rows = counted(moving.lake)
-    assert "No snapshot of the branch says" in moving.refused()
+    assert "The branch has no batch that Iceberg's own sink wrote" in moving.refused()
     word = "UnknownHistory:2@none:commit"
     assert f'accept="{word}"' in refusal_of(moving, 2).action
     moving.planned(2)
@@ -174,11 +174,11 @@ def test_a_batch_that_is_planned_and_not_in_the_table_is_written(moving: Moving)
 
 def test_a_checkpoint_that_does_not_fit_is_refused_in_words(moving: Moving) -> None:
     moving.done(1)
-    assert "No snapshot of the branch says" in moving.refused()
+    assert "The branch has no batch that Iceberg's own sink wrote" in moving.refused()
     moving.by_iceberg(0, query="query-2")
-    assert "No snapshot of the branch says" in moving.refused()
+    assert "The branch has no batch that Iceberg's own sink wrote" in moving.refused()
     moving.by_iceberg(0)
-    assert "ends with batch 0 of this checkpoint, and Spark calls batch 1 done" in moving.refused()
+    assert "ends with batch 0 of this checkpoint, but Spark completed batch 1" in moving.refused()
     assert "rewind <checkpoint> --to-batch 0" in moving.refused()
     moving.by_iceberg(1)
     moving.by_iceberg(2)
@@ -269,5 +269,5 @@ def test_a_batch_that_both_have_written_is_told(moving: Moving) -> None:
     moving.by_iceberg(2)
     moving.done(2)
     refusal_of(moving, 3)
-    assert "has written batch 1, which the table had: its rows are there twice" in moving.refused()
+    assert "has written batch 1, which the table already had: its rows are doubled" in moving.refused()
     assert counted(moving.lake) == expected(0, 1, 2) + expected(1)

@@ -34,7 +34,7 @@ def refusal(load: Stream, version: int) -> BatchRefused:
 def test_the_last_version_again_does_not_pass_over_those_that_were_rolled_back_with_it(lake: Lake) -> None:
     load = undone(lake, 1, 2, 3, 4, 5, left=1)
     for version in (3, 4, 5, 6):
-        assert "in their order: 2, 3, 4, 5." in refusal(load, version).action
+        assert "in this order: 2, 3, 4, 5." in refusal(load, version).action
     assert counted(lake) == expected(1)
     for version in (2, 3, 4, 5, 6):
         assert isinstance(load.run(version), Committed)
@@ -57,7 +57,7 @@ def test_before_the_first_version_the_first_one_comes_first(lake: Lake) -> None:
     load.run(3)
     load.run(7)
     roll_back(lake, before)
-    assert "in their order: 3, 7." in refusal(load, 7).action
+    assert "in this order: 3, 7." in refusal(load, 7).action
     assert isinstance(load.run(3), Committed)
     assert isinstance(load.run(7), Committed)
     assert counted(lake) == expected(3, 7) + foreign
@@ -70,7 +70,7 @@ def test_where_expiry_hides_what_was_rolled_back_only_the_very_next_version_need
         lake, {snapshot.snapshot_id for snapshot in lake.table().metadata.snapshots if snapshot.sequence_number == 2}
     )
     refused = refusal(load, 5)
-    assert "in their order: 5, and what expiry hides" in refused.action
+    assert "in this order: 5, and those that expiry hides" in refused.action
     assert "leaves every lower version that was rolled back" in refused.action
     assert isinstance(load.run(2), Committed)
     assert counted(lake) == expected(1, 2) + foreign

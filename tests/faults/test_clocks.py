@@ -10,10 +10,10 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from lakesink.audit.audit import audit
 from lakesink.audit.finding import Code
-from lakesink.audit.proof import audit
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import Committed, Outcome
 from testkit.builders import Lake, Stream, counted, expected
@@ -33,7 +33,7 @@ def real_ms() -> int:
 def run(stream: Stream, batch_id: int, *, ahead_hours: int = 0, **options: Any) -> Outcome:
     """One batch by a driver whose clock is ahead; that of the storage is the real one."""
     sink = stream.sink(**options)
-    sink.surroundings = Surroundings(now_ms=lambda: real_ms() + ahead_hours * HOUR_MS)
+    sink.effects = Effects(now_ms=lambda: real_ms() + ahead_hours * HOUR_MS)
     return stream.run_with(sink, batch_id)
 
 

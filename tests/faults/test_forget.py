@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def forgetting(stream: Stream, **changed: Any) -> Forgetting:
-    return Forgetting(stream.lake.table, stream.key, surroundings=stream.chance.surroundings(), **changed)
+    return Forgetting(stream.lake.table, stream.key, effects=stream.chance.effects(), **changed)
 
 
 @pytest.mark.parametrize("kind", SinkKind)
@@ -76,7 +76,7 @@ def test_a_sink_that_commits_meanwhile_is_seen(lake: Lake) -> None:
     stream.run(0)
     loads = iter([lake.table(), lake.table()])  # the first looks; the second attempt's is stale by a batch
     stream.run(1)
-    stale = Forgetting(lambda: next(loads, None) or lake.table(), stream.key, surroundings=stream.chance.surroundings())
+    stale = Forgetting(lambda: next(loads, None) or lake.table(), stream.key, effects=stream.chance.effects())
     stale.run()
     assert counted(lake) == expected(0, 1)
     assert [mark.batch_id for mark in stream.marks()] == [0, 1]

@@ -81,7 +81,7 @@ def test_an_operator_who_has_looked_at_the_rows_says_whether_a_version_is_there(
     audit = forked(main)
     expire_like_java(lake)
     refused = refusal(audit, 2)
-    assert "its rows come twice if they are there" in refused.action
+    assert "its rows come twice if they are already written" in refused.action
     assert isinstance(audit.run(2, accept=offered(refused)["skip"]), Committed)
     assert isinstance(audit.run(2), AlreadyCommitted)
     assert isinstance(audit.run(3), Committed)
@@ -127,11 +127,11 @@ def test_a_stream_is_not_begun_again_on_a_fork_that_may_hold_its_batches(lake: L
     audit = forked(main)
     expiry(lake)
     next_one = refusal(audit, 5)
-    assert "which are not there" not in next_one.action
-    assert "expiry hides it" in next_one.action
+    assert "which are not written" not in next_one.action
+    assert "expiry hides whether those rows are written" in next_one.action
     assert "also by a new checkpoint" in next_one.action
     anew = Stream(lake, "nightly", "audit", "query-2")
-    assert "rows that are there already come twice" in refusal(anew, 0).action
+    assert "rows that are already written come twice" in refusal(anew, 0).action
     assert isinstance(audit.overrule(5), Committed)
     assert counted(lake, "audit") == expected(0, 1, 2, 3, 4, 5) + foreign
 

@@ -62,7 +62,7 @@ def test_within_the_age_that_cleaners_leave_alone_nothing_is_looked_at(stream: S
 def test_a_driver_stopped_inside_its_attempt_does_not_send_what_it_wrote_before(stream: Stream) -> None:
     """Its manifest list, written a day ago, may be gone; nothing but the restart can tell."""
     sink, begun, prepared = voted(stream)
-    clock = sink.surroundings
+    clock = sink.effects
     looks = iter(range(100))
 
     def stops_while_it_builds() -> int:
@@ -71,7 +71,7 @@ def test_a_driver_stopped_inside_its_attempt_does_not_send_what_it_wrote_before(
         return clock.now_ms()
 
     sent = len(stream.lake.catalog.sent)
-    held_up = replace(begun, fence=replace(begun.fence, surroundings=replace(clock, now_ms=stops_while_it_builds)))
+    held_up = replace(begun, fence=replace(begun.fence, effects=replace(clock, now_ms=stops_while_it_builds)))
     with pytest.raises(CommitUnresolved, match="held up"):
         sink.commit(held_up, prepared)
     assert len(stream.lake.catalog.sent) == sent

@@ -111,15 +111,15 @@ def test_what_the_table_may_have_forgotten_is_a_warning(
     with caplog.at_level(logging.WARNING, "lakesink"):
         check_partitions(table.refresh(), asked)
     (told,) = caplog.messages
-    assert told.startswith("lakesink.partition_by.unused table=demo.events: it is divided by region, day(ts)")
-    assert f"partition_by asks for {asked}. Leave partition_by out: the table's own partitions are used" in told
+    assert told.startswith("lakesink.partition_by.unused table=demo.events: its partitions are region, day(ts)")
+    assert f"partition_by is {asked}. The table's own partitions are used; leave partition_by out" in told
 
 
 @pytest.mark.parametrize("asked", ["month(ts)", "region", "region, day(ts), bucket(4, id)", "day(ts), id", "void(id)"])
 def test_other_partitions_than_a_table_has_had_since_it_was_made_are_refused(tmp_path: Path, asked: str) -> None:
     with pytest.raises(SettingsError, match="PARTITION_BY_DIFFERS") as caught:
         check_partitions(_made(tmp_path, *USUAL), asked)
-    assert "is divided by region, day(ts), partition_by asks for" in caught.value.what
+    assert "is partitioned by region, day(ts), but partition_by asks for" in caught.value.what
     assert caught.value.action.startswith("Leave partition_by out: the table's own partitions are used.")
 
 

@@ -23,7 +23,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def restoring(stream: Stream, retries: int = 5) -> Restoring:
-    return Restoring(stream.lake.table, stream.key, RetryPolicy(num_retries=retries), stream.chance.surroundings())
+    return Restoring(stream.lake.table, stream.key, RetryPolicy(num_retries=retries), stream.chance.effects())
 
 
 def entry(stream: Stream) -> str | None:
@@ -129,7 +129,7 @@ def test_an_entry_of_another_table_is_not_taken_for_restored(lake: Lake) -> None
     stream.run(0)
     before = entry(stream) or ""
     set_property(lake, stream.key.ledger_property, before.replace(str(lake.table().metadata.table_uuid), "another"))
-    with pytest.raises(SettingsError, match="of another table"):
+    with pytest.raises(SettingsError, match="belongs to another table"):
         restoring(stream).run()
 
 
@@ -137,9 +137,9 @@ def test_a_sink_that_was_retired_stays_retired(lake: Lake) -> None:
     stream = Stream(lake)
     stream.run(0)
     forgetting(stream).run()
-    with pytest.raises(SettingsError, match="forget` retired it"):
+    with pytest.raises(SettingsError, match="forget` removed it"):
         restoring(stream).run()
-    with pytest.raises(SettingsError, match="shows no batch of it"):
+    with pytest.raises(SettingsError, match="shows no batch of this sink"):
         restoring(Stream(lake, "unknown")).run()
     assert entry(stream) is None
 
@@ -151,8 +151,8 @@ def test_a_batch_that_lands_meanwhile_is_not_passed_over(lake: Lake) -> None:
     stale = lake.table()
     stream.overrule(1)
     loads = iter([stale, stale])
-    surroundings = stream.chance.surroundings()
-    restored = Restoring(lambda: next(loads, None) or lake.table(), stream.key, surroundings=surroundings)
+    effects = stream.chance.effects()
+    restored = Restoring(lambda: next(loads, None) or lake.table(), stream.key, effects=effects)
     assert restored.run().entry.batch_id == parse_entry(entry(stream) or "").batch_id == 1
     assert counted(lake) == expected(0, 1)
 

@@ -46,8 +46,8 @@ def test_over_files_nobody_is_sent_to_start_in_the_middle(lake: Lake) -> None:
     error = caught.value
     assert error.reason is Reason.NEW_CHECKPOINT
     assert "exactly where the sink ended" not in error.action
-    assert "a file source cannot start in the middle" in error.action
-    assert "of files that the sink has read before, a second time" in error.action
+    assert "a file source always starts at the beginning" in error.action
+    assert "rows of files that the sink has already read come twice" in error.action
     assert "leaves out every file of batch 0" in error.action
     assert offered(error).keys() == {"commit", "skip"}
 
@@ -60,7 +60,7 @@ def test_a_table_that_was_dropped_is_said_to_be_and_not_made_anew(lake: Lake) ->
         stream.run(1)
     assert caught.value.code == "LAKESINK_TABLE_MISSING"
     assert "create_table" not in caught.value.action
-    assert "The rows of batch 0 were in the table that is gone" in caught.value.data
+    assert "The rows of batch 0 were in the missing table" in caught.value.data
     assert not lake.catalog.table_exists(TABLE)
 
 
@@ -72,7 +72,7 @@ def test_a_copy_is_told_from_a_table_that_was_made_anew(lake: Lake) -> None:
     edit_metadata(lake, lambda metadata: metadata.update({"table-uuid": other}))
     error = refused(stream, 2, Reason.TABLE_REPLACED)
     assert "This table is a copy" in error.action
-    assert "starts where these end: [2]" in error.action
+    assert "starts where these batches end: [2]" in error.action
     assert "brings their rows twice" in error.action
 
 
@@ -83,6 +83,6 @@ def test_an_old_batch_whose_history_expired_is_not_said_to_be_rolled_back(lake: 
     append_foreign(lake)
     expire(lake)
     error = refused(stream, 0, Reason.REWOUND)
-    assert error.what.endswith("expiry hides whether it is there.")
+    assert error.what.endswith("expiry hides whether it was committed.")
     assert "Nothing was rolled back" in error.action
-    assert "come twice unless somebody deleted them" in error.action
+    assert "come twice unless they were deleted" in error.action

@@ -202,8 +202,8 @@ def stream_of(lake: Lake, row: Row) -> Stream:
 
 def rule_of(lake: Lake, stream: Stream, batch: Batch) -> int:
     uuid = str(lake.table().metadata.table_uuid)
-    fence = FencedCommit(lake.table, stream.key, uuid, CommitOptions(), stream.chance.surroundings())
-    return fence.look(batch).verdict.rule
+    fence = FencedCommit(lake.table, stream.key, uuid, CommitOptions(), stream.chance.effects())
+    return fence.decide(batch).verdict.rule
 
 
 def own(lake: Lake, stream: Stream) -> Counter[tuple[int, int]]:
@@ -254,7 +254,7 @@ def test_an_operator_overrules_one_batch_by_what_is_offered_and_the_stream_goes_
         stream.run(batch)
     accept = offered(refused.value).get(does)
     if accept is None:
-        assert does == "commit" or "nothing to accept" in refused.value.action
+        assert does == "commit" or "No accept is possible" in refused.value.action
         return
     outcome = stream.run(batch, accept=accept)
     assert isinstance(outcome, Committed)

@@ -251,8 +251,8 @@ UNSUITABLE: dict[str, tuple[pa.DataType, str, str]] = {
     "interval": (pa.month_day_nano_interval(), "jsonl", "interval"),
     "nothing in parquet": (pa.null(), "parquet", "VOID"),
     "deep": (pa.list_(pa.struct([("a", pa.duration("s"))])), "parquet", "v.element.a"),
-    "no fields": (pa.struct([]), "parquet", "without fields"),
-    "fields of one name": (pa.struct([("a", pa.int8()), ("A", pa.int8())]), "jsonl", "one name"),
+    "no fields": (pa.struct([]), "parquet", "at least one field"),
+    "fields of one name": (pa.struct([("a", pa.int8()), ("A", pa.int8())]), "jsonl", "names are equal"),
     "keys that are no text": (pa.map_(pa.int64(), pa.string()), "jsonl", "keys"),
     "dictionary": (pa.dictionary(pa.int8(), pa.string()), "jsonl", "dictionary"),
 }

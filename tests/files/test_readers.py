@@ -121,7 +121,7 @@ def test_a_file_that_two_commits_list_is_damage_whoever_digested_them(stream: St
     document |= {name: first[name] for name in ("parts", "rows", "bytes")}
     del document["digest"]
     path.write_bytes(json.dumps(document | {"digest": digest(document)}).encode())
-    with pytest.raises(CatalogError, match="commit 5 lists a file of another one"):
+    with pytest.raises(CatalogError, match="commit 5 lists a file of another commit"):
         lakesink.committed_files(stream.directory)
 
 

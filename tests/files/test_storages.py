@@ -144,7 +144,7 @@ def test_a_server_that_refuses_the_condition_is_told_before_anything_is_written(
     s3.knows_condition = False
     with pytest.raises(WriteError, match="LAKESINK_STORAGE_UNSUPPORTED") as refused:
         run("s3://bucket/out", 0)
-    assert "refused one with a condition" in str(refused.value)
+    assert "refuses a conditional one" in str(refused.value)
     assert s3.objects == {}
 
 
@@ -203,7 +203,11 @@ def test_a_store_that_nobody_answers_for_is_named(s3: ObjectStore, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("directory", "told"),
-    [("memory://out", "not known"), ("hdfs://namenode/out", "HDFS client"), ("nosuch://x/out", "not known")],
+    [
+        ("memory://out", "no safe method"),
+        ("hdfs://namenode/out", "overwrites"),
+        ("nosuch://x/out", "no safe method"),
+    ],
 )
 def test_a_storage_that_cannot_keep_the_promise_is_refused_before_anything_starts(directory: str, told: str) -> None:
     with pytest.raises(WriteError, match=r"LAKESINK_STORAGE_UNSUPPORTED.*exclusively") as refused:

@@ -33,9 +33,9 @@ def test_what_an_older_version_committed_is_read_and_gone_on_with(stream: Stream
 
 def test_a_marker_of_an_older_version_that_is_torn_is_noticed_at_the_first_start(stream: Stream) -> None:
     stream.marker_path(0).write_bytes(b"")
-    with pytest.raises(lakesink.BatchRefused, match="commit 0 is torn"):
+    with pytest.raises(lakesink.BatchRefused, match="commit 0 is incomplete"):
         stream.run(3)
-    with pytest.raises(CatalogError, match="commit 0 is torn"):
+    with pytest.raises(CatalogError, match="commit 0 is incomplete"):
         lakesink.committed_files(stream.directory)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from lakesink.audit.proof import audit
+from lakesink.audit.audit import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from servers.jars import ICEBERG_SPARK, fetched

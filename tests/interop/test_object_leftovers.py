@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.validate import ParamValidator
 
-from lakesink.audit.proof import audit
+from lakesink.audit.audit import audit
 from lakesink_catalog.failpoints import VARIABLE
 from servers.s3 import S3, s3
 from testkit.builders import FaultyCatalog, Lake, Stream

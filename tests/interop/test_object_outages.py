@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse
 
-from lakesink.audit.proof import audit
+from lakesink.audit.audit import audit
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed

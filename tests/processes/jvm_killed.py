@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import lakesink
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.task import Messages
+from lakesink.spark.rows.task import RawBytes
 
 ROWS = 8_000
 BATCHES = 3
@@ -71,14 +71,14 @@ def arm(spark: SparkSession, ended: Ended) -> None:
         logging.getLogger("lakesink").addHandler(ended)
         return write(job, *arguments)
 
-    def loads(_: Messages, obj: bytes) -> bytes:
+    def loads(_: RawBytes, obj: bytes) -> bytes:
         if batches:
             os.kill(pid, signal.SIGKILL)
             time.sleep(0.5)  # what was on its way is here or lost
         return obj
 
     RowsJob._write_here = write_here  # type: ignore[assignment,method-assign] # noqa: SLF001 # as above
-    Messages.loads = loads  # type: ignore[assignment,method-assign] # as above
+    RawBytes.loads = loads  # type: ignore[assignment,method-assign] # as above
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import proof.certify
 from lakesink.checks.certify.verdict import Verdict
 from proof.certify import CATALOGS, DOCUMENT, checks_markdown, results_markdown, run
 from testkit.http_servers import skipped_where_missing
-from tests.test_docs import between
+from website.tables import between
 
 
 def test_the_page_lists_the_checks_as_the_code_has_them() -> None:

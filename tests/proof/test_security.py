@@ -41,9 +41,9 @@ BREACHES: dict[str, tuple[str, Any, str, Any]] = {
     "names of others' files": ("receipt", votes, "is_location", _always),
     "statistics that cannot be": ("receipt", votes, "counts_agree", _always),
     "bounds of no type": ("receipt", votes, "bounds_fit", _always),
-    "manifests that hold something else": ("prepared record", iceberg, "holds_what_it_says", _always),
+    "manifests that hold something else": ("prepared record", iceberg, "matches_manifests", _always),
     "records of others' files": ("prepared record", iceberg, "is_data_file", _always),
-    "sums that no marker can tell": ("receipt of files", part_receipt, "can_be_told", _always),
+    "sums that no marker can represent": ("receipt of files", part_receipt, "fits_a_marker", _always),
     "an entry set low": ("ledger entry, expired history", Situation, "_tag_is_newer", property(lambda _: False)),
     "an entry that nothing contradicts": (
         "ledger entry, whole history",

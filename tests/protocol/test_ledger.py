@@ -150,10 +150,10 @@ def test_a_summary_that_is_no_mark_reads_as_none(name: str) -> None:
 
 def test_the_walk_ends_at_the_first_missing_parent() -> None:
     whole, cut = chain(batch(0), FOREIGN, batch(1)), chain(batch(4), FOREIGN, first=7, parent=106)
-    assert [snap.snapshot_id for snap in view(whole).walk()] == [103, 102, 101]
-    assert [snap.snapshot_id for snap in view(cut, elsewhere=whole).walk()] == [108, 107]
-    assert list(view((), elsewhere=whole).walk()) == []
-    assert list(view((), head=999).walk()) == []
+    assert [snap.snapshot_id for snap in view(whole).ancestry()] == [103, 102, 101]
+    assert [snap.snapshot_id for snap in view(cut, elsewhere=whole).ancestry()] == [108, 107]
+    assert list(view((), elsewhere=whole).ancestry()) == []
+    assert list(view((), head=999).ancestry()) == []
 
 
 @pytest.mark.parametrize("back_to", [0, 1, 2])
@@ -161,4 +161,4 @@ def test_a_walk_in_a_circle_ends(back_to: int) -> None:
     """Nothing keeps a foreign writer from naming a child as the parent."""
     first, *rest = chain(batch(0), FOREIGN, batch(1))
     circle = [replace(first, parent_snapshot_id=[first, *rest][back_to].snapshot_id), *rest]
-    assert [snap.snapshot_id for snap in view(circle).walk()] == [103, 102, 101]
+    assert [snap.snapshot_id for snap in view(circle).ancestry()] == [103, 102, 101]

@@ -28,7 +28,7 @@ def test_a_refusal_says_what_happened_what_is_in_the_table_and_what_to_do(name: 
     assert first_line.startswith(f"[LAKESINK_{case.verdict.reason.name}] ")
     assert len(first_line) < 200
     assert "Nothing of batch" in error.data
-    adopts = bool(case.situation.others_epochs)
+    adopts = bool(case.situation.iceberg_sink_epochs)
     words = re.findall(r'accept="([^"]*)" (\w+)', error.action)
     allowed = () if adopts or case.verdict.rule <= 3 else choices(case.verdict.reason, case.situation)
     assert [word.rpartition(":")[2] == "commit" for word, _ in words] == [choice.adds_rows for choice in allowed]
@@ -92,12 +92,12 @@ def test_what_others_wrote_into_the_table_is_bounded_and_moves_no_terminal(name:
 
 def test_where_expiry_hides_the_newest_batch_nobody_is_sent_back_to_the_beginning() -> None:
     situations = [case.situation for case in REFUSED.values() if case.verdict == Refuse(11, Reason.ROLLED_BACK)]
-    hidden = [situation for situation in situations if not situation.marked and not situation.walk_complete]
+    hidden = [situation for situation in situations if not situation.has_own_mark and not situation.ancestry_complete]
     assert hidden
     for situation in hidden:
         error = refusal(Reason.ROLLED_BACK, situation)
         assert "--to-batch -1" not in error.action
-        assert "by the rows" in error.action
+        assert "from the rows" in error.action
 
 
 def test_no_error_forges_a_line_or_moves_a_terminal_whatever_it_is_told() -> None:

@@ -86,7 +86,7 @@ def test_no_other_ref_is_the_tag_of_a_day(refs: Refs) -> None:
 
 
 def test_of_the_tags_of_other_days_only_the_time_is_looked_at() -> None:
-    """There may be hundreds, and to prove one undone costs a walk over the history."""
+    """There may be hundreds, and to prove that one was rolled back costs a read of the ancestry."""
     others: Any = {KEY.audit_tag(batch_id): OfAnotherDay() for batch_id in range(6)}
     assert due(others, every=EveryPeriod(DAY_MS))
 

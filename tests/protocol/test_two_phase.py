@@ -5,7 +5,15 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from lakesink_protocol.coordinator import MAX_WRITES, run_batch
-from lakesink_protocol.errors import BatchRefused, CommitUnresolved, LakesinkError, PartialBatch, Reason, WriteError
+from lakesink_protocol.errors import (
+    LONGEST_FIRST_LINE,
+    BatchRefused,
+    CommitUnresolved,
+    LakesinkError,
+    PartialBatch,
+    Reason,
+    WriteError,
+)
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.two_phase import Durability, TaskWriter
 from lakesink_protocol.votes import Votes
@@ -178,8 +186,8 @@ def test_if_a_later_one_fails_the_error_names_who_landed_and_the_replay_skips_th
     with pytest.raises(PartialBatch) as raised:
         world.run()
     assert raised.value.landed == ("a",)
-    said = {REFUSED: "b did not (LAKESINK_GAP)", UNRESOLVED: "b may lack it (LAKESINK_COMMIT_UNRESOLVED)"}
-    assert raised.value.what == f"a committed the batch, {said[error]}."
+    lack = {REFUSED: "did not", UNRESOLVED: "may lack it"}
+    assert raised.value.what == f"b failed ({error.code}): a committed the batch, b {lack[error]}."
     assert raised.value.__cause__ is error
     assert error.what in str(raised.value)
     assert not world.told("abort") + world.told("landed")
@@ -206,6 +214,39 @@ def test_whatever_the_first_one_raises_leaves_as_it_is(world: World) -> None:
     with pytest.raises(OSError, match="away") as raised:
         world.run()
     assert raised.value is error
+
+
+STEPS = {"begin": "orders@dev: ", "pre_commit": "orders@dev: ", "recover": "orders@dev: ", "commit": "sales: "}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_error_of_one_of_several_targets_begins_with_its_table_and_its_branch_if_not_main(
+    world: World, step: str
+) -> None:
+    world.a.name, world.b.name = "sales@main", "orders@dev"
+    if step == "recover":
+        world.log.records[4] = {"sales@main": {"receipts": []}, "orders@dev": {"receipts": []}}
+    failing = world.a if step == "commit" else world.b
+    failing.fails[step] = [BatchRefused(Reason.GAP, "w" * 300, data="Nothing.", action="Look.")]
+    with pytest.raises(BatchRefused) as raised:
+        world.run()
+    first = str(raised.value).splitlines()[0]
+    assert first.startswith(f"[LAKESINK_GAP] {STEPS[step]}www")
+    assert len(first) == LONGEST_FIRST_LINE
+    assert raised.value.what in str(raised.value)
+
+
+def test_the_error_of_the_only_target_is_not_changed(world: World) -> None:
+    world.a.fails["begin"] = [BatchRefused(Reason.GAP, "batches are missing", data="Nothing.", action="Look.")]
+    with pytest.raises(BatchRefused) as raised:
+        world.run(world.a)
+    assert raised.value.what == "batches are missing"
+
+
+def test_a_history_that_always_moves_names_its_target(world: World) -> None:
+    world.a.moved_on = 99
+    with pytest.raises(CommitUnresolved, match=r"\[LAKESINK_COMMIT_UNRESOLVED\] a: Batch 4 was prepared"):
+        world.run()
 
 
 def test_a_batch_whose_history_moved_is_written_again(world: World) -> None:

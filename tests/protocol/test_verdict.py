@@ -62,7 +62,7 @@ def test_an_operator_overrules_one_refusal_of_one_batch_by_what_is_offered(name:
 def test_no_choice_adds_rows_that_are_there_or_leads_to_a_batch_that_comes_twice(name: str) -> None:
     case = OVERRULABLE[name]
     assert isinstance(case.verdict, Refuse)
-    there = [mark for snap in case.view.walk() if (mark := mark_of(snap.summary)) is not None]
+    there = [mark for snap in case.view.ancestry() if (mark := mark_of(snap.summary)) is not None]
     same = [mark for mark in there if mark.query_id == case.batch.query_id]
     offers = choices(case.verdict.reason, case.situation)
     if any(mark.fingerprint == case.batch.fingerprint for mark in same):
@@ -146,7 +146,7 @@ KEPT = view(CUT, entry(batch(4), 6), elsewhere=ACCEPTED_LATE, contained=True)
 )
 def test_a_batch_that_only_the_ledger_keeps_is_not_committed_again(seen: TableView) -> None:
     situation = Situation(seen, KEY, batch(1), UUID)
-    assert decide(situation) == Skip(18, 106, unproven=True)
+    assert decide(situation) == Skip(18, 106, unverifiable=True)
     assert isinstance(decide(Situation(seen, KEY, batch(2), UUID)), Refuse)
 
 
@@ -158,7 +158,7 @@ def test_a_batch_at_a_kept_snapshot_that_was_rolled_back_is_not_there() -> None:
 def test_a_version_that_only_the_ledger_keeps_is_not_appended_again() -> None:
     late = mark(transaction_batch(1), LOAD, ledger=4)
     seen = view(CUT, entry(transaction_batch(4), 6), elsewhere=chain(late, first=6), contained=True)
-    assert decide(Situation(seen, LOAD, transaction_batch(1), UUID)) == Skip(18, 106, unproven=True)
+    assert decide(Situation(seen, LOAD, transaction_batch(1), UUID)) == Skip(18, 106, unverifiable=True)
 
 
 def test_a_ledger_tag_without_an_entry_is_a_lost_ledger_though_expiry_cut_the_walk() -> None:
@@ -204,7 +204,12 @@ TRANSACTIONS: dict[str, tuple[TableView, int, type[Verdict] | Reason, int | None
     "a lower version that is not there": (LOADED, 5, Reason.REWOUND, None),
     "a lower version that expired": (view(CUT, entry(transaction_batch(8), 3)), 3, Reason.REWOUND, None),
     "rolled back, a version that stayed": (UNLOADED, 3, Skip, 102),
-    "rolled back, the last version before one that was undone too": (UNLOADED, 8, Reason.ROLLED_BACK, None),
+    "rolled back, the last version before one that was undone too": (
+        UNLOADED,
+        8,
+        Reason.ROLLED_BACK,
+        None,
+    ),
     "rolled back, the last version where nothing else was undone": (
         replace(UNLOADED, head=103),
         8,

@@ -185,9 +185,9 @@ CASES: dict[str, Case] = {
     # 14
     "the entry's batch again": Case(view(HISTORY, L2), batch(2), Skip(14, 103)),
     "again under foreign commits": Case(view(UNDER_FOREIGN, L2), batch(2), Skip(14, 103)),
-    "again after everything expired": Case(view(CUT, L2), batch(2), Skip(14, 103, unproven=True)),
+    "again after everything expired": Case(view(CUT, L2), batch(2), Skip(14, 103, unverifiable=True)),
     "again, path cut but evidence found": Case(
-        view(CUT, L2, elsewhere=HISTORY, contained=True), batch(2), Skip(14, 103, unproven=True)
+        view(CUT, L2, elsewhere=HISTORY, contained=True), batch(2), Skip(14, 103, unverifiable=True)
     ),
     # 15
     "the entry's batch with other data": refused(15, Reason.BATCH_CHANGED, view(HISTORY, L2), batch(2, end=99)),
@@ -195,9 +195,9 @@ CASES: dict[str, Case] = {
     # 16
     "the next batch": Case(view(HISTORY, L2), batch(3), Commit(16)),
     "the next batch over foreign commits": Case(view(UNDER_FOREIGN, L2), batch(3), Commit(16)),
-    "the next batch after everything expired": Case(view(CUT, L2), batch(3), Commit(16, unproven=True)),
+    "the next batch after everything expired": Case(view(CUT, L2), batch(3), Commit(16, unverifiable=True)),
     "the next batch, path cut but evidence found": Case(
-        view(CUT, L2, elsewhere=HISTORY, contained=True), batch(3), Commit(16, unproven=True)
+        view(CUT, L2, elsewhere=HISTORY, contained=True), batch(3), Commit(16, unverifiable=True)
     ),
     "the next batch after Iceberg's own sink ended": Case(
         view(chain(Epoch(0), Epoch(1), batch(2)), L2), batch(3), Commit(16)

@@ -11,12 +11,12 @@ from pyspark.errors import SparkRuntimeException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction
-from lakesink.spark.functions import functions_of, runs_python
 from lakesink.spark.query import sources_of
 from lakesink.spark.report import Reporter
-from lakesink.spark.rows.shape import shaped
-from lakesink.spark.rows.small import only_drops_rows
+from lakesink.spark.rows.on_driver import only_drops_rows
+from lakesink.spark.rows.transport import encode_for_transport
 from tests.spark.directory_sink import DirectorySink
 
 LOST_METADATA = ("[LAKESINK_NEW_CHECKPOINT]", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE")
@@ -66,14 +66,14 @@ def writer(
     """The stream as `lakesink.stream` builds it, into a directory sink."""
     sources = tuple(sources_of(rows))
     place, functions = str(checkpoint), functions_of(rows)
-    travelling, shape = shaped(rows)
+    travelling, transport = encode_for_transport(rows)
     function: Any = BatchFunction(
         rows.sparkSession,
         Reporter("lines", "lines"),
         place,
         sources,
         rows.schema,
-        shape,
+        transport,
         functions,
         runs_python(rows),
         only_drops_rows(rows),

@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.transforms import TruncateTransform
 
 import lakesink
-from lakesink.settings.given import Options
+from lakesink.settings.option_types import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from tests.spark.streams import file_stream, write_files
@@ -86,8 +86,8 @@ def test_columns_that_no_table_holds_are_told_at_the_call_and_nothing_is_made(
 @pytest.mark.parametrize(
     ("query", "options", "code", "told"),
     [
-        ("CAST(id AS STRING) AS id", {}, "SCHEMA_MISMATCH", "'id' arrives as STRING, the table has BIGINT"),
-        ("id AS other", {}, "SCHEMA_MISMATCH", "'other' (BIGINT) of the rows is not in the table"),
+        ("CAST(id AS STRING) AS id", {}, "SCHEMA_MISMATCH", "'id' is STRING in the query and BIGINT in the table"),
+        ("id AS other", {}, "SCHEMA_MISMATCH", "'other' (BIGINT) of the query is not in the table"),
         ("id", {"branch": "audit"}, "BRANCH_MISSING", "There is no branch 'audit'"),
         (
             "id",
@@ -139,7 +139,7 @@ def test_at_a_first_start_the_likely_cause_comes_first(events: Any, home: Path) 
             lakesink.CatalogError, match=r"LAKESINK_CATALOG_MISSING\] There is no table demo\.events yet\."
         ) as caught:
             call()
-        assert caught.value.action.startswith("At a first start give create_table=True")
+        assert caught.value.action.startswith("At a first start, set create_table=True")
         assert not home.exists()
 
 

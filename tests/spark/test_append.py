@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from tests.spark.streams import file_stream, run, write_files

@@ -13,10 +13,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.core.rdd import RDD
 
 from lakesink.spark.query import RunningQuery
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, _collected, arriving_schema
-from lakesink.spark.rows.hop import MAX_BYTES, HopTuning
-from lakesink.spark.rows.shape import shaped
-from lakesink.spark.rows.task import Messages, TaskReport
+from lakesink.spark.rows.task import RawBytes, TaskReport
+from lakesink.spark.rows.transport import encode_for_transport
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, run, write_files, writer
 from tests.spark.test_decimals import Echo
@@ -39,10 +39,10 @@ LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 def _plan_rows(frame: Any) -> PlanRows:
-    rows, shape = shaped(frame)
+    rows, transport = encode_for_transport(frame)
     plan = rows._jdf.queryExecution().executedPlan()  # noqa: SLF001 - as a query tells it
     return PlanRows(
-        rows, shape, plan, arriving_schema(rows), HopTuning(rows.sparkSession.conf, rows.schema.jsonValue())
+        rows, transport, plan, arriving_schema(rows), ArrowBatchLimits(rows.sparkSession.conf, rows.schema.jsonValue())
     )
 
 
@@ -64,7 +64,7 @@ def session(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def test_values_of_every_type_arrive_as_by_the_dataframe(session: Any) -> None:
     rows = _plan_rows(session.sql(TYPES))
-    by_frame = _table(FrameRows(rows.frame, rows.shape))
+    by_frame = _table(FrameRows(rows.frame, rows.transport))
     by_plan = _table(rows)
     gathered = pa.Table.from_batches(list(rows.gathered()))
     assert by_plan.num_rows == 2000
@@ -87,7 +87,7 @@ def test_messages_of_which_the_jvm_could_not_send_all_are_an_error(spark: Any) -
     for element in (b"first", b"second", 3):  # a number has no place on this way: it ends the sending
         elements.add(element)
     for whole, sent in ((True, elements.subList(0, 2)), (False, elements)):
-        messages: RDD[bytes] = RDD(context._jsc.parallelize(sent, 1), context, Messages())  # noqa: SLF001 - as above
+        messages: RDD[bytes] = RDD(context._jsc.parallelize(sent, 1), context, RawBytes())  # noqa: SLF001 - as above
         if whole:
             assert _collected(messages) == [b"first", b"second"]
             continue
@@ -123,7 +123,7 @@ def test_a_report_is_bytes_that_nobody_unpickles() -> None:
     report = TaskReport(3, "0.1.0-ä", 2**40, b"\x80\x04receipt")
     assert TaskReport.decoded(report.encoded()) == report
     evil = pickle.dumps(report)
-    assert Messages().loads(Messages().dumps(evil)) is evil
+    assert RawBytes().loads(RawBytes().dumps(evil)) is evil
 
 
 def test_a_stream_takes_rows_from_its_own_plan_and_spark_still_counts_them(

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 import lakesink
 from lakesink.spark.data_source import LakesinkDataSource
 from lakesink.spark.source_tasks import StreamTask, TaskMessage
-from lakesink.spark.source_writers import StreamWriter, WrittenBefore
+from lakesink.spark.source_writers import FinishedJob, StreamWriter
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import WriteError
@@ -152,7 +152,7 @@ def test_a_continuous_query_is_told_which_triggers_there_are_and_writes_nothing(
         query.awaitTermination(60)
     text = str(refused.value)
     assert "[LAKESINK_TRIGGER_UNSUPPORTED]" in text
-    assert "Use another trigger than continuous (availableNow, processingTime)" in text
+    assert "Use the trigger availableNow or processingTime, not continuous" in text
     assert "Restore the checkpoint" not in text
     assert not list(home.rglob("*.parquet"))
 
@@ -225,7 +225,7 @@ def test_an_abort_with_all_messages_deletes_nothing(spark: Any, source: Path, ho
 
 
 def test_votes_are_used_once() -> None:
-    written = WrittenBefore([TaskMessage(0, "0.1.0", b"vote")])
+    written = FinishedJob([TaskMessage(0, "0.1.0", b"vote")])
     assert written({"it": None}).receipts("it") == [b"vote"]  # type: ignore[dict-item] # the writer plays no part
     with pytest.raises(WriteError) as error:
         written({})

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakesink.spark.rows.shape import as_whole_numbers, short_decimals
+from lakesink.spark.rows.transport import as_whole_numbers, short_decimals
 from tests.spark.test_job import _job
 
 
@@ -23,7 +23,7 @@ class Echo:
 def _echoed(rows: Any) -> pa.Table:
     job = _job(rows.coalesce(1))
     [receipt] = job.write({"it": Echo()}).receipts("it")
-    job.tuning.restore()
+    job.limits.restore()
     return pa.ipc.open_stream(receipt).read_all()
 
 

@@ -164,7 +164,7 @@ def test_rows_of_nulls_are_counted_in_the_snapshot_and_by_every_command(
     [committed, _] = [text for text in caplog.messages if text.startswith("lakesink.batch.committed")]
     assert " malformed_rows=2 " in committed
     [warned] = [text for text in caplog.messages if text.startswith("lakesink.decode.malformed")]
-    assert f"rows=2: rows of NULLs are in their place; the first: file:{folder}/0.txt, row 2: column id" in warned
+    assert f"rows=2: rows of NULLs replace them; the first: file:{folder}/0.txt, row 2: column id" in warned
     for command in ("status", "audit", "log"):
         found = CliRunner().invoke(main, [command, TABLE])
         assert found.exit_code == 0
@@ -177,7 +177,7 @@ def test_rows_of_nulls_are_counted_in_the_snapshot_and_by_every_command(
 
 @pytest.mark.usefixtures("table")
 def test_rows_without_documents_are_refused_before_a_task_runs(spark: Any) -> None:
-    with pytest.raises(lakesink.WriteError, match="Rows to decode have a column 'value'") as refused:
+    with pytest.raises(lakesink.WriteError, match="Decoding needs a column 'value'") as refused:
         lakesink.append(spark.range(1), TABLE, txn=("load", 1), decode="json")
     assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
 
@@ -228,7 +228,7 @@ def test_keys_without_a_column_are_told_of_once_and_shown_with_their_batch(
 def test_a_column_that_the_rows_lack_is_told_of_before_it_is_null(spark: Any, caplog: pytest.LogCaptureFixture) -> None:
     lakesink.append(spark.range(1).selectExpr("id", "'x' AS name"), TABLE, txn=("load", 1))
     [told] = [text for text in caplog.messages if text.startswith("lakesink.columns.missing")]
-    assert told.endswith("the rows lack these columns of the table, which are NULL: at")
+    assert told.endswith("the rows lack these columns of the table, which become NULL: at")
     assert [row["at"] for row in rows()] == [None]
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakesink
-from lakesink.settings.given import Options
+from lakesink.settings.option_types import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from tests.decode.avro.messages import encoded, message, record

@@ -1,6 +1,6 @@
 import pytest
 
-from lakesink.spark.failures import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
+from lakesink.spark.spark_errors import INTERRUPTED, MAX_NOTE, QueryStopped, job_error
 from lakesink_protocol.errors import LakesinkError, QueryError, WriteError
 
 JAVA = "\tat org.apache.spark.sql.execution.SparkPlan.collect(SparkPlan.scala:1)\n"

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.rows.hop import (
+from lakesink.spark.rows.arrow_limits import (
     BATCH_BYTES,
     HEADROOM,
     MAX_BYTES,
@@ -10,10 +10,10 @@ from lakesink.spark.rows.hop import (
     MOST_RECORDS,
     MOST_UNBOUNDED_RECORDS,
     NO_BYTE_CHECK,
-    UNSEEN_RECORDS,
-    HopTuning,
+    UNMEASURED_RECORDS,
+    ArrowBatchLimits,
     bounded_row_bytes,
-    hop_settings,
+    limit_settings,
     records_per_batch,
 )
 
@@ -50,7 +50,7 @@ def test_rows_have_a_widest_size_only_if_every_column_has(schema: dict[str, Any]
         (32, 0, MOST_RECORDS),
         (16 * 1000, 0, BATCH_BYTES // 16_000),
         (2 * BATCH_BYTES, 0, 1),
-        (None, 0, UNSEEN_RECORDS),
+        (None, 0, UNMEASURED_RECORDS),
         (None, 100, MOST_UNBOUNDED_RECORDS),
         (None, 10_000, BATCH_BYTES // (10_000 * HEADROOM)),
         (None, BATCH_BYTES, 1),
@@ -80,7 +80,7 @@ def test_rows_that_suddenly_widen_sixteenfold_still_fit(widest: int) -> None:
 def test_what_the_user_set_is_never_overridden(
     user_bytes: str | None, user_records: str | None, expected: dict[str, str]
 ) -> None:
-    assert hop_settings(user_bytes, user_records, 500) == expected
+    assert limit_settings(user_bytes, user_records, 500) == expected
 
 
 class Conf:
@@ -103,36 +103,36 @@ class Conf:
 
 def test_settings_are_changed_only_when_the_rows_have_changed() -> None:
     conf = Conf()
-    tuning = HopTuning(conf, TEXT)
+    limits = ArrowBatchLimits(conf, TEXT)
     for widest in (100, 120, 90):
-        tuning.apply()
-        tuning.seen(widest)
+        limits.apply()
+        limits.record_width(widest)
     assert conf.values == {MAX_BYTES: NO_BYTE_CHECK, MAX_RECORDS: str(MOST_UNBOUNDED_RECORDS)}
     assert conf.changes == 3  # both at first, then the records once the width was known
 
 
 def test_restoring_leaves_the_session_as_it_was() -> None:
     conf = Conf(**{MAX_RECORDS: "10"})
-    tuning = HopTuning(conf, NARROW)
-    tuning.apply()
+    limits = ArrowBatchLimits(conf, NARROW)
+    limits.apply()
     assert conf.values == {MAX_RECORDS: "10", MAX_BYTES: NO_BYTE_CHECK}
-    tuning.restore()
+    limits.restore()
     assert conf.values == {MAX_RECORDS: "10"}
 
 
 def test_functions_of_the_streams_own_keep_the_users_settings() -> None:
     conf = Conf()
-    tuning = HopTuning(conf, NARROW, with_functions=True)
-    tuning.apply()
+    limits = ArrowBatchLimits(conf, NARROW, with_functions=True)
+    limits.apply()
     assert conf.changes == 0
 
 
 def test_only_the_number_of_rows_is_bounded_for_a_plan_and_only_meanwhile() -> None:
     conf = Conf(**{MAX_RECORDS: "100000"})
-    tuning = HopTuning(conf, TEXT)
-    assert not tuning.rows_may_bound  # the user wants more rows than are safe: Spark is to look at the bytes
+    limits = ArrowBatchLimits(conf, TEXT)
+    assert not limits.can_limit_by_rows  # the user wants more rows than are safe: Spark is to look at the bytes
     conf = Conf()
-    tuning = HopTuning(conf, TEXT)
-    with tuning.records_bounded():
-        assert conf.values == {MAX_RECORDS: str(UNSEEN_RECORDS)}
+    limits = ArrowBatchLimits(conf, TEXT)
+    with limits.limit_records():
+        assert conf.values == {MAX_RECORDS: str(UNMEASURED_RECORDS)}
     assert conf.values == {}

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import lakesink
+from lakesink.spark.rows.arrow_limits import MAX_BYTES, MAX_RECORDS, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
-from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS, HopTuning
 from lakesink.spark.rows.job import RowsJob
-from lakesink.spark.rows.shape import shaped
-from lakesink.spark.rows.task import Measured
+from lakesink.spark.rows.task import MeasuredBatches
+from lakesink.spark.rows.transport import encode_for_transport
 from lakesink_protocol.errors import LakesinkError, WriteError
 from tests.spark.directory_sink import LinesWriter
 
@@ -39,9 +39,8 @@ class Telling:
 
 
 def _job(rows: Any) -> RowsJob:
-    return RowsJob(
-        FrameRows(*shaped(rows)), HopTuning(rows.sparkSession.conf, rows.schema.jsonValue()), lambda _: False
-    )
+    limits = ArrowBatchLimits(rows.sparkSession.conf, rows.schema.jsonValue())
+    return RowsJob(FrameRows(*encode_for_transport(rows)), limits, lambda _: False)
 
 
 def _told(rows: Any, tell: str) -> list[Any]:
@@ -115,7 +114,7 @@ def test_the_byte_check_is_off_unless_the_user_set_it(spark: Any) -> None:
 
 def test_rows_are_measured_as_the_widest_mean_of_a_batch() -> None:
     batches = [pa.record_batch({"n": pa.array([1] * size, pa.int64())}) for size in (4, 0, 2)]
-    rows = Measured([*batches, pa.record_batch({"n": pa.array(["x" * 100])})])
+    rows = MeasuredBatches([*batches, pa.record_batch({"n": pa.array(["x" * 100])})])
     assert [batch.num_rows for batch in rows] == [4, 0, 2, 1]
     assert rows.widest_row_bytes == 108
 
@@ -252,13 +251,13 @@ def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path
 
 COLLECTS = """
 import gc
-from lakesink.spark.rows.task import collect_what_is_new
-collect_what_is_new()
+from lakesink.spark.rows.task import freeze_imports
+freeze_imports()
 of_the_first_task = gc.get_freeze_count()
-collect_what_is_new()
+freeze_imports()
 of_the_second = gc.get_freeze_count()
 kept = [[] for _ in range(1000)]
-collect_what_is_new()
+freeze_imports()
 print(of_the_first_task, of_the_second > 1000, gc.get_freeze_count() == of_the_second)
 """
 

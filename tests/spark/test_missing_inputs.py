@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lakesink
-from lakesink.audit.proof import audit
+from lakesink.audit.audit import audit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from tests.spark.adapters import ADAPTERS

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql.functions import col, current_timestamp, expr, rand, udf
 
 from examples.guarantees.forgetful import ForgetfulSource
-from lakesink.checkpoint.notes import NOTES, Functions
+from lakesink.checkpoint.query_facts import QUERY_FACTS, Functions
 from lakesink.checks.doctor.finding import Finding, Standing
 from lakesink.checks.doctor.query import check_query
-from lakesink.spark.functions import functions_of
+from lakesink.spark.determinism import functions_of
 from lakesink.spark.report import SPECULATION
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import file_stream, forget_commits, run, write_files, writer
@@ -71,7 +71,7 @@ def test_expressions_that_need_not_give_the_same_again_are_named(
     unstable = rows.where(rand() >= 0).withColumn("key", expr("uuid()")).withColumn("price", price("id"))
     found = noted(unstable.withColumn("guess", guess.asNondeterministic()("id")).select("id"), checkpoint)
     assert found["expressions"].standing is Standing.WARNING
-    named = found["expressions"].found.partition(" need not")[0]
+    named = found["expressions"].found.partition(". ")[0].removeprefix("Not deterministic: ")
     assert set(named.split(", ")) == {"rand", "uuid", "guess"}
     assert "price" in found["functions"].found
     assert started(caplog).levelno == logging.WARNING
@@ -150,7 +150,7 @@ def test_notes_that_cannot_be_written_do_not_end_the_stream(
     rows: Any, checkpoint: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoint.mkdir()
-    (checkpoint / Path(NOTES).parent).write_text("a file, where a folder is needed")
+    (checkpoint / Path(QUERY_FACTS).parent).write_text("a file, where a folder is needed")
     sink = DirectorySink(checkpoint.with_name("sink"))
     run(writer(rows, sink, checkpoint))
     assert sink.files_written() == 1

@@ -53,7 +53,7 @@ def test_offsets_are_known_by_source_whatever_the_version_and_the_order(text: st
 
 
 def test_names_that_the_log_does_not_keep_are_refused_where_there_are_several() -> None:
-    with pytest.raises(QueryError, match="keeps their offsets by position") as caught:
+    with pytest.raises(QueryError, match="stores their offsets by position") as caught:
         parse_offset_log(f"v1\n{NAMED}\n5\n6")
     assert caught.value.code == "LAKESINK_SOURCES_BY_POSITION"
     assert len(str(caught.value).partition("\n")[0]) < 200

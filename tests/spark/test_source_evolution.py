@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 import lakesink
+from lakesink.audit.audit import audit
 from lakesink.audit.checkpoint import read_done
-from lakesink.audit.proof import audit
 from lakesink.checks.doctor.checkpoint import check_checkpoint
 from lakesink.checks.doctor.finding import Standing
 from lakesink.operate.rewind import RewindableCheckpoint

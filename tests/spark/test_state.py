@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.spark.rows.hop import MAX_RECORDS
+from lakesink.spark.rows.arrow_limits import MAX_RECORDS
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
@@ -67,6 +67,6 @@ def test_a_batch_that_cannot_be_read_for_its_states_sake_ends_the_query_by_name_
     assert "FailpointReached" in failure(distinct_ids(spark, ADAPTERS["stream"], tmp_path))
     monkeypatch.delenv(VARIABLE)
     told = failure(distinct_ids(spark, ADAPTERS["stream"], tmp_path, "cast(raise_error('spoilt') as bigint)"))
-    assert "[LAKESINK_STATE_BEHIND] The batch is in the table" in told
+    assert "[LAKESINK_STATE_BEHIND] The batch is committed" in told
     run(distinct_ids(spark, ADAPTERS["stream"], tmp_path))
     assert ids() == list(range(20))

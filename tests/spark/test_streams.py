@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from lakesink.spark.query import RunningQuery
-from lakesink.spark.rows.hop import MAX_BYTES, MAX_RECORDS, MOST_UNBOUNDED_RECORDS, NO_BYTE_CHECK, UNSEEN_RECORDS
+from lakesink.spark.rows.arrow_limits import (
+    MAX_BYTES,
+    MAX_RECORDS,
+    MOST_UNBOUNDED_RECORDS,
+    NO_BYTE_CHECK,
+    UNMEASURED_RECORDS,
+)
 from lakesink_protocol.identity import Batch
 from tests.spark.directory_sink import DirectorySink
 from tests.spark.streams import (
@@ -168,7 +174,7 @@ TUNED = [NO_BYTE_CHECK, str(MOST_UNBOUNDED_RECORDS)]
 
 @pytest.mark.parametrize(
     ("told", "after"),
-    [(True, [[None, None]] * 3), (False, [[NO_BYTE_CHECK, str(UNSEEN_RECORDS)], TUNED, TUNED])],
+    [(True, [[None, None]] * 3), (False, [[NO_BYTE_CHECK, str(UNMEASURED_RECORDS)], TUNED, TUNED])],
     ids=["by plan", "by frame"],
 )
 def test_the_users_session_is_untouched_and_the_streams_own_is_tuned_where_a_dataframe_serves(

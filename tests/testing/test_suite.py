@@ -57,9 +57,9 @@ def run_pytest(folder: Path, suite: str, *arguments: str) -> subprocess.Complete
 def test_a_broken_promise_is_told_in_the_words_of_the_seam(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, FORGETFUL, "-k", "replayed or begin_changes")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "broken promise REPLAY: a batch that is there is found in the target itself." in done.stdout
+    assert "broken promise REPLAY: begin finds a committed batch in the target itself." in done.stdout
     assert (
-        "Asked for by: lakesink.two_phase.TwoPhaseCommitSink.begin, see docs/use/custom-sinks.md#replay" in done.stdout
+        "Required by: lakesink.two_phase.TwoPhaseCommitSink.begin, see docs/use/custom-sinks.md#replay" in done.stdout
     )
 
 

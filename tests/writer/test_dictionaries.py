@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from lakesink.writer.dictionaries import expected_distinct, worth_a_dictionary
+from lakesink.writer.dictionaries import dictionary_columns, expected_distinct
 from lakesink.writer.schema import leaves, parse_schema
 from lakesink.writer.statistics import columns
 from tests.writer.builders import footer, plan_for, write
@@ -40,7 +40,7 @@ def rows() -> pa.Table:
 
 def judged(limit_bytes: int) -> tuple[str, ...]:
     found = columns(leaves(parse_schema(SCHEMA.model_dump_json())), {})
-    return worth_a_dictionary(rows(), found, limit_bytes)
+    return dictionary_columns(rows(), found, limit_bytes)
 
 
 def test_columns_of_few_values_get_a_dictionary_and_unique_ones_none() -> None:

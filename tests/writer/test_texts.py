@@ -75,7 +75,9 @@ def test_text_that_is_not_utf_8_is_refused_by_column_and_row(
     kind, arrow, put, path = case
     values = [put(BAD if at == row else "é".encode()) for at in range(7)]
     batches = [pa.RecordBatch.from_arrays([as_spark_sends(arrow, part)], ["c"]) for part in (values[:3], values[3:])]
-    with pytest.raises(WriteError, match=f"'{path}' holds text that is not UTF-8, in row {row} of its task") as refused:
+    with pytest.raises(
+        WriteError, match=f"'{path}' contains text that is not UTF-8, in row {row} of its task"
+    ) as refused:
         write(plan_for(column(kind), tmp_path), batches)
     assert refused.value.code == "LAKESINK_TEXT_INVALID"
     assert not list(tmp_path.rglob("*.parquet"))
@@ -93,7 +95,7 @@ def test_text_of_every_kind_is_written_as_it_is(case: tuple[Any, Any, Any, str],
 
 def test_text_that_is_not_utf_8_makes_no_partition(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_arrays([as_spark_sends(pa.string(), [BAD])], ["c"])
-    with pytest.raises(WriteError, match="'c' holds text that is not UTF-8"):
+    with pytest.raises(WriteError, match="'c' contains text that is not UTF-8"):
         write(plan_for(Schema(NestedField(1, "c", TEXT)), tmp_path, spec_of("identity")), [batch])
 
 
@@ -102,6 +104,8 @@ def test_no_part_of_a_directory_holds_text_that_is_not_utf_8(file_format: str, t
     codec = "zstd" if file_format == "parquet" else "uncompressed"
     plan = PartsPlan(str(tmp_path), "events-7", 7, file_format, codec, 1 << 20)
     batch = pa.RecordBatch.from_arrays([as_spark_sends(pa.list_(pa.string()), [[b"a"], [BAD]])], ["c"])
-    with pytest.raises(WriteError, match=r"'c\.element' holds text that is not UTF-8, in row 1 of its task") as refused:
+    with pytest.raises(
+        WriteError, match=r"'c\.element' contains text that is not UTF-8, in row 1 of its task"
+    ) as refused:
         PartsWriter(plan).write(0, iter([batch]))
     assert refused.value.code == "LAKESINK_TEXT_INVALID"

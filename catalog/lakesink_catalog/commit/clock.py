@@ -1,9 +1,9 @@
 """Compares the driver's clock with the clock of the storage.
 
 Iceberg's Java library refuses every change of a table whose last snapshot is more than one minute in the future. One
-commit by a driver whose clock is two hours ahead therefore locks Spark, Trino and Flink out for two hours. The storage
-reports a time for each file that it stores. The check uses a manifest list that was just written, once per run, and
-again after the clock has jumped.
+commit by a driver whose clock is two hours ahead therefore stops Spark, Trino and Flink from writing for two hours. The
+storage reports a time for each file that it stores. The check uses a manifest list that was just written, once per run,
+and again after the clock has jumped.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ CLOCK_TOLERANCE_MS = 60_000
 """Iceberg's Java library accepts a new snapshot with a time at most this much before the last snapshot's."""
 GRAIN_MS = 1_000
 """Object stores report the time of an object in whole seconds."""
-_FIRST_TOLD_MS = 946_684_800_000
-"""The year 2000. A storage that keeps no times reports 0."""
+_FIRST_PLAUSIBLE_MS = 946_684_800_000
+"""The year 2000. A storage without file times reports 0."""
 
 
 @dataclass(slots=True)
@@ -37,14 +37,14 @@ class ClockWatch:
 
         Args:
             now_ms: The driver's wall clock.
-            monotonic_ms: The driver's monotonic clock: a new offset between both means that the wall clock jumped.
+            monotonic_ms: The driver's monotonic clock. A changed difference of both clocks means a jump.
             ask_ms: Returns the storage's time of a file that was written after the clocks were read.
         """
         offset_ms = now_ms - monotonic_ms
         if self._seen_ms is not None and abs(offset_ms - self._seen_ms) <= CLOCK_TOLERANCE_MS:
             return None
-        told_ms = ask_ms()
-        ahead_ms = 0 if told_ms is None else now_ms - told_ms - GRAIN_MS
+        storage_ms = ask_ms()
+        ahead_ms = 0 if storage_ms is None else now_ms - storage_ms - GRAIN_MS
         if ahead_ms > self.most_ahead_ms:
             raise _ahead(ahead_ms)
         self._seen_ms = offset_ms
@@ -53,20 +53,20 @@ class ClockWatch:
 
 def modified_ms(io: FileIO, path: str) -> int | None:
     """The storage's time of a file, milliseconds since the epoch; None if the storage does not report one."""
-    told_ms = _told_ms(io, path)
-    return None if told_ms is None or told_ms < _FIRST_TOLD_MS else told_ms
+    storage_ms = _storage_time_ms(io, path)
+    return None if storage_ms is None or storage_ms < _FIRST_PLAUSIBLE_MS else storage_ms
 
 
-def _told_ms(io: FileIO, path: str) -> int | None:
+def _storage_time_ms(io: FileIO, path: str) -> int | None:
     try:
         match io.new_input(path):
             case PyArrowFile(_filesystem=filesystem, _path=place):
-                told_ns = filesystem.get_file_info(place).mtime_ns
-                return None if told_ns is None else int(told_ns // 1_000_000)
+                storage_ns = filesystem.get_file_info(place).mtime_ns
+                return None if storage_ns is None else int(storage_ns // 1_000_000)
             case FsspecInputFile(_fs=filesystem, location=location):
                 return int(filesystem.modified(location).timestamp() * 1000)
-    except Exception as error:  # noqa: BLE001 - what only asks for the time must not fail a batch
-        LISTENERS(ClockUnknown(type(error).__name__))  # this function is injected itself
+    except Exception as error:  # noqa: BLE001 - a failed check of the time must not fail a batch
+        LISTENERS(ClockUnknown(type(error).__name__))  # an injected function gets no listeners
     return None
 
 
@@ -74,8 +74,8 @@ def _ahead(ahead_ms: int) -> CatalogError:
     return CatalogError(
         "CLOCK_AHEAD",
         f"This driver's clock is {ahead_ms // 1000:,} s ahead of the storage's.",
-        data="Nothing of this batch is in the table. A snapshot of that time would lock Iceberg's Java writers (Spark,"
-        " Trino, Flink) out until their clocks come to it.",
-        action="Set the clock (timedatectl set-ntp true) and start the query again. If the storage's clock is the wrong"
-        " one, raise the option max_clock_ahead.",
+        data="Nothing of this batch is in the table. Iceberg's Java writers (Spark, Trino, Flink) would refuse a"
+        " snapshot of that time until their clocks reach it.",
+        action="Set the clock (timedatectl set-ntp true) and start the query again. If the storage's clock is wrong,"
+        " raise the option max_clock_ahead.",
     )

@@ -1,4 +1,4 @@
-"""Commits that change the state of a sink and no row: an empty snapshot moves the head and records the change.
+"""Commits that change the state of a sink but no row: an empty snapshot moves the head and records the change.
 
 No assertion could fence a commit that only changes properties. This commit asserts the branch's head and the tags, so a
 concurrent commit of the sink makes it fail.
@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.request import snapshot_on, snapshot_time_ms
 from lakesink_catalog.commit.summary import carried_totals
 from lakesink_catalog.manifests.write import manifests_under
@@ -32,7 +32,7 @@ class EmptyCommit:
     load: Callable[[], Table]
     name: str
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    effects: Effects = field(default_factory=Effects)
 
     def run(self, first: Table, build: Build, is_done: Callable[[Table], bool]) -> tuple[Table, int] | Unseen:
         """Attempt the commit until the table shows it; returns that table and the id of the new snapshot.
@@ -42,14 +42,14 @@ class EmptyCommit:
             build: Builds an attempt; the `SettingsError` that it raises ends the attempts.
             is_done: Checks the requested state, once the snapshot is in the table.
         """
-        attempts = _Attempts(self, first, build, is_done, self.surroundings.new_snapshot_id())
-        return fenced(attempts, self.retry, self.surroundings)
+        attempts = _Attempts(self, first, build, is_done, self.effects.new_snapshot_id())
+        return fenced(attempts, self.retry, self.effects)
 
     def snapshot(self, table: Table, head: int | None, snapshot_id: int, says: Mapping[str, str]) -> Snapshot:
         """An empty snapshot with the head's manifests; its summary records the change."""
         parent = table.metadata.snapshot_by_id(head) if head is not None else None
         summary = {**carried_totals(parent.summary if parent else None), **says}
-        time_ms = snapshot_time_ms(table, self.surroundings.now_ms(), self.surroundings.emit)
+        time_ms = snapshot_time_ms(table, self.effects.now_ms(), self.effects.emit)
         return snapshot_on(table, head, snapshot_id, manifests_under(table.io, parent), summary, time_ms)
 
 
@@ -80,7 +80,7 @@ class _Attempts:
         if isinstance(error, SettingsError):
             raise error
         trouble = describe(error, self.first.catalog.properties)
-        self.commit.surroundings.emit(ChangeUnknown(self.commit.name, number, trouble))
+        self.commit.effects.emit(ChangeUnknown(self.commit.name, number, trouble))
         return trouble
 
     def _shows(self, table: Table) -> bool:
@@ -91,7 +91,7 @@ def unresolved(what: str, unseen: Unseen) -> CommitUnresolved:
     """The error for an empty commit that the table does not show."""
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"The table was not seen to have {what}.",
-        data=f"No row was touched and no file deleted. The last trouble: {unseen.trouble}.",
-        action="Make the catalog reachable and run the command again: it looks first.",
+        f"The table does not show that it has {what}.",
+        data=f"No row was changed and no file deleted. The last error: {unseen.trouble}.",
+        action="Make the catalog reachable and run the command again: it checks the table first.",
     )

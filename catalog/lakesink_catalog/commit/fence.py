@@ -2,7 +2,7 @@
 
 Every attempt loads the table, reads the ledger of the target branch, decides, builds the snapshot on that head, and
 sends one request. The request asserts the table, the head and the ledger tag. Only a proven success counts: after any
-other answer, the next attempt looks at the table. This module never deletes a file.
+other answer, the next attempt reads the table. This module never deletes a file.
 """
 
 import secrets
@@ -19,10 +19,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
-from lakesink_catalog.commit.premises import premises_of, still_fits
+from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
-from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import Layouts, ManifestMerger
 from lakesink_catalog.manifests.write import write_batch_manifests
@@ -41,9 +41,9 @@ from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
-TOOK_TOO_LONG = "the process was held up so long that its files may have been taken for orphans"
+TOOK_TOO_LONG = "the process was stopped for so long that an orphan cleanup may have removed its files"
 CHECKS_AT_ONCE = 16
-PASSING = frozenset(
+TRANSIENT_CODES = frozenset(
     f"LAKESINK_{code}"
     for code in (
         "CATALOG_UNREACHABLE",
@@ -63,13 +63,13 @@ def all_pass(check: Callable[[Any], bool], things: Sequence[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Effects:
     """Clock, sleep, randomness, threads and listeners, injected so that tests and simulators control them.
 
     Attributes:
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
-        told_by_storage_ms: The storage's own time of a file; None if the storage does not report one.
+        storage_time_ms: The storage's own time of a file; None if the storage does not report one.
     """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -80,13 +80,13 @@ class Surroundings:
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
     all_pass: AllPass = field(default=all_pass)
-    told_by_storage_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
+    storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
     emit: events.Listeners = LISTENERS
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One decision about a batch, on the table as loaded at `at_ms`: files of the batch are not older."""
+class Decision:
+    """One decision about a batch, on the table as loaded at `at_ms`. Files of the batch are not older than that."""
 
     table: Table
     situation: Situation
@@ -110,50 +110,50 @@ class FencedCommit:
     key: SinkKey
     start_uuid: str
     options: CommitOptions
-    surroundings: Surroundings
+    effects: Effects
     layouts: Layouts = field(default_factory=dict)
     clock: ClockWatch = field(default_factory=ClockWatch)
     words: Sequence[Words] = ()
 
-    def look(self, batch: Batch) -> Look:
+    def decide(self, batch: Batch) -> Decision:
         """Load the table and decide on the batch."""
-        look = self.decide_on(self.load(), batch)
-        decided = look.situation, look.verdict, self.options.ledger_tag
-        self.surroundings.emit(events.Decided(batch.batch_id, *decided, at_begin=False))
-        return look
+        decision = self.decide_on(self.load(), batch)
+        decided = decision.situation, decision.verdict, self.options.ledger_tag
+        self.effects.emit(events.Decided(batch.batch_id, *decided, at_begin=False))
+        return decision
 
-    def decide_on(self, table: Table, batch: Batch) -> Look:
+    def decide_on(self, table: Table, batch: Batch) -> Decision:
         """Decide on the batch with a table that was just loaded."""
         if self.options.ledger_tag:
             check_tag_name(table, self.key)
         situation = Situation(view_table(table, self.key), self.key, batch, self.start_uuid)
-        return Look(table, situation, decide(situation, self.options.accept), self.surroundings.now_ms())
+        return Decision(table, situation, decide(situation, self.options.accept), self.effects.now_ms())
 
     def prepare(
-        self, look: Look, files: Sequence[ContentFile], *, schema: Schema, decoded: Decoded | None = None
+        self, decision: Decision, files: Sequence[ContentFile], *, schema: Schema, decoded: Decoded | None = None
     ) -> PreparedBatch:
         """Write the manifests of a batch: an attempt then writes only a manifest list, and a merged manifest if due.
 
-        The batch follows the ledger entry that `look` found.
+        The batch follows the ledger entry that `decision` found.
         """
-        assert isinstance(look.verdict, Commit)
-        snapshot_id = self.surroundings.new_snapshot_id()
-        write = partial(write_batch_manifests, look.table, files, schema=schema, snapshot_id=snapshot_id)
+        assert isinstance(decision.verdict, Commit)
+        snapshot_id = self.effects.new_snapshot_id()
+        write = partial(write_batch_manifests, decision.table, files, schema=schema, snapshot_id=snapshot_id)
         return PreparedBatch(
-            table_uuid=look.situation.view.table_uuid,
+            table_uuid=decision.situation.view.table_uuid,
             branch=self.key.branch,
             snapshot_id=snapshot_id,
             schema_id=schema.schema_id,
-            premises=premises_of(look.table.metadata, schema.schema_id, (file.spec_id for file in files)),
-            follows=look.situation.entry,
-            accepted=look.verdict.accepted,
-            manifests=stored(look.table.io.properties, write),
+            premises=premises_of(decision.table.metadata, schema.schema_id, (file.spec_id for file in files)),
+            follows=decision.situation.entry,
+            accepted=decision.verdict.accepted,
+            manifests=translate_storage_errors(decision.table.io.properties, write),
             files=tuple((file.path, file.file_size_bytes) for file in files),
             rows=sum(file.record_count for file in files),
             partitions=len({(file.spec_id, file.partition) for file in files}),
-            begun_ms=look.at_ms,
+            begun_ms=decision.at_ms,
             decoded=decoded or Decoded(),
-            without_inputs=look.verdict.without_inputs,
+            without_inputs=decision.verdict.without_inputs,
         )
 
     def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
@@ -167,41 +167,41 @@ class FencedCommit:
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
         attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(self, batch, prepared)
-        found = fenced(attempts, self.options.retry, self.surroundings)
+        found = fenced(attempts, self.options.retry, self.effects)
         if isinstance(found, Unseen):
             raise _unresolved(self.key, batch, found)
         return None if isinstance(found, MustBeWrittenAgain) else found
 
-    def found(self, look: Look, prepared: PreparedBatch, attempt: int) -> Outcome:
+    def found(self, decision: Decision, prepared: PreparedBatch, attempt: int) -> Outcome:
         """The outcome of a decision that allows no commit."""
-        match look.verdict:
+        match decision.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
                 return _committed(prepared, attempt)
             case Skip(snapshot_id=found):
-                self.surroundings.emit(events.CommittedByAnother(look.situation.batch.batch_id, found))
+                self.effects.emit(events.CommittedByAnother(decision.situation.batch.batch_id, found))
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
-                raise refusal(reason, look.situation, self.words)
+                raise refusal(reason, decision.situation, self.words)
             case Commit():
-                raise AssertionError("a commit is sent, not found")
+                raise AssertionError("this decision allows a commit")
             case _:
-                assert_never(look.verdict)
+                assert_never(decision.verdict)
 
-    def request(self, look: Look, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
+    def request(self, decision: Decision, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
         """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
-        assert isinstance(look.verdict, Commit)
-        change = PlannedCommit(look.situation, look.verdict, batch, prepared, self.options)
+        assert isinstance(decision.verdict, Commit)
+        change = PlannedCommit(decision.situation, decision.verdict, batch, prepared, self.options)
         now_ms, monotonic_ms = self.clocks()
-        request = build_request(look.table, change, merger, now_ms, self.surroundings.emit)
-        told_ms = partial(self.surroundings.told_by_storage_ms, look.table.io, request.manifest_list)
+        request = build_request(decision.table, change, merger, now_ms, self.effects.emit)
+        told_ms = partial(self.effects.storage_time_ms, decision.table.io, request.manifest_list)
         ahead = self.clock.check(now_ms, monotonic_ms, told_ms)
         if ahead:
-            self.surroundings.emit(ahead)
+            self.effects.emit(ahead)
         return request
 
     def is_old(self, made_ms: int) -> bool:
         """True if an orphan cleanup may have removed unreferenced files of that time, or if that time is ahead."""
-        return not 0 <= self.surroundings.now_ms() - made_ms <= self.options.prepared_max_age_ms
+        return not 0 <= self.effects.now_ms() - made_ms <= self.options.prepared_max_age_ms
 
     def was_held_up(self, started: tuple[int, int]) -> bool:
         """True after a stop so long that an orphan cleanup may have removed files that were checked before it."""
@@ -210,22 +210,22 @@ class FencedCommit:
 
     def clocks(self) -> tuple[int, int]:
         """Wall clock and monotonic clock, in milliseconds."""
-        return self.surroundings.now_ms(), self.surroundings.monotonic_ms()
+        return self.effects.now_ms(), self.effects.monotonic_ms()
 
-    def send(self, look: Look, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
+    def send(self, decision: Decision, batch: Batch, prepared: PreparedBatch, request: Request) -> TableMetadata:
         """Send the request; returns the metadata in the catalog's answer."""
-        view = look.situation.view
-        self.surroundings.emit(events.CommitDue(batch.batch_id, prepared.snapshot_id, view.head, view.tag_snapshot_id))
-        response = look.table.catalog.commit_table(look.table, request.requirements, request.updates)
-        self.surroundings.emit(events.CommitAnswered(batch.batch_id))
+        view = decision.situation.view
+        self.effects.emit(events.CommitDue(batch.batch_id, prepared.snapshot_id, view.head, view.tag_snapshot_id))
+        response = decision.table.catalog.commit_table(decision.table, request.requirements, request.updates)
+        self.effects.emit(events.CommitAnswered(batch.batch_id))
         return response.metadata
 
-    def shows(self, metadata: TableMetadata, look: Look, batch: Batch, prepared: PreparedBatch) -> bool:
-        """True if the answer has our snapshot under the head, on the asserted parent, and our entry."""
+    def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
+        """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry."""
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
-        if snapshot is None or snapshot.parent_snapshot_id != look.situation.view.head:
+        if snapshot is None or snapshot.parent_snapshot_id != decision.situation.view.head:
             return False
-        view = view_metadata(metadata, look.table.io, self.key)
+        view = view_metadata(metadata, decision.table.io, self.key)
         verdict = decide(Situation(view, self.key, batch, self.start_uuid))
         return isinstance(verdict, Skip) and verdict.snapshot_id == prepared.snapshot_id
 
@@ -244,42 +244,42 @@ class _Attempts:
 
     def __post_init__(self) -> None:
         fence = self.fence
-        emit, snapshot_id = fence.surroundings.emit, self.prepared.snapshot_id
+        emit, snapshot_id = fence.effects.emit, self.prepared.snapshot_id
         self._merger = ManifestMerger(fence.options.merge, snapshot_id, fence.layouts, emit)
         self._started = fence.clocks()
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
         fence, batch, prepared = self.fence, self.batch, self.prepared
-        look = fence.look(batch)
-        self._known = look.table.catalog.properties
-        if not isinstance(look.verdict, Commit):
-            return fence.found(look, prepared, number)
-        if not still_usable(look, prepared):
+        decision = fence.decide(batch)
+        self._known = decision.table.catalog.properties
+        if not isinstance(decision.verdict, Commit):
+            return fence.found(decision, prepared, number)
+        if not still_usable(decision, prepared):
             return MustBeWrittenAgain()
-        request = fence.request(look, batch, prepared, self._merger)
-        if fence.is_old(prepared.begun_ms) and not prepared.is_there(look.table.io, fence.surroundings.all_pass):
+        request = fence.request(decision, batch, prepared, self._merger)
+        if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.all_pass):
             return MustBeWrittenAgain()
         if fence.was_held_up(self._started):
             raise GivenUp(TOOK_TOO_LONG)
         self._sent = True
-        metadata = fence.send(look, batch, prepared, request)
-        emit = fence.surroundings.emit
-        if not fence.shows(metadata, look, batch, prepared):
+        metadata = fence.send(decision, batch, prepared, request)
+        emit = fence.effects.emit
+        if not fence.shows(metadata, decision, batch, prepared):
             emit(events.CommitNotShown(batch.batch_id, number))
             return None
         emit(events.CommitShown(batch.batch_id))
-        delete_old_metadata(look.table, metadata, emit)
+        delete_old_metadata(decision.table, metadata, emit)
         return _committed(prepared, number)
 
     def look(self, number: int) -> Outcome | None:
-        look = self.fence.look(self.batch)
-        return None if isinstance(look.verdict, Commit) else self.fence.found(look, self.prepared, number)
+        decision = self.fence.decide(self.batch)
+        return None if isinstance(decision.verdict, Commit) else self.fence.found(decision, self.prepared, number)
 
     def unsure(self, number: int, error: Exception) -> str:
         if isinstance(error, BatchRefused) or (not self._sent and _is_final(error)):
             raise error
         trouble = describe(error, self._known)
-        self.fence.surroundings.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
+        self.fence.effects.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 
 
@@ -288,7 +288,7 @@ def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
         f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {unseen.attempts} attempts.",
-        data=f"{prepared}. A request of ours may have landed, or may still land. Nothing was deleted. The last trouble:"
+        data=f"{prepared}. A request may have succeeded, or may still succeed. Nothing was deleted. The last error:"
         f" {unseen.trouble.rstrip('.')}.",
         action=f"Make the catalog reachable and {again}.",
     )
@@ -297,15 +297,15 @@ def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
 _UNRESOLVED = {
     SinkKind.STREAM: (
         "Batch {n} of sink {name!r}",
-        "The batch is prepared; it is not known to be in the table",
-        "start the query again: the replay finds the prepared batch, looks at the table, and commits it at most once",
+        "The batch is prepared; it is unknown whether it is in the table",
+        "start the query again: the replay finds the prepared batch, checks the table, and commits it at most once",
     ),
     SinkKind.TXN: (
         "Version {n} of application {name!r}",
-        "The version is not known to be in the table",
+        "It is unknown whether the version is in the table",
         (
-            "call append again with the same version: it writes the rows that it is given then, unless this call's have"
-            " landed meanwhile, which it returns as AlreadyCommitted. Never do both land"
+            "call append again with the same version: it writes the rows of the new call, or returns AlreadyCommitted"
+            " if the rows of this call are in the table by then. The table never has the rows of both calls"
         ),
     ),
 }
@@ -324,22 +324,24 @@ def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
     )
 
 
-def still_usable(look: Look, prepared: PreparedBatch) -> bool:
+def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
     """True if ledger and accept are those of the prepare, and the files fit the current schema and specs.
 
     An accept covers only files that were prepared under it: files prepared without it may already be in the table. If
     their snapshot is in the table although the verdict is to commit, the files are unusable too.
     """
-    assert isinstance(look.verdict, Commit)
-    metadata = look.table.metadata
-    if (look.situation.entry, look.verdict.accepted) != (prepared.follows, prepared.accepted):
+    assert isinstance(decision.verdict, Commit)
+    metadata = decision.table.metadata
+    if (decision.situation.entry, decision.verdict.accepted) != (prepared.follows, prepared.accepted):
         return False
-    if prepared.snapshot_id in look.situation.view.snapshots:
+    if prepared.snapshot_id in decision.situation.view.snapshots:
         return False
     premises = prepared.premises
-    return premises is not None and premises.hold_in(metadata) and still_fits(premises.schema, look.table.schema())
+    return (
+        premises is not None and premises.hold_in(metadata) and is_compatible(premises.schema, decision.table.schema())
+    )
 
 
 def _is_final(error: Exception) -> bool:
     """True for lakesink's own errors about a table or its configuration; errors of a service can be transient."""
-    return isinstance(error, CatalogError) and error.code not in PASSING
+    return isinstance(error, CatalogError) and error.code not in TRANSIENT_CODES

@@ -18,7 +18,7 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.request import branch_at
 from lakesink_catalog.read.history import sinks
 from lakesink_catalog.read.view import view_refs
@@ -58,7 +58,7 @@ class Forgetting:
     key: SinkKey
     with_audit_tags: bool = False
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    effects: Effects = field(default_factory=Effects)
 
     def find(self) -> Table:
         """The current table; raises `SettingsError` if the sink is unknown or the format version is unsupported."""
@@ -82,7 +82,7 @@ class Forgetting:
 
     @property
     def _commit(self) -> EmptyCommit:
-        return EmptyCommit(self.load, "forget", self.retry, self.surroundings)
+        return EmptyCommit(self.load, "forget", self.retry, self.effects)
 
     def _check(self, table: Table) -> None:
         if not self._is_known(table):
@@ -143,7 +143,7 @@ def _unsupported(table: Table, key: SinkKey) -> SettingsError:
         "UNSUPPORTED",
         f"The table has format version {table.metadata.format_version}; lakesink writes version "
         f"{SUPPORTED_FORMAT_VERSION}.",
-        data="Nothing was changed.",
-        action=f"No stream of lakesink can write this table, so {key.name!r} may stay in it. If its tag keeps a"
-        f" snapshot from expiry, drop the tag {key.ledger_tag} with the engine that writes this version.",
+        data="Nothing was changed in the table.",
+        action=f"lakesink cannot write this table, so the entry for {key.name!r} is harmless. If its tag prevents the"
+        f" expiry of a snapshot, drop the tag {key.ledger_tag} with the engine that writes this version.",
     )

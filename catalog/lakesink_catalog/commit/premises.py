@@ -81,7 +81,7 @@ def premises_of(metadata: TableMetadata, schema_id: int, spec_ids: Iterable[int]
     return Premises(schemas[schema_id], tuple(specs[spec_id] for spec_id in wanted))
 
 
-def still_fits(written: Schema, present: Schema) -> bool:
+def is_compatible(written: Schema, present: Schema) -> bool:
     """True if files of one schema show the same values under another schema of the table.
 
     A field that is required now must have been required then. No field may have been dropped and added again under its

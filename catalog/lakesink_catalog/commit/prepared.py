@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
-from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
@@ -24,10 +24,10 @@ from lakesink_protocol.ledger import LedgerEntry, typed_entry
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
 
 AllPass = Callable[[Callable[[Any], bool], Sequence[Any]], bool]
-"""Applies a check to many things; True if all pass."""
+"""Applies a check to many values; True if all pass."""
 
 SNAPSHOT_IDS = range(2**31, 2**63)
-"""Below this range, Trino needs a cast. Above it, readers take the table for empty."""
+"""Below this range, Trino needs a cast. With an id above it, readers show an empty table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PreparedBatch:
         accepted: The accept as the user wrote it; empty if none.
         manifests: One for each partition spec.
         files: Path and size in bytes of every data file.
-        deletes: The same of every file of position deletes.
+        deletes: Path and size in bytes of every file of position deletes.
         schema_change: The schema change that the batch brings; None if it brings none.
         partitions: Number of distinct partitions.
         begun_ms: Wall clock before the first of these files was created.
@@ -94,9 +94,9 @@ class PreparedBatch:
         } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
 
     def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
-        """A copy with premises, for a record of an earlier lakesink without them: the current meaning of its ids.
+        """A copy with premises: for a record of an earlier lakesink, the current schema and specs of its ids.
 
-        The manifests contain the earlier meaning; `lakesink_catalog.commit.recovery` compares both.
+        The manifests contain the earlier schema and specs; `lakesink_catalog.commit.recovery` compares both.
         """
         spec_ids = (manifest.spec_id for manifest in self.manifests)
         return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
@@ -104,7 +104,9 @@ class PreparedBatch:
     def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
         """True if every data file and every manifest exists and has its size."""
         manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
-        return stored(io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files, *self.deletes]))
+        return translate_storage_errors(
+            io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files, *self.deletes])
+        )
 
 
 def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> PreparedBatch | None:
@@ -139,7 +141,7 @@ def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> Pr
 
 
 @dataclass(slots=True)
-class PreparedFiles(PreparedRecords):
+class TableLog(PreparedRecords):
     """Prepared records of one sink beside its table, see `PreparedRecords`.
 
     `folder` is ``<metadata location>/lakesink/<sink id>/<branch>``.
@@ -165,21 +167,21 @@ class PreparedFiles(PreparedRecords):
             except FileNotFoundError:
                 return None
 
-        return stored(self.io.properties, read)
+        return translate_storage_errors(self.io.properties, read)
 
     def _write(self, path: str, data: bytes) -> None:
         def write() -> None:
             with self.io.new_output(path).create(overwrite=True) as stream:
                 stream.write(data)
 
-        stored(self.io.properties, write)
+        translate_storage_errors(self.io.properties, write)
 
     def _remove(self, path: str) -> None:
         self.io.delete(path)
 
 
 def _check_agreement(prepared: PreparedBatch) -> None:
-    """All parts of a record must count the same files and rows, and nothing twice."""
+    """All parts of a record must agree on files and rows, without duplicates."""
     manifests, files = prepared.manifests, prepared.files
     alike = sum(manifest.files for manifest in manifests) == len(files) >= prepared.partitions
     if not alike or sum(manifest.rows for manifest in manifests) != prepared.rows:
@@ -188,11 +190,11 @@ def _check_agreement(prepared: PreparedBatch) -> None:
     if premises is not None and premises.ids != (prepared.schema_id, tuple(sorted({one.spec_id for one in manifests}))):
         raise ValueError("premises of other ids")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
-        raise ValueError("something twice")
+        raise ValueError("a file or manifest occurs twice")
     if prepared.decoded.malformed_rows > prepared.rows:
         raise ValueError("more malformed rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
-        raise ValueError("more than can be")
+        raise ValueError("too many rows or bytes")
 
 
 def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
@@ -205,5 +207,5 @@ def _is_there(io: FileIO, file: tuple[str, int]) -> bool:
 
 def _snapshot_id(value: Any) -> int:
     if type(value) is not int or value not in SNAPSHOT_IDS:
-        raise ValueError("not an id that lakesink gives")
+        raise ValueError("not an id that lakesink assigns")
     return value

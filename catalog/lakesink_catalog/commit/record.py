@@ -17,7 +17,7 @@ from lakesink_protocol.redact import redact
 
 RECORD_VERSION = 2
 READABLE = (1, RECORD_VERSION)
-"""Version 1 has its participants in the order of their names; they were one at most."""
+"""Version 1 has at most one participant."""
 _FINGERPRINT = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 
@@ -37,7 +37,7 @@ class PreparedRecords(ABC):
     _last_landed: str | None
 
     def find(self, batch: Batch) -> dict[str, dict[str, Any]] | None:
-        """Payloads by participant in the record of exactly this batch, if the record is whole and young enough."""
+        """Payloads by participant in the record of exactly this batch, if the record is complete and young enough."""
         body = self._body(self._path(batch))
         if body is None or body.get("batch") != self._identity(batch):
             return None
@@ -52,7 +52,7 @@ class PreparedRecords(ABC):
         return participants
 
     def put(self, batch: Batch, payloads: Payloads) -> None:
-        """Write the record in one file; a torn one fails its own digest and counts as absent."""
+        """Write the record in one file. An incomplete file does not match its digest and counts as absent."""
         body = json.dumps(
             {
                 "version": RECORD_VERSION,
@@ -83,7 +83,7 @@ class PreparedRecords(ABC):
             return
         try:
             self._remove(previous)
-        except Exception as error:  # noqa: BLE001 # the batch has landed, whatever the store says of its record
+        except Exception as error:  # noqa: BLE001 # the batch has landed; a record that stays does no harm
             self.emit(events.RecordKept(redact(previous), type(error).__name__))
 
     @abstractmethod

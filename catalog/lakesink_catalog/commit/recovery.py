@@ -35,7 +35,7 @@ from lakesink_catalog.manifests.partitions import summaries
 from lakesink_catalog.manifests.write import ManifestRecord
 
 
-def holds_what_it_says(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
+def matches_manifests(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
     """True if the manifests add exactly the record's files, with the same sizes, rows and partition bounds.
 
     The manifests must name the schema and the specs in `premises`, which are the current meaning of the record's ids. A
@@ -47,7 +47,7 @@ def holds_what_it_says(prepared: PreparedBatch, premises: Premises, io: FileIO) 
         return False
     except OSError:
         raise
-    except Exception:  # noqa: BLE001 - decoders raise whatever the bytes lead to
+    except Exception:  # noqa: BLE001 - decoders raise any exception for damaged bytes
         return False
     return sorted(found) == sorted(prepared.files)
 
@@ -66,12 +66,12 @@ def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[
             if (entry[STATUS], entry[SNAPSHOT_ID], *numbers) != (ADDED, prepared.snapshot_id, None, None):
                 raise ValueError("an entry that this batch does not add")
             if file[CONTENT] != DataFileContent.DATA or file[RECORD_COUNT] <= 0:
-                raise ValueError("an entry that is no data file")
+                raise ValueError("an entry that is not a data file")
             rows += file[RECORD_COUNT]
             partitions.add(single_values(kinds, file[PARTITION]))
             yield file[FILE_PATH], file[FILE_SIZE]
         if rows != manifest.rows or summaries(kinds, partitions) != manifest.partitions:
-            raise ValueError("other rows or partitions than the record says")
+            raise ValueError("other rows or partitions than in the record")
 
 
 def _check_premises(header: Header, manifest: ManifestRecord, premises: Premises) -> None:

@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.commit.empty_commit import EmptyCommit, unresolved
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.request import branch_at, tag_at
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.catalogue import DataState
@@ -45,7 +45,7 @@ class Restoring:
     load: Callable[[], Table]
     key: SinkKey
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(num_retries=5))
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    effects: Effects = field(default_factory=Effects)
 
     def find(self) -> LedgerEntry:
         """The entry that `run` would set, or the current one if it agrees with the marks; changes nothing.
@@ -70,7 +70,7 @@ class Restoring:
 
     @property
     def _commit(self) -> EmptyCommit:
-        return EmptyCommit(self.load, "restore", self.retry, self.surroundings)
+        return EmptyCommit(self.load, "restore", self.retry, self.effects)
 
     def _is_there(self, table: Table) -> bool:
         situation = self._situation(table)
@@ -83,12 +83,12 @@ class Restoring:
     def _wanted(self, table: Table) -> LedgerEntry:
         situation = self._situation(table)
         if situation.view.format_version != SUPPORTED_FORMAT_VERSION or not situation.view.branch_exists:
-            raise _refused(self.key, "the branch is not there, or lakesink cannot write this format version")
+            raise _refused(self.key, "the branch does not exist, or lakesink cannot write this format version")
         if situation.view.entry_damage or _has_unread_marks(situation):
-            raise _refused(self.key, "its entry is there but unreadable, or a newer lakesink wrote it")
+            raise _refused(self.key, "its entry is unreadable, or a newer lakesink wrote it")
         entry = situation.entry
         if entry is not None and entry.table_uuid != situation.view.table_uuid:
-            raise _refused(self.key, "its entry is of another table", "Take another sink id and a new checkpoint.")
+            raise _refused(self.key, "its entry belongs to another table", "Use another sink id and a new checkpoint.")
         return entry_of_marks(situation) if entry is None or situation.entry_contradicted else entry
 
     def _request(self, table: Table, snapshot_id: int) -> tuple[list[TableRequirement], tuple[TableUpdate, ...]]:
@@ -123,16 +123,16 @@ def entry_of_marks(situation: Situation) -> LedgerEntry:
     """The ledger entry that follows from the newest own marks; raises `SettingsError` if they do not determine it."""
     key, marks = situation.key, situation.own_marks
     if not marks:
-        raise _refused(key, "the branch shows no batch of it")
+        raise _refused(key, "the branch shows no batch of this sink")
     if situation.forgotten:
-        raise _refused(key, "`lakesink forget` retired it", "Take another sink id.")
+        raise _refused(key, "`lakesink forget` removed it", "Use another sink id.")
     newest, snapshot = marks[0]
     moved = next((mark for mark, _ in marks if mark.batch_id == mark.ledger_batch_id), None)
     if moved is None or moved.batch_id != newest.ledger_batch_id:
         raise _refused(key, f"the snapshot of its batch {newest.ledger_batch_id} has expired")
     own = mark_of(snapshot.summary)
     if own is None or own.key != key:
-        raise _refused(key, "its newest batch came back by a cherry-pick")
+        raise _refused(key, "a cherry-pick restored its newest batch")
     return next_entry(
         moved,
         snapshot_id=snapshot.snapshot_id,
@@ -146,6 +146,5 @@ def _refused(key: SinkKey, why: str, action: str = "") -> SettingsError:
         "RESTORE_REFUSED",
         f"The ledger entry of {key.name!r} for branch {key.branch[:60]!r} cannot be restored: {why}.",
         data=DataState.UNCHANGED,
-        action=action
-        or "lakesink status and lakesink log show every sink; --branch and --txn name which one is meant.",
+        action=action or "lakesink status and lakesink log show every sink; --branch and --txn select one.",
     )

@@ -16,7 +16,7 @@ from pyiceberg.utils.config import Config, merge_config
 from sqlalchemy import URL
 
 from lakesink_catalog.connect.errors import translated
-from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of, open_catalog, settled, sqlite_file
+from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of, normalized, open_catalog, sqlite_file
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.redact import redact
@@ -58,7 +58,7 @@ class CatalogConfig:
             return FoundCatalog(chosen, given)
         if CODE_PROPERTY in merged:
             raise _names_code(chosen)
-        settle = partial(_settled, chosen, merged)
+        settle = partial(_normalized, chosen, merged)
         return FoundCatalog(chosen, translated(f"The catalog {chosen!r}", merged, settle))
 
     def open(self, *, create: bool = True) -> Catalog:
@@ -117,15 +117,15 @@ def connect(name: str | None = None, properties: Mapping[str, Any] | None = None
     return CatalogConfig(name, properties or {}).open(create=create)
 
 
-def _settled(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    return settled(name, kind_of(name, properties), properties)
+def _normalized(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    return normalized(name, kind_of(name, properties), properties)
 
 
 def _embedded(properties: Mapping[str, Any]) -> FoundCatalog:
     home = embedded_home()
     uri = URL.create("sqlite", database=str(home / "catalog.db")).render_as_string(hide_password=False)
     own = {"type": "sql", "uri": uri, "warehouse": f"file://{home / 'warehouse'}"}
-    return FoundCatalog(EMBEDDED_NAME, settled(EMBEDDED_NAME, "sql", own | dict(properties)), home)
+    return FoundCatalog(EMBEDDED_NAME, normalized(EMBEDDED_NAME, "sql", own | dict(properties)), home)
 
 
 def embedded_home() -> Path:

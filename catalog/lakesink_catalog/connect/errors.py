@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.exceptions import ValidationError as MetadataError
 from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
-from strictyaml import YAMLError  # type: ignore[import-untyped] # ships no types
+from strictyaml import YAMLError
 
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, LakesinkError
@@ -29,7 +29,7 @@ from lakesink_protocol.redact import describe, safe_cause
 from lakesink_protocol.storage_errors import storage_trouble
 
 METADATA_UNREADABLE = (MetadataError, UnicodeDecodeError, EOFError, BadGzipFile, zlib.error)
-"""PyIceberg's exceptions for a metadata file that is torn, or of an unknown version."""
+"""PyIceberg's exceptions for a metadata file that is incomplete, or has an unknown version."""
 
 _FOR_THE_CALLER = (NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, NamespaceAlreadyExistsError)
 T = TypeVar("T")
@@ -39,8 +39,7 @@ def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T
     """Make a call, and translate exceptions of PyIceberg, SQLAlchemy, requests and the system into `CatalogError`.
 
     PyIceberg's exceptions for "not there" and "already there" pass, because the caller handles them. This is a
-    function, not a context manager, because the exception would otherwise keep the original with the secrets in its
-    text.
+    function and not a context manager. Otherwise the new exception would keep the original one, with its secrets.
 
     Args:
         where: The catalog's name or place, for the message.
@@ -51,13 +50,13 @@ def translated(where: str, known: Mapping[str, Any], call: Callable[[], T]) -> T
         return call()
     except (LakesinkError, *_FOR_THE_CALLER):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the libraries raise must not reach the user with a URI in it
+    except Exception as error:  # noqa: BLE001 - every exception can contain a URI with a secret
         failure = error
     raise catalog_error(failure, where, known) from safe_cause(failure, known)
 
 
-def stored(known: Mapping[str, Any], call: Callable[[], T]) -> T:
-    """Use the table's storage for a batch, and translate the system's errors; the secrets of `known` must not show."""
+def translate_storage_errors(known: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Make a call that uses the table's storage for a batch, and translate its OSError without secrets of `known`."""
     try:
         return call()
     except OSError as error:
@@ -78,12 +77,12 @@ _Words = tuple[str, str, str]
 _NOT_INSTALLED: _Words = (
     "CATALOG_NOT_INSTALLED",
     "needs a Python package that is not installed",
-    "Install what it is: psycopg2-binary, pyiceberg[hive] or pyiceberg[glue]; for object stores s3fs, gcsfs or adlfs.",
+    "Install it: psycopg2-binary, pyiceberg[hive] or pyiceberg[glue]; for object stores s3fs, gcsfs or adlfs.",
 )
 _REJECTED: _Words = (
     "CATALOG_REJECTED",
     "rejected the credentials",
-    "Check user, password, token or credential in the catalog's configuration, and what they may do.",
+    "Check user, password, token or credential in the catalog's configuration, and their permissions.",
 )
 _MISCONFIGURED: _Words = (
     "CATALOG_MISCONFIGURED",
@@ -93,12 +92,12 @@ _MISCONFIGURED: _Words = (
 _UNWRITABLE: _Words = (
     "WAREHOUSE_UNWRITABLE",
     "cannot read or write its folder or bucket",
-    "Check that the warehouse and the file that is named exist, that this user may write there, and free space.",
+    "Check that the warehouse and the named file exist, that this user may write there, and free space.",
 )
 _METADATA: _Words = (
     "TABLE_METADATA_UNREADABLE",
-    "names a metadata file for the table that cannot be read",
-    "Restore that file, or have the catalog name an earlier one of the same folder that holds what you need.",
+    "names a metadata file of the table that cannot be read",
+    "Restore that file, or make the catalog name an earlier metadata file of the same folder.",
 )
 _ANSWERED: _Words = (
     "CATALOG_UNREACHABLE",

@@ -41,7 +41,7 @@ class Kind:
 
 
 KINDS = {
-    "sql": Kind("lakesink_catalog.connect.lean_sql", "LeanSqlCatalog"),
+    "sql": Kind("lakesink_catalog.connect.caching_sql", "CachingSqlCatalog"),
     "rest": Kind("lakesink_catalog.connect.rest", "BoundedRestCatalog"),
     "in-memory": Kind("pyiceberg.catalog.memory", "InMemoryCatalog"),
     "hive": Kind("pyiceberg.catalog.hive", "HiveCatalog", certified=False),
@@ -65,20 +65,20 @@ def kind_of(name: str, properties: Mapping[str, Any]) -> str:
     return kind
 
 
-def settled(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+def normalized(name: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """The properties with absolute local paths and with time-outs for databases, so that they work from any folder.
 
     In one process, all in-memory catalogs with the same name share their content, as long as one of them is open.
     """
-    settled = dict(properties)
-    warehouse = str(settled.get("warehouse") or "")
+    normalized = dict(properties)
+    warehouse = str(normalized.get("warehouse") or "")
     if kind in ("sql", "in-memory") and warehouse and not urlsplit(warehouse).scheme:
-        settled["warehouse"] = os.path.abspath(warehouse)  # noqa: PTH100 - Path.resolve would follow links
+        normalized["warehouse"] = os.path.abspath(warehouse)  # noqa: PTH100 - Path.resolve would follow links
     if kind == "in-memory":
-        settled.setdefault("uri", _MEMORY_URI.format(name.encode().hex()))
-    elif kind == "sql" and settled.get("uri"):
-        settled |= _settled_database(make_url(str(settled["uri"])))
-    return settled
+        normalized.setdefault("uri", _MEMORY_URI.format(name.encode().hex()))
+    elif kind == "sql" and normalized.get("uri"):
+        normalized |= _normalized_database(make_url(str(normalized["uri"])))
+    return normalized
 
 
 def sqlite_file(properties: Mapping[str, Any]) -> str | None:
@@ -108,7 +108,7 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
     url = make_url(str(properties.get("uri") or "sqlite://")) if word in ("sql", "in-memory") else None
     if url is not None and url.get_backend_name() == "postgresql":
-        bound_waits(catalog.engine)  # type: ignore[attr-defined] # the one of PyIceberg's SqlCatalog
+        bound_waits(catalog.engine)  # type: ignore[attr-defined] # an attribute of PyIceberg's SqlCatalog
     if url is not None and _in_memory(url):
         _share_between_threads(catalog)
     return catalog
@@ -119,19 +119,19 @@ class _Guarded(Catalog):
 
     # PyIceberg merges table properties into those of the file system, and offers no public hook to filter them.
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        sifted = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
-        return super()._load_file_io(sifted, location)
+        allowed = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
+        return super()._load_file_io(allowed, location)
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The table, unless a commit to it would import a class that its properties name."""
+        """Load the table; refuse a table whose properties name a class that a commit would import."""
         table: Table = super().load_table(identifier)  # type: ignore[safe-super] # a real class follows in the MRO
         if _LOCATION_PROVIDER_PROPERTY in table.metadata.properties:
             raise CatalogError(
                 "TABLE_NAMES_CODE",
-                f"The table {'.'.join(table.name())} bears the property {_LOCATION_PROVIDER_PROPERTY},"
+                f"The table {'.'.join(table.name())} has the property {_LOCATION_PROVIDER_PROPERTY},"
                 " which names Python code to run.",
-                action="lakesink runs no code that a table names. Remove the property; to place data files elsewhere"
-                " use write.data.path.",
+                action="lakesink runs no code that a table names. Remove the property; to store data files elsewhere,"
+                " set write.data.path.",
             )
         return table
 
@@ -140,7 +140,7 @@ def _unsupported(name: str, kind: str) -> CatalogError:
     if kind in _CANNOT_COMMIT:
         what = f"The catalog {name!r} is of type {kind!r}, to which PyIceberg cannot commit."
     elif kind:
-        what = f"The catalog {name!r} is of type {kind!r}, which lakesink does not open."
+        what = f"The catalog {name!r} is of type {kind!r}, which lakesink does not support."
     else:
         what = f"The configuration of the catalog {name!r} has neither uri nor type."
     return CatalogError(
@@ -150,9 +150,9 @@ def _unsupported(name: str, kind: str) -> CatalogError:
     )
 
 
-def _settled_database(url: URL) -> dict[str, str]:
+def _normalized_database(url: URL) -> dict[str, str]:
     if url.get_backend_name() == "postgresql":
-        return {"uri": _settled_postgresql(url).render_as_string(hide_password=False)}
+        return {"uri": _normalized_postgresql(url).render_as_string(hide_password=False)}
     if not _in_memory(url):
         if url.database and not url.database.startswith("file:"):
             url = url.set(database=os.path.abspath(url.database))  # noqa: PTH100 - as above
@@ -160,7 +160,7 @@ def _settled_database(url: URL) -> dict[str, str]:
     return {"uri": url.render_as_string(hide_password=False)}
 
 
-def _settled_postgresql(url: URL) -> URL:
+def _normalized_postgresql(url: URL) -> URL:
     if url.drivername == "postgresql":  # SQLAlchemy's versions choose different drivers for this name
         driver = next((driver for driver in _LIBPQ_DRIVERS if importlib.util.find_spec(driver)), _LIBPQ_DRIVERS[0])
         url = url.set(drivername=f"postgresql+{driver}")

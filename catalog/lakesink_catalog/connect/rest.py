@@ -1,7 +1,7 @@
 """PyIceberg's REST catalog with time-outs, which its own client lacks.
 
 A request that is accepted and never answered would block the stream for ever. Here, it ends in a
-`requests.exceptions.Timeout`. For a commit, that means *unknown*: the next attempt looks at the table.
+`requests.exceptions.Timeout`. For a commit, the result is then *unknown*: the next attempt reads the table.
 """
 
 import json
@@ -26,7 +26,7 @@ TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
 DEFAULT_TIMEOUT_SECONDS = 60.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 WAITS_AN_ANSWER = 5
-"""Time limit for a whole answer, in time-outs: the metadata of a large table over a slow line takes long."""
+"""Time limit for a complete answer, as a multiple of the time-out: large metadata on a slow line takes long."""
 _MULTI_TABLE = Endpoint(http_method=HttpMethod.POST, path="/v1/{prefix}/transactions/commit")
 _COMMIT_ERRORS: dict[int, type[Exception]] = {
     409: CommitFailedException,
@@ -86,7 +86,7 @@ class BoundedRestCatalog(RestCatalog):
         return super()._create_legacy_oauth2_auth_manager(session)
 
     def _warn_oauth_tokens_deprecation(self) -> None:
-        """Silent: PyIceberg's warning shows the whole URI of the service, including a password in it."""
+        """Does not warn: PyIceberg's warning shows the URI of the service with its password."""
 
     def _bound(self, session: Session) -> None:
         for prefix, adapter in list(session.adapters.items()):
@@ -95,7 +95,7 @@ class BoundedRestCatalog(RestCatalog):
 
 
 class _BoundedAdapter(BaseAdapter):
-    """A time-out for each wait, and one for the whole answer: an answer that comes byte by byte would never end."""
+    """A time-out for each wait, and one for the complete answer, because an answer could arrive byte by byte."""
 
     def __init__(self, inner: BaseAdapter, seconds: float) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class _BoundedAdapter(BaseAdapter):
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._timeout
-        late = ReadTimeout(f"no whole answer within {self._seconds:g} s")
+        late = ReadTimeout(f"no complete answer within {self._seconds:g} s")
         return within(self._seconds, lambda: self._answer(request, *args, **kwargs), late)
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ def _timeout_seconds(properties: Mapping[str, Any]) -> float:
     if not 0 < seconds <= 3600:
         raise SettingsError(
             "SETTING_INVALID",
-            f"The catalog property {TIMEOUT_PROPERTY} is {text!r}.",
+            f"The catalog property {TIMEOUT_PROPERTY} is {text!r}, not a number of seconds up to 3600.",
             data="Nothing was written.",
             action="Give seconds above 0 and up to 3600.",
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakesink_catalog.manifests.avro_names import spelled_out
+from lakesink_catalog.manifests.avro_names import with_inline_types
 from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_bytes, read_long, reader
 
 MAGIC = b"Obj\x01"
@@ -36,9 +36,9 @@ class Header:
     def schema(self) -> Any:
         """The writer's schema, with every fixed type defined in place under its own name."""
         try:
-            return spelled_out(json.loads(self.metadata["avro.schema"]))
+            return with_inline_types(json.loads(self.metadata["avro.schema"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise Malformed("a schema that is not JSON, or none") from error
+            raise Malformed("the schema is missing or is not JSON") from error
 
 
 def read_header(data: bytes) -> Header:
@@ -66,7 +66,7 @@ def blocks(data: bytes, header: Header) -> Iterator[tuple[int, bytes]]:
         except IndexError:
             raise Malformed("a block is cut") from None
         if data[at : at + SYNC_BYTES] != header.sync:
-            raise Malformed("a block does not end as it should")
+            raise Malformed("a block has a wrong end mark")
         at += SYNC_BYTES
         values = _decompressed(codec, packed, left)
         left -= len(values)
@@ -121,14 +121,14 @@ def _compressed(codec: str, data: bytes) -> bytes:
             return packer.compress(data) + packer.flush()
         case "zstandard":
             return bytes(pa.Codec("zstd").compress(data, asbytes=True))
-    raise Malformed("a codec that is not known")
+    raise Malformed("an unknown codec")
 
 
 def _decompressed(codec: str, data: bytes, most: int) -> bytes:
     """Ignores bytes after the compressed data: PyIceberg leaves the rest of a checksum there."""
     found = _decompressed_up_to(codec, data, most + 1)
     if len(found) > most:
-        raise Malformed("a block is larger than can be")
+        raise Malformed("a block is too large")
     return found
 
 
@@ -149,7 +149,7 @@ def _decompressed_up_to(codec: str, data: bytes, most: int) -> bytes:
                 return _unsnapped(data, most)
     except (zlib.error, OSError, EOFError, pa.ArrowException) as error:
         raise Malformed("a block cannot be decompressed") from error
-    raise Malformed(f"a codec that is not known: {codec[:20]}")
+    raise Malformed(f"an unknown codec: {codec[:20]}")
 
 
 def _unsnapped(data: bytes, most: int) -> bytes:
@@ -162,8 +162,8 @@ def _unsnapped(data: bytes, most: int) -> bytes:
         if not byte & 0x80:
             break
     if size > most:
-        raise Malformed("a block is larger than can be")
+        raise Malformed("a block is too large")
     found = pa.Codec("snappy").decompress(packed, size, asbytes=True)
     if zlib.crc32(found) != int.from_bytes(checksum, "big"):
-        raise Malformed("a block has another checksum")
+        raise Malformed("a block has a wrong checksum")
     return bytes(found)

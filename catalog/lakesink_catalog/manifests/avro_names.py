@@ -9,18 +9,18 @@ from itertools import chain, count
 from typing import Any
 
 
-def spelled_out(schema: Any) -> Any:
-    """The same layout, with every fixed and enum defined where it is used; the first use of a name keeps it.
+def with_inline_types(schema: Any) -> Any:
+    """The schema with every fixed and enum type defined where it is used; the first use of a name keeps the name.
 
     Raises:
         KeyError, TypeError, RecursionError: It is not a schema.
     """
-    return _spelled_out(schema, {}, set())
+    return _with_inline_types(schema, {}, set())
 
 
-def _spelled_out(schema: Any, known: dict[str, Any], taken: set[str]) -> Any:
+def _with_inline_types(schema: Any, known: dict[str, Any], taken: set[str]) -> Any:
     def inner(part: Any) -> Any:
-        return _spelled_out(part, known, taken)
+        return _with_inline_types(part, known, taken)
 
     match schema:
         case str() if schema in known:

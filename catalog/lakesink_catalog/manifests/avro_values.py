@@ -78,7 +78,7 @@ def _compiled(schema: Any, names: dict[str, Any], tools: _Tools) -> Any:
             return tools.union([_compiled(branch, names, tools) for branch in schema])
         return _compiled_complex(schema, names, tools)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Malformed("a schema of a kind that is not known") from error
+        raise Malformed("a schema of an unknown kind") from error
 
 
 def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _Tools) -> Any:
@@ -93,7 +93,7 @@ def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _
             return tools.map(_compiled(schema["values"], names, tools))
         case "fixed":
             if type(schema["size"]) is not int or schema["size"] < 0:
-                raise Malformed("a fixed of no size")
+                raise Malformed("a fixed type without a valid size")
             made = tools.fixed(schema["size"])
         case "enum":
             made = tools.plain["int"]
@@ -130,7 +130,7 @@ def _skip_long(data: bytes, at: int) -> int:
 def _skip_bytes(data: bytes, at: int) -> int:
     size, at = read_long(data, at)
     if not 0 <= size <= len(data) - at:
-        raise Malformed("a text or bytes of a size that cannot be")
+        raise Malformed("a text or bytes of an impossible size")
     return at + size
 
 
@@ -183,7 +183,7 @@ def _read_null(_: bytes, at: int) -> tuple[None, int]:
 
 def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
     if data[at] > 1:
-        raise Malformed("neither true nor false")
+        raise Malformed("a boolean is neither true nor false")
     return data[at] == 1, at + 1
 
 

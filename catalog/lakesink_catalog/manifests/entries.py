@@ -57,14 +57,14 @@ def layout_digest(header: Header) -> str:
         spec = json.loads(header.metadata["partition-spec"])
         layout = json.dumps([_undocumented(header.schema), spec], sort_keys=True)
     except (KeyError, ValueError, RecursionError) as error:
-        raise Malformed("a header that is not whole") from error
+        raise Malformed("an incomplete header") from error
     return hashlib.sha256(layout.encode()).hexdigest()
 
 
 def check_version(header: Header) -> None:
     """Raise `Malformed` unless it is a manifest of data files in format version 2."""
-    said = header.metadata
-    if said.get("format-version") != FORMAT_VERSION or said.get("content", b"data") != b"data":
+    metadata = header.metadata
+    if metadata.get("format-version") != FORMAT_VERSION or metadata.get("content", b"data") != b"data":
         raise Malformed("not a manifest of data files of version 2")
 
 
@@ -75,7 +75,7 @@ def partition_kinds(schema: Any) -> tuple[Kind, ...]:
         [partition] = [field["type"] for field in file["fields"] if field["field-id"] == PARTITION]
         return tuple(_kind(field["type"]) for field in partition["fields"])
     except (KeyError, TypeError, ValueError) as error:
-        raise Malformed("a schema that is no manifest's") from error
+        raise Malformed("not the schema of a manifest") from error
 
 
 def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> tuple[bytes | None, ...]:
@@ -83,7 +83,7 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
     try:
         return tuple(single_value(kind, value) for kind, value in zip(kinds, partition.values(), strict=True))
     except (ValueError, struct.error) as error:
-        raise Malformed("a partition value is none of its type") from error
+        raise Malformed("a partition value does not match its type") from error
 
 
 def carry_over(data: bytes, inherited: Inherited) -> Carried:
@@ -135,11 +135,11 @@ class _Layout:
             file_fields = fields[DATA_FILE]["fields"]
             kinds = {field["field-id"]: field["type"] for field in file_fields}
             if len(schema["fields"]) != len(fields) or fields.keys() != {*HEAD, DATA_FILE}:
-                raise Malformed("an entry has other fields than those that are known")
+                raise Malformed("an entry has unknown fields")
             if kinds[RECORD_COUNT] != "long":
-                raise Malformed("rows are not counted as they should be")
+                raise Malformed("the number of rows is not a long")
         except (KeyError, TypeError) as error:
-            raise Malformed("a schema that is no manifest's") from error
+            raise Malformed("not the schema of a manifest") from error
         names: dict[str, Any] = {}
         self.kinds = partition_kinds(schema)
         self._order = tuple(fields)
@@ -158,7 +158,7 @@ class _Layout:
             else:
                 head[field], at = self._read[field](block, at)
         if head[STATUS] not in {EXISTING, ADDED, DELETED}:
-            raise Malformed("a status that is not known")
+            raise Malformed("an unknown status")
         return head, file, at
 
     def _cut_file(self, block: bytes, at: int) -> _File:
@@ -208,7 +208,7 @@ def _encoder(schema: Any) -> Callable[[int | None], bytes]:
     if len(branches) == 2 and "null" in branches and any(kind in branches for kind in _WHOLE):
         null = branches.index("null")
         return lambda value: encode_long(null) if value is None else encode_long(1 - null) + encode_long(value)
-    raise Malformed("a field of an entry is no number")
+    raise Malformed("a field of an entry is not a number")
 
 
 def _encode_required(value: int | None) -> bytes:
@@ -227,7 +227,7 @@ def _kind(schema: Any) -> Kind:
     try:
         return Kind(name)
     except ValueError as error:
-        raise Malformed("a partition of a type that is not known") from error
+        raise Malformed("a partition of an unknown type") from error
 
 
 def _undocumented(schema: Any) -> Any:

@@ -75,7 +75,7 @@ class ManifestMerger:
             mergeable = [one for one in manifests if self.layouts.get(one.manifest_path, "") is not None]
             group = choose(mergeable, self.policy, partial(self._layout, table.io))
             merged = self._write_merged(table, group) if group else None
-        except Exception as error:  # noqa: BLE001 # merging only saves time: what cannot be read can be carried over
+        except Exception as error:  # noqa: BLE001 # merging only saves time; the manifests can stay as they are
             self.emit(ManifestsUnmerged(len(group), type(error).__name__))
             return None
         return None if merged is None else (frozenset(manifest.manifest_path for manifest in group), merged)
@@ -217,9 +217,9 @@ def _check_counts(manifest: ManifestFile, carried: Carried, length: int) -> None
     rows = manifest.added_rows_count, manifest.existing_rows_count
     for stated, found in ((files, len(carried.entries)), (rows, carried.rows)):
         if None not in stated and sum(count or 0 for count in stated) != found:
-            raise Malformed("other files or rows than the manifest list says")
+            raise Malformed("it has other files or rows than the manifest list states")
     if length != manifest.manifest_length:
-        raise Malformed("another size than the manifest list says")
+        raise Malformed("it has another size than the manifest list states")
 
 
 def _least_sequence_number(carried: Iterable[Carried]) -> int:

@@ -114,7 +114,7 @@ def partition_record(spec: PartitionSpec, schema: Schema, values: Sequence[bytes
             )
         )
     except (ValueError, struct.error) as error:
-        raise ReceiptInvalid("a partition value is none of its type") from error
+        raise ReceiptInvalid("a partition value does not match its type") from error
 
 
 def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:

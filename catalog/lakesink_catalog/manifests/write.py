@@ -33,7 +33,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.manifests.avro import container
-from lakesink_catalog.manifests.avro_names import spelled_out
+from lakesink_catalog.manifests.avro_names import with_inline_types
 from lakesink_catalog.manifests.partitions import (
     PartitionSummary,
     field_summaries,
@@ -171,7 +171,7 @@ def write_entries(
     """
     file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
     entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
-    layout = spelled_out(AvroSchemaConversion().iceberg_to_avro(entry_schema, schema_name="manifest_entry"))
+    layout = with_inline_types(AvroSchemaConversion().iceberg_to_avro(entry_schema, schema_name="manifest_entry"))
     metadata = {
         "schema": schema.model_dump_json(),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",

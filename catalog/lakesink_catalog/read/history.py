@@ -77,7 +77,7 @@ class SinkState:
         since: UTC time of the oldest retained batch; None if none is retained.
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
-        unproven: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
+        unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
         malformed_rows: Part of `rows`.
     """
 
@@ -94,16 +94,16 @@ class SinkState:
     files: int
     bytes: int
     trouble: Reason | None
-    unproven: bool
+    unverifiable: bool
     malformed_rows: int = 0
     unknown_keys: int = 0
 
 
 def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
     """Every batch in the table's snapshots, newest last; `sink` is a sink id or an application id."""
-    walks = _Walks(table)
+    ancestries = _Ancestries(table)
     records = [
-        _record(mark, snapshot, walks)
+        _record(mark, snapshot, ancestries)
         for mark, snapshot in _marked(table)
         if sink in (None, mark.key.name) and branch in (None, mark.key.branch)
     ]
@@ -129,10 +129,10 @@ def sinks(table: Table) -> list[SinkState]:
 def _is_marked(table: Table, key: SinkKey) -> bool:
     """True if the sink has an own mark, as the rule for a lost ledger requires."""
     view = view_table(table, key)
-    return Situation(view, key, NO_BATCH, view.table_uuid).marked
+    return Situation(view, key, NO_BATCH, view.table_uuid).has_own_mark
 
 
-class _Walks:
+class _Ancestries:
     """The snapshots under the head of each branch, found once per branch."""
 
     def __init__(self, table: Table) -> None:
@@ -140,16 +140,16 @@ class _Walks:
         self._found: dict[str, dict[int, int]] = {}
 
     def contains(self, branch: str, snapshot: Snapshot) -> bool | None:
-        walk = self._walk(branch)
-        if snapshot.snapshot_id in walk:
+        ancestry = self._sequence_numbers(branch)
+        if snapshot.snapshot_id in ancestry:
             return True
-        lowest = min(walk.values(), default=0)
+        lowest = min(ancestry.values(), default=0)
         return False if (snapshot.sequence_number or 0) >= lowest or lowest <= 1 else None
 
-    def _walk(self, branch: str) -> dict[int, int]:
+    def _sequence_numbers(self, branch: str) -> dict[int, int]:
         if branch not in self._found:
-            view = view_table(self._table, SinkKey("walk", branch))
-            self._found[branch] = {step.snapshot_id: step.sequence_number or 0 for step in view.walk()}
+            view = view_table(self._table, SinkKey("history", branch))
+            self._found[branch] = {step.snapshot_id: step.sequence_number or 0 for step in view.ancestry()}
         return self._found[branch]
 
 
@@ -160,7 +160,7 @@ def _marked(table: Table) -> Iterator[tuple[Mark, Snapshot]]:
             yield mark, snapshot
 
 
-def _record(mark: Mark, snapshot: Snapshot, walks: _Walks) -> Record:
+def _record(mark: Mark, snapshot: Snapshot, ancestries: _Ancestries) -> Record:
     return Record(
         sink=mark.key.name,
         branch=mark.key.branch,
@@ -176,7 +176,7 @@ def _record(mark: Mark, snapshot: Snapshot, walks: _Walks) -> Record:
         outcome=mark.outcome,
         accepted=mark.accepted,
         missing_inputs=mark.missing_inputs,
-        in_branch=walks.contains(mark.key.branch, snapshot),
+        in_branch=ancestries.contains(mark.key.branch, snapshot),
         malformed_rows=_count(snapshot.summary, MALFORMED_ROWS),
         unknown_keys=_count(snapshot.summary, UNKNOWN_KEYS),
         unknown_names=str(snapshot.summary[UNKNOWN_NAMES] or "") if snapshot.summary else "",
@@ -194,7 +194,7 @@ def _keys_of_ledger(table: Table) -> Iterator[SinkKey]:
 
 def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
     view = view_table(table, key)
-    trouble, unproven = _standing(view, key)
+    trouble, unverifiable = _standing(view, key)
     counted = [record for record in records if record.in_branch is not False]
     entry, newest = view.entry, counted[-1] if counted else None
     snapshot_id = entry.snapshot_id if entry else newest.snapshot_id if newest else None
@@ -213,7 +213,7 @@ def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
         files=sum(record.files for record in counted),
         bytes=sum(record.bytes for record in counted),
         trouble=trouble,
-        unproven=unproven,
+        unverifiable=unverifiable,
         malformed_rows=sum(record.malformed_rows for record in counted),
         unknown_keys=sum(record.unknown_keys for record in counted),
     )
@@ -225,8 +225,8 @@ def _standing(view: TableView, key: SinkKey) -> tuple[Reason | None, bool]:
         return (Reason.LEDGER_DAMAGED if view.entry_damage else Reason.LEDGER_LOST), False
     verdict = decide(Situation(view, key, _last_batch(view.entry), view.table_uuid))
     match verdict:
-        case Skip(unproven=unproven):
-            return None, unproven
+        case Skip(unverifiable=unverifiable):
+            return None, unverifiable
         case Refuse(reason=reason):
             return reason, False
         case _:  # it would be written again, so it is not in the branch

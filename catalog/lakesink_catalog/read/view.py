@@ -1,4 +1,4 @@
-"""Reads the facts for a verdict from one version of a table's metadata, and evidence from beyond it."""
+"""Reads the facts for a verdict from a table's metadata, and proof from manifest lists and older metadata files."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -60,8 +60,8 @@ def check_tag_name(table: Table, key: SinkKey) -> None:
         return
     raise CatalogError(
         "TAG_NAME_TAKEN",
-        f"The table has a branch of the name of the ledger tag of {key.name!r}.",
-        data="Nothing of this batch was committed; the branch was left as it is.",
+        f"A branch of the table has the name of the ledger tag of sink {key.name!r}: {key.ledger_tag[:80]!r}.",
+        data="Nothing of this batch was committed; the branch is unchanged.",
         action=f"Rename the branch {key.ledger_tag!r}, or switch the tag off: ledger_tag=False.",
     )
 
@@ -92,7 +92,7 @@ def _evidence(metadata: TableMetadata, io: FileIO, head: int | None) -> Callable
 
 
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
-    """True if the head's list has every manifest of the older snapshot: all its rows are there."""
+    """True if the head's manifest list has every manifest of the older snapshot, and so all its rows."""
     older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
     if older is None or newer is None:
         return False

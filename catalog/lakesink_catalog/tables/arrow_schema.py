@@ -54,7 +54,7 @@ def _type(arrow: Any, path: str, ids: Iterator[int]) -> Any:
     if types.is_struct(arrow):
         members = [arrow.field(index) for index in range(arrow.num_fields)]
         if not members:
-            raise _unwritable(path, "STRUCT without fields", "holds nothing", "Leave it out, or give it a field.")
+            raise _unwritable(path, "STRUCT without fields", "has no values", "Leave it out, or give it a field.")
         return pa.struct([_field(field, f"{path}.{field.name}", ids) for field in _distinct(members, path)])
     if types.is_map(arrow):
         key = _field(arrow.key_field, f"{path}.key", ids, nullable=False)
@@ -93,7 +93,7 @@ def _distinct(fields: Iterable[Any], path: str) -> Iterable[Any]:
             where = f" of {path!r}" if path else ""
             raise _unsupported(
                 f"the columns {other!r} and {field.name!r}{where} differ at most in case",
-                "Rename one of them: other engines could not tell them apart.",
+                "Rename one of them: other engines cannot distinguish them.",
             )
         seen[field.name.lower()] = field.name
         yield field
@@ -104,7 +104,7 @@ def _with_distinct_full_names(arrow_schema: pa.Schema) -> Schema:
     try:
         return pyarrow_to_schema(arrow_schema)
     except ValueError as error:
-        raise _unsupported(f"two columns have one full name ({error})", "Rename one of them.") from None
+        raise _unsupported(f"two columns have the same full name ({error})", "Rename one of them.") from None
 
 
 def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:
@@ -113,4 +113,4 @@ def _unwritable(path: str, kind: str, why: str, action: str) -> WriteError:
 
 
 def _unsupported(why: str, action: str) -> WriteError:
-    return WriteError("SCHEMA_UNSUPPORTED", f"No table can be made: {why}.", action=action)
+    return WriteError("SCHEMA_UNSUPPORTED", f"The table cannot be created: {why}.", action=action)

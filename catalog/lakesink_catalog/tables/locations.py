@@ -1,4 +1,4 @@
-"""Locations of a table's files. Table properties are untrusted input: they lead only to allowed locations."""
+"""Locations of a table's files. Table properties are untrusted input: they may point only to allowed locations."""
 
 import re
 import unicodedata
@@ -48,7 +48,7 @@ def delete_old_metadata(before: Table, after: TableMetadata, emit: Listener = LI
         try:
             if path.endswith(".metadata.json") and is_under(path, before.location()):
                 before.io.delete(path)
-        except Exception as error:  # noqa: BLE001 - the commit has landed; an old file more or less changes nothing
+        except Exception as error:  # noqa: BLE001 - the commit has landed; an old file does no harm
             emit(MetadataKept(redact(path), describe(error)))
 
 
@@ -60,10 +60,10 @@ def _location(table: Table, property_name: str, folder: str) -> str:
         return chosen
     raise CatalogError(
         "LOCATION_REFUSED",
-        f"The table property {property_name} leads to {redact(chosen)[:80]!r}, outside the table.",
+        f"The table property {property_name} points to {redact(chosen)[:80]!r}, outside the table.",
         data="Nothing was written.",
-        action=f"If that is right, allow it in the catalog's configuration: {ALLOWED_LOCATIONS_PROPERTY}=<folder>,...;"
-        " else remove the property from the table.",
+        action=f"To allow it, set {ALLOWED_LOCATIONS_PROPERTY}=<folder>,... in the catalog's configuration;"
+        " otherwise remove the property from the table.",
     )
 
 
@@ -84,7 +84,7 @@ def _is_plain(location: str) -> bool:
 
 
 def _comparable(location: str) -> str:
-    """Makes different spellings of one place equal: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
+    """Gives all spellings of a location the same form: ``file:///a``, ``file:/a`` and ``/a``; ``s3a`` and ``s3``."""
     scheme, separator, rest = location.partition(":")
     if separator and scheme == "file" and not _HOST.match(rest):
         return "/" + rest.lstrip("/").rstrip("/")

@@ -28,7 +28,7 @@ _LARGEST_NUMBER = 2**31 - 1
 _TOKEN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<mark>[(),.])|(?P<word>[^\s(),.`]+))")
 
 
-def is_lost_on_java(transform: Transform[Any, Any], source: IcebergType) -> bool:
+def is_misread_by_java(transform: Transform[Any, Any], source: IcebergType) -> bool:
     """True if Iceberg's Java library misreads the manifests of such a partition field."""
     return isinstance(source, FixedType) and isinstance(transform, IdentityTransform)
 
@@ -190,15 +190,15 @@ def _find(column: Sequence[str], schema: Schema, *, case_sensitive: bool) -> tup
         if position == len(column) - 1:
             return field, ".".join(path)
         if not isinstance(field.field_type, StructType):
-            raise _invalid(f"{'.'.join(path)!r} is no struct, so it has no {column[position + 1]!r}")
+            raise _invalid(f"{'.'.join(path)!r} is not a struct, so it has no field {column[position + 1]!r}")
         fields = field.field_type.fields
-    raise AssertionError("a name has parts")
+    raise AssertionError("a column name has at least one part")
 
 
 def _match(name: str, fields: Sequence[NestedField], *, case_sensitive: bool) -> NestedField | None:
     found = [field for field in fields if field.name == name] if case_sensitive else _named(name, fields)
     if len(found) > 1:
-        raise _invalid(f"{name!r} may be {' or '.join(repr(field.name) for field in found)}")
+        raise _invalid(f"{name!r} can mean {' or '.join(repr(field.name) for field in found)}")
     return found[0] if found else None
 
 
@@ -224,9 +224,10 @@ def _transform(term: Term, source: IcebergType, path: str) -> Transform[object, 
     if not transform.can_transform(source):
         allowed = [word for word in _SUFFIX if parse_transform(_spelled(word, 1)).can_transform(source)]
         raise _invalid(f"{term.transform} cannot be applied to {path!r} of type {source}; {', '.join(allowed)} can")
-    if is_lost_on_java(transform, source):
+    if is_misread_by_java(transform, source):
         raise _invalid(
-            f"Spark, Trino and Flink cannot read a table divided by {path!r} of type {source}; write bucket(16, {path})"
+            f"Spark, Trino and Flink cannot read a table partitioned by {path!r} of type {source};"
+            f" write bucket(16, {path})"
         )
     return transform
 
@@ -247,7 +248,7 @@ def _check_pair(field: PartitionField, other: PartitionField) -> None:
         raise _invalid(f"two partition fields are named {field.name!r}; add 'as <name>'")
     both = {str(field.transform), str(other.transform)}
     if field.source_id == other.source_id and (len(both) == 1 or both <= set(_TIME)):
-        raise _invalid(f"{field.name!r} and {other.name!r} divide the same column; keep the finer one")
+        raise _invalid(f"{field.name!r} and {other.name!r} partition by the same column; keep the finer one")
 
 
 def _invalid(why: str) -> SettingsError:

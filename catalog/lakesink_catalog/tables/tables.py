@@ -51,7 +51,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
             "TABLE_IS_VIEW",
             f"{identifier} in the catalog {catalog.name!r} is a view.",
             data=DataState.UNCHANGED,
-            action="Name a table: a view is read by the engine that made it.",
+            action="Name a table. Only the engine that created a view can read it.",
         )
     raise CatalogError(
         "TABLE_MISSING",
@@ -103,7 +103,7 @@ def parse_identifier(text: object) -> tuple[str, ...]:
         SettingsError: The identifier is malformed.
     """
     if not isinstance(text, str):
-        raise _malformed(repr(text), "it is no text")
+        raise _malformed(repr(text), "it is not a string")
     parts = tuple(text.split("."))
     if len(parts) < 2:
         raise _malformed(text, "it needs a namespace")
@@ -138,7 +138,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     if version != FORMAT_VERSION:
         raise CatalogError(
             "FORMAT_UNSUPPORTED",
-            f"A table of format version {version} was asked for; lakesink writes version {FORMAT_VERSION}.",
+            f"A table of format version {version} was requested; lakesink writes version {FORMAT_VERSION}.",
             action="Leave format-version out.",
         )
     for name in _CODE_PROPERTIES:
@@ -154,10 +154,10 @@ def _near(catalog: Catalog, parts: tuple[str, ...]) -> str:
     others = _other_catalogs(catalog, parts)
     if others:
         return (
-            f" The database has such a table under the catalog name {', '.join(others)}: SQL catalogs keep it in"
-            " every row, so all engines must call the catalog alike."
+            f" The database has this table under the catalog name {', '.join(others)}. SQL catalogs store the name in"
+            " every row, so all engines must use the same catalog name."
         )
-    with suppress(Exception):  # a hint must not hide the error it decorates
+    with suppress(Exception):  # a hint must not hide the error that it explains
         tables = [".".join(found) for found in catalog.list_tables(parts[:-1])]
         if tables:
             return f" {did_you_mean('.'.join(parts), tables)}"
@@ -180,7 +180,7 @@ def _is_view(catalog: Catalog, parts: tuple[str, ...]) -> bool:
 
 def _other_catalogs(catalog: Catalog, parts: tuple[str, ...]) -> list[str]:
     """Names of other catalogs in the same database that have the table, because an engine used another catalog name."""
-    with suppress(Exception):  # a hint must not hide an error
+    with suppress(Exception):  # a hint must not hide the error that it explains
         if isinstance(catalog, SqlCatalog):
             with Session(catalog.engine) as session:
                 return sorted({str(name) for name in session.scalars(_rows_named(parts))} - {catalog.name})

@@ -4,6 +4,7 @@ import platform
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import Engine
 
 from lakesink import __version__
 from lakesink.checks.bench import Bench, bench_in
+from lakesink.checks.caught import caught
 from lakesink.checks.certify.probes import PROBES, two_tables
 from lakesink.checks.certify.race import Size, race
 from lakesink.checks.certify.state import RaceFigures, race_figures
@@ -96,18 +98,22 @@ class _Asker:
     def _finding(self, check: Check) -> Finding:
         """An exception in a check leaves that check undecided."""
         if check is Check.STALE_TAG and not self.ledger_tag:
-            return Finding(check, Standing.ABSENT, "not asked: commits with the tag fail")
+            return Finding(check, Standing.ABSENT, "not tested: commits with the tag fail")
         self.say(f"asking: {check.value}")
         known = self.found.properties
-        try:
-            with ExitStack() as stack:
-                return self._ask(check, stack)
-        except LakesinkError as error:
-            return Finding(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
-        except Exception as error:  # any error of a library is a finding
-            return Finding(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
+        match caught(partial(self._ask, check)):
+            case LakesinkError() as error:
+                return Finding(check, Standing.UNDECIDED, redact(f"[{error.code}] {error.what}", known))
+            case Exception() as error:
+                return Finding(check, Standing.UNDECIDED, f"The check itself failed: {describe(error, known)}.")
+            case finding:
+                return finding
 
-    def _ask(self, check: Check, stack: ExitStack) -> Finding:
+    def _ask(self, check: Check) -> Finding:
+        with ExitStack() as stack:
+            return self._result(check, stack)
+
+    def _result(self, check: Check, stack: ExitStack) -> Finding:
         if check is Check.MULTI_TABLE:
             return self._multi_table(check, stack)
         bench = self._bench(stack)
@@ -116,7 +122,7 @@ class _Asker:
         if wrong := next(filter(None, PROBES[check](bench)), ""):
             return Finding(check, Standing.BROKEN, wrong)
         names = sorted(set(filter(None, bench.heard)))
-        return Finding(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as asked")
+        return Finding(check, Standing.KEPT, f"refused as {', '.join(names)}" if names else "as required")
 
     def _multi_table(self, check: Check, stack: ExitStack) -> Finding:
         if not isinstance(self.catalog, BoundedRestCatalog) or not self.catalog.commits_several_tables:
@@ -148,8 +154,8 @@ def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) 
     if figures.broken:
         return Finding(check, Standing.BROKEN, f"{told}; {figures.broken}.", numbers)
     if figures.acknowledged < size.writers:
-        first = f" The first trouble: {troubles[0]}." if troubles else ""
-        return Finding(check, Standing.UNDECIDED, f"{told}: too few to prove anything.{first}", numbers)
+        first = f" The first error: {troubles[0]}." if troubles else ""
+        return Finding(check, Standing.UNDECIDED, f"{told}: too few for a proof.{first}", numbers)
     return Finding(check, Standing.KEPT, f"{told}, none lost", numbers)
 
 

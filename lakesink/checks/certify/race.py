@@ -16,6 +16,7 @@ from threading import Barrier
 from pyiceberg.catalog import Catalog
 
 from lakesink.checks.bench import answer, fence_on, next_offers
+from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import FoundCatalog
@@ -102,12 +103,12 @@ def _write(catalog: Catalog, fences: Sequence[FencedCommit], commits: int, deadl
     troubles: list[str] = []
     landed = unanswered = 0
     while landed < commits and unanswered < _MOST_UNANSWERED and time.monotonic() < deadline:
-        try:
-            sent.append(_attempt(catalog, fences))
-        except Exception as error:  # the report says why a writer sent nothing
-            troubles.append(describe(error, catalog.properties))
+        request = caught(partial(_attempt, catalog, fences))
+        if isinstance(request, Exception):
+            troubles.append(describe(request, catalog.properties))
             unanswered += 1
         else:
-            landed += not sent[-1].refused_as
-            unanswered += sent[-1].unknown
+            sent.append(request)
+            landed += not request.refused_as
+            unanswered += request.unknown
     return sent, troubles

@@ -56,8 +56,8 @@ class RaceFigures:
         wrongs = {
             f"{self.lost} of {self.acknowledged} acknowledged commits are lost": self.lost,
             f"{self.torn} commits are in one table and not in the other": self.torn,
-            f"{self.forked} snapshots were put on a head that another one had taken": self.forked,
-            f"{self.unread} acknowledged commits were not seen by the one who sent them": self.unread,
+            f"{self.forked} snapshots share their parent with another snapshot": self.forked,
+            f"{self.unread} acknowledged commits were not visible to their own writer": self.unread,
             "ledger entry or tag are not at the head": self.parted,
         }
         return ", ".join(text for text, count in wrongs.items() if count)
@@ -94,7 +94,7 @@ def not_landed(before: State, after: State, snapshot_id: int, *, ledger_tag: boo
     if after.head != snapshot_id or after.snapshots.count((snapshot_id, before.head)) != 1:
         return "It accepted a commit that the table does not show."
     if Counter(after.snapshots) - Counter(before.snapshots) != Counter({(snapshot_id, before.head): 1}):
-        return "It accepted a commit and put other snapshots beside it."
+        return "It accepted a commit and added other snapshots."
     if after.entry != snapshot_id:
         return "It accepted a commit and left out the table property in it."
     if ledger_tag and after.tag != snapshot_id:
@@ -115,11 +115,11 @@ def broken_promise(rivals: Sequence[Sent], after: State) -> str:
     accepted = {snapshot_id for sent in rivals if not sent.refused_as for snapshot_id in sent.snapshot_ids}
     there = {one for sent in rivals for one in sent.snapshot_ids} & {shown for shown, _ in after.snapshots}
     if len(accepted) > 1:
-        return "It accepted two commits that asserted the same head, so that one of them is lost or both are in."
+        return "It accepted two commits that asserted the same head, so one of them is lost, or both are in the table."
     if not accepted <= there:
         return "It accepted a commit that the table does not show."
     if len(there) > 1:
         return "The table shows two commits that asserted the same head."
     if there and after.head not in there:
-        return "It moved the branch to another snapshot than the one that it accepted."
+        return "It moved the branch to another snapshot than the accepted one."
     return ""

@@ -20,7 +20,7 @@ class Check(Enum):
     TAG = (
         "ledger tag",
         "set a tag in a commit, and move it in the next",
-        "a rollback after expiry is not noticed, and neither is a late request after one",
+        "a rollback after expiry is not noticed, nor a late request after it",
         Need.TAG,
     )
     STALE_HEAD = (
@@ -31,48 +31,48 @@ class Check(Enum):
     STALE_TAG = (
         "stale tag",
         "refuse a commit that asserts the right head and an old tag, or none where there is one",
-        "after a rollback and expiry a request that arrives late can put a batch into the table once more",
+        "after a rollback and expiry, a late request can commit a batch again",
         Need.TAG,
     )
     TABLE_UUID = (
         "table uuid",
         "refuse a commit that asserts another table's UUID",
-        "a batch of a dropped table can land in another one that took its name",
+        "a batch of a dropped table can be committed to a new table of its name",
     )
     SCHEMA = (
         "schema",
         "refuse a commit that asserts another schema",
-        "files of an old schema can land under a new one that they do not fit",
+        "files of an old schema can be committed under a new schema",
     )
     EQUAL_ID = (
         "equal snapshot id",
-        "refuse a second snapshot of an id that the table has",
-        "a table can get two snapshots of one id, of which readers see either",
+        "refuse a second snapshot with an existing id",
+        "a table can get two snapshots with one id, and readers see either",
     )
     ALL_OR_NOTHING = (
         "all or nothing",
         "move snapshot, head, property and tag together; change nothing if one of them is impossible",
-        "ledger and rows can part: a batch is skipped that is not there, or written again",
+        "ledger and rows can disagree: a missing batch is skipped, or a batch is written twice",
     )
     OWN_WRITES = (
         "own writes",
         "show a commit to every connection as soon as it is acknowledged",
-        "a batch that landed is not seen, so that commits end as unresolved",
+        "a committed batch is not visible, so commits end as unresolved",
     )
     SENT_TWICE = (
         "sent twice",
-        "land a request once that is sent again, later or at the same time",
-        "a request that a proxy or client sends again doubles the rows of its batch",
+        "commit a repeated request only once, later or at the same time",
+        "a request that a proxy or client repeats doubles the rows of its batch",
     )
     COMPARE_AND_SWAP = (
         "compare-and-swap",
-        "keep every acknowledged commit of many writers at once, each on the one before it",
-        "commits that were acknowledged are lost, or a batch lands twice",
+        "keep every acknowledged commit of concurrent writers, each on the previous one",
+        "acknowledged commits are lost, or a batch is committed twice",
     )
     MULTI_TABLE = (
         "multi-table",
-        "commit two tables in one request, both or none, and keep what it acknowledged to many writers at once",
-        "nobody should use that endpoint; lakesink does not, it commits table by table",
+        "commit two tables in one request, both or none, and keep the acknowledged commits of concurrent writers",
+        "the endpoint is not safe; lakesink does not use it and commits table by table",
         Need.MULTI_TABLE,
     )
 
@@ -125,12 +125,12 @@ class Verdict(Enum):
 ADVICE = {
     Verdict.CERTIFIED: "Stream into it. Its commits of several tables at once are atomic too.",
     Verdict.SINGLE_TABLE: "Stream into it. A batch of several tables commits them one after the other, in a fixed"
-    " order; the replay completes what a crash left out.",
+    " order; the replay completes the tables that a crash left out.",
     Verdict.WITHOUT_TAG: "Give streams ledger_tag=False; before a rollback stop the stream, and expire nothing until it"
     " runs again.",
     Verdict.NOT_SAFE: "Do not stream into it: no writer can be exactly-once on it. Use a SQL catalog (SQLite,"
     " PostgreSQL) or a REST catalog that passes this.",
-    Verdict.UNDECIDED: "Mend what kept the checks from ending, and run this again.",
+    Verdict.UNDECIDED: "Correct the failures of the checks, and run this again.",
 }
 
 

@@ -21,7 +21,7 @@ _FILE = ".pyiceberg.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogLook:
+class CatalogChecks:
     """Result of the checks of the catalog."""
 
     findings: list[Finding]
@@ -34,19 +34,19 @@ class CatalogLook:
         return any(finding.standing is Standing.FAILED for finding in self.findings)
 
 
-def look_at_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) -> CatalogLook:
+def check_catalog(name: str | None, longest_seconds: float = LONGEST_SECONDS) -> CatalogChecks:
     """Find the catalog as a stream would, and connect to it; `name` is None for the default."""
     chosen = attempt(Part.CATALOG, "choice", lambda: _find(name))
     if isinstance(chosen, Finding):
-        return CatalogLook([chosen])
+        return CatalogChecks([chosen])
     findings = [_choice(chosen, name)]
     if chosen.home is None:
         findings.append(_kind(chosen))
     opened = _answering(chosen, longest_seconds)
     if isinstance(opened, Finding):
-        return CatalogLook([*findings, opened], chosen)
+        return CatalogChecks([*findings, opened], chosen)
     answers = Finding(Part.CATALOG, "answers", Standing.OK, f"with {len(opened[1])} namespace(s)")
-    return CatalogLook([*findings, answers], chosen, opened[0])
+    return CatalogChecks([*findings, answers], chosen, opened[0])
 
 
 def _find(name: str | None) -> FoundCatalog:
@@ -67,10 +67,10 @@ def _choice(found: FoundCatalog, name: str | None) -> Finding:
 
 def _embedded_choice(found: FoundCatalog, name: str | None) -> Finding:
     home = os.environ.get(HOME_VARIABLE)
-    place = f"by {HOME_VARIABLE}" if home else f"in the working folder, for {HOME_VARIABLE} is not set"
+    place = f"by {HOME_VARIABLE}" if home else f"in the working folder, because {HOME_VARIABLE} is not set"
     known = Config().get_known_catalogs()
     if name is None and known:
-        shown = f"{found.where}, {place}; PyIceberg's configuration has {', '.join(known)}, and none is its default"
+        shown = f"{found.where}, {place}; PyIceberg's configuration has {', '.join(known)}, none of them the default"
         fix = (
             f"If streams are to use it, give them catalog={known[0]!r}, or: export PYICEBERG_DEFAULT_CATALOG={known[0]}"
         )
@@ -96,8 +96,8 @@ def _kind(found: FoundCatalog) -> Finding:
     kind = kind_of(found.name, found.properties)
     if KINDS[kind].certified:
         return Finding(Part.CATALOG, "kind", Standing.OK, f"{kind}: lakesink's tests prove exactly-once on this kind")
-    found_text = f"{kind}: accepted, but no test of lakesink proves exactly-once on this kind"
-    fix = "Use a SQL or REST catalog; or see what --write-probe finds of its compare-and-swap."
+    found_text = f"{kind}: accepted, but lakesink's tests do not cover this kind"
+    fix = "Use a SQL or REST catalog, or test its compare-and-swap with --write-probe."
     return Finding(Part.CATALOG, "kind", Standing.WARNING, found_text, fix)
 
 
@@ -115,6 +115,6 @@ def _answering(found: FoundCatalog, longest_seconds: float) -> tuple[Catalog, li
     answer = attempt(Part.CATALOG, "answers", lambda: within(longest_seconds, knock, late), found.properties)
     if isinstance(answer, Finding) and "[LAKESINK_CATALOG_MISSING]" in answer.found:
         standing = Standing.OK if found.home else Standing.WARNING
-        text = "It is not there yet: the first stream with create_table=True makes it."
+        text = "It does not exist yet: the first stream with create_table=True creates it."
         return replace(answer, standing=standing, found=text, fix="")
     return answer

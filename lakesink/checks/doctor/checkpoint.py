@@ -20,7 +20,7 @@ from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
 
-_NOT_YET = "to be told by Spark"
+_NOT_YET = "still unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class NextBatch:
 
 def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
     """Check the checkpoint at a path or URI, and its next batch if the query's target is given."""
-    fix = "Spark may reach it nevertheless. To look at it here, install fsspec's package for that scheme."
+    fix = "Spark may still be able to read it. To check it here, install the fsspec package for its scheme."
     checkpoint = opened(root, Part.CHECKPOINT, "readable", Standing.SKIPPED, fix)
     if isinstance(checkpoint, Finding):
         yield checkpoint
@@ -72,13 +72,13 @@ def next_verdict(coming: NextBatch, table: Table) -> Finding:
     fresh = _situation(SinkKey("lakesink-doctor"), coming, table)
     named = ", ".join(key.name for key in keys) or "none"
     found = f"batch {coming.batch.batch_id}: this checkpoint's query has not written to the table (its sinks: {named})"
-    if fresh.others_epochs:
-        last = fresh.others_epochs[0]
+    if fresh.iceberg_sink_epochs:
+        last = fresh.iceberg_sink_epochs[0]
         found = f"batch {coming.batch.batch_id}: Iceberg's own sink has written this checkpoint's batches up to {last}"
-        fix = "To go on with lakesink: lakesink adopt <table> --sink <a new id> --checkpoint <checkpoint>"
+        fix = "To continue with lakesink: lakesink adopt <table> --sink <a new id> --checkpoint <checkpoint>"
         return Finding(Part.CHECKPOINT, "next batch", Standing.FAILED, found, fix)
     if isinstance(decide(fresh), Commit):
-        fix = "Right for a new stream with a sink id of its own. Else give the checkpoint that belongs to the table."
+        fix = "This is right for a new stream with its own sink id. Else give the checkpoint that belongs to the table."
         standing = Standing.WARNING if keys else Standing.OK
         return Finding(Part.CHECKPOINT, "next batch", standing, f"{found}; a new sink id would begin with it", fix)
     fix = "Give the checkpoint that belongs to this table, or the table that belongs to this checkpoint."
@@ -99,11 +99,11 @@ def _place(root: str, table: Table | None) -> Iterator[Finding]:
         found = f"{path} cannot be written by this user."
         yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Run the stream as its owner.")
     if table is not None and is_under(root if scheme else os.path.abspath(root), table.location()):  # noqa: PTH100 - links
-        found = "It lies in the table's own folder, where orphan cleaners delete what no snapshot references."
-        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Move it elsewhere while the stream is down.")
+        found = "It is in the table's own folder, where an orphan cleanup deletes files that no snapshot references."
+        yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, "Stop the stream and move it elsewhere.")
     remote = table is not None and urlsplit(table.location()).scheme not in ("", "file")
     if scheme in ("", "file") and remote:
-        found = "It lies on this machine while the table does not: a driver on another machine would not find it."
+        found = "It is on this machine, but the table is not: a driver on another machine cannot read it."
         fix = "Keep the checkpoint on storage that every driver reaches, if drivers run on several machines."
         yield Finding(Part.CHECKPOINT, "place", Standing.WARNING, found, fix)
 

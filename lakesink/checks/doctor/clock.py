@@ -7,8 +7,8 @@ from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 
 _SET_CLOCKS = (
-    "Let all machines take their time from NTP (timedatectl set-ntp true). Until then lakesink keeps a table's snapshot"
-    " times in order, but time travel by time and the ages of prepared batches are off."
+    "Synchronize all machines with NTP (timedatectl set-ntp true). Until then lakesink keeps a table's snapshot"
+    " times in order, but time travel by time and the ages of prepared batches are wrong."
 )
 
 
@@ -36,7 +36,7 @@ def check_clock(part: Part, sightings: Sequence[Sighting]) -> Finding:
     whose = ", ".join(sighting.whose for sighting in sightings)
     worst = max(sightings, key=lambda sighting: abs(sighting.skew_ms), default=None)
     if worst is None:
-        return Finding(part, "clock", Standing.SKIPPED, "not compared: no other clock has told its time")
+        return Finding(part, "clock", Standing.SKIPPED, "not compared: the time of no other clock is known")
     if abs(worst.skew_ms) <= CLOCK_TOLERANCE_MS:
         return Finding(part, "clock", Standing.OK, f"within {CLOCK_TOLERANCE_MS // 1000} s of {whose}")
     side = "ahead of" if worst.skew_ms > 0 else "behind"

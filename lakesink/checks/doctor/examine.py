@@ -6,12 +6,12 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from lakesink.audit.lines import last_change_ms
-from lakesink.checks.doctor.catalog import CatalogLook, look_at_catalog
+from lakesink.audit.branch_history import last_change_ms
+from lakesink.checks.doctor.catalog import CatalogChecks, check_catalog
 from lakesink.checks.doctor.checkpoint import check_checkpoint
 from lakesink.checks.doctor.clock import Sighting, check_clock
+from lakesink.checks.doctor.expirations import check_expirations, check_request_keys
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
-from lakesink.checks.doctor.lifetimes import check_lifetimes, check_request_keys
 from lakesink.checks.doctor.scratch import SWAP, prove_catalog, prove_place, skipped_proofs
 from lakesink.checks.doctor.spark import check_spark
 from lakesink.checks.doctor.storage import check_storage, now_ms
@@ -36,9 +36,9 @@ class Wanted:
 def examine(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
     """Run every check after the machine's own; without `java`, Spark cannot start. Masks the catalog's secrets."""
     say("looking at the catalog")
-    look = look_at_catalog(wanted.catalog)
-    known = look.found.properties if look.found else {}
-    for finding in (*_spark(wanted, say, java=java), *_setup(wanted, say, look)):
+    checked = check_catalog(wanted.catalog)
+    known = checked.found.properties if checked.found else {}
+    for finding in (*_spark(wanted, say, java=java), *_setup(wanted, say, checked)):
         yield finding.without_secrets(known)
 
 
@@ -46,24 +46,24 @@ def _spark(wanted: Wanted, say: Say, *, java: bool) -> Iterator[Finding]:
     if not wanted.spark:
         yield Finding(Part.SPARK, "session", Standing.SKIPPED, "not started: --no-spark")
     elif not java:
-        yield Finding(Part.SPARK, "session", Standing.SKIPPED, "not started: Java is to be mended first")
+        yield Finding(Part.SPARK, "session", Standing.SKIPPED, "not started: repair Java first")
     else:
         say("starting Spark and running two small jobs; this takes some seconds")
         yield from attempt_all(Part.SPARK, "session", check_spark)
 
 
-def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
-    embedded = look.found is not None and look.found.home is not None
+def _setup(wanted: Wanted, say: Say, checked: CatalogChecks) -> Iterator[Finding]:
+    embedded = checked.found is not None and checked.found.home is not None
     may_write = embedded if wanted.write_probe is None else wanted.write_probe
-    yield from look.findings
-    if look.opened is not None:
-        yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, look.opened))
+    yield from checked.findings
+    if checked.opened is not None:
+        yield from attempt_all(Part.CATALOG, "request keys", partial(check_request_keys, checked.opened))
     say("proving the catalog")
-    yield from _proofs(look, may_write=may_write)
+    yield from _proofs(checked, may_write=may_write)
     table = None
     if wanted.table is not None:
         say("looking at the table")
-        table = _loaded(wanted.table, look)
+        table = _loaded(wanted.table, checked)
         yield from _table(wanted.table, table, may_write=may_write)
     if wanted.checkpoint is not None:
         say("looking at the checkpoint")
@@ -71,24 +71,24 @@ def _setup(wanted: Wanted, say: Say, look: CatalogLook) -> Iterator[Finding]:
         yield from attempt_all(Part.CHECKPOINT, "readable", lambda: check_checkpoint(root, beside))
 
 
-def _proofs(look: CatalogLook, *, may_write: bool) -> list[Finding]:
-    if look.found is None or look.failed:
-        return skipped_proofs("not tried: the catalog is to be mended first", "")
+def _proofs(checked: CatalogChecks, *, may_write: bool) -> list[Finding]:
+    if checked.found is None or checked.failed:
+        return skipped_proofs("not tried: repair the catalog first", "")
     if not may_write:
-        return skipped_proofs("not tried: it takes a scratch table")
-    found, opened = look.found, look.opened
+        return skipped_proofs("not tried: this check creates a scratch table")
+    found, opened = checked.found, checked.opened
     if opened is not None:
         return attempt_all(Part.CATALOG, SWAP, lambda: prove_catalog(found, opened))
     if found.home is not None:
         return attempt_all(Part.CATALOG, SWAP, lambda: prove_place(found))
-    return skipped_proofs("not tried: the catalog is not there yet", "")
+    return skipped_proofs("not tried: the catalog does not exist yet", "")
 
 
-def _loaded(identifier: str, look: CatalogLook) -> Table | Finding:
-    found = look.found
-    if found is None or look.failed:
-        return Finding(Part.TABLE, "loads", Standing.SKIPPED, "not tried: the catalog is to be mended first")
-    return attempt(Part.TABLE, "loads", lambda: load_table(look.opened or found.open(create=False), identifier))
+def _loaded(identifier: str, checked: CatalogChecks) -> Table | Finding:
+    found = checked.found
+    if found is None or checked.failed:
+        return Finding(Part.TABLE, "loads", Standing.SKIPPED, "not tried: repair the catalog first")
+    return attempt(Part.TABLE, "loads", lambda: load_table(checked.opened or found.open(create=False), identifier))
 
 
 def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Iterator[Finding]:
@@ -97,7 +97,7 @@ def _table(identifier: str, table: Table | Finding, *, may_write: bool) -> Itera
         return
     yield from check_table(identifier, table)
     looked_ms = now_ms()
-    yield from check_lifetimes(table, looked_ms)
+    yield from check_expirations(table, looked_ms)
     sightings: list[Sighting] = []
     yield from check_storage(Part.TABLE, table, sightings, may_write=may_write)
     sightings.append(Sighting("the table's newest change", None, last_change_ms(table), looked_ms))

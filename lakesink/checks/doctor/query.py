@@ -5,8 +5,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.checkpoint.notes import MOST_BYTES, NOTES, QueryNotes, is_atomic, parse_notes
 from lakesink.checkpoint.offsets import log_offset
+from lakesink.checkpoint.query_facts import MOST_BYTES, QUERY_FACTS, QueryFacts, is_atomic, parse_query_facts
 from lakesink.checkpoint.sources import Replay, guarantee
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink_protocol.redact import describe, redact
@@ -21,9 +21,9 @@ _STANDINGS = {
 }
 _REMEDIES = {
     Replay.YES: "",
-    Replay.MAY_LOSE: "Leave failOnDataLoss at true: the query then stops where the source has lost rows.",
-    Replay.UNKNOWN: "Make sure that the source gives the same rows for the same offsets again, also after a restart.",
-    Replay.NO: "Put something that keeps its rows between the source and the query: Kafka, or files.",
+    Replay.MAY_LOSE: "Leave failOnDataLoss at true: the query then stops if the source has lost rows.",
+    Replay.UNKNOWN: "Make sure that the source returns the same rows for the same offsets, also after a restart.",
+    Replay.NO: "Put a store that keeps rows between the source and the query: Kafka, or files.",
 }
 
 
@@ -37,7 +37,7 @@ def opened(root: str, part: Part, check: str, standing: Standing, fix: str) -> C
 
 def check_query(root: str) -> Iterator[Finding]:
     """Report and judge the stored facts of a query, given the path or URI of its checkpoint."""
-    fix = "Install fsspec's package for that scheme, or look at the line lakesink.query.started in the query's log."
+    fix = "Install the fsspec package for its scheme, or read the line lakesink.query.started in the query's log."
     checkpoint = opened(root, Part.QUERY, "notes", Standing.FAILED, fix)
     if isinstance(checkpoint, Finding):
         yield checkpoint
@@ -56,82 +56,80 @@ def check_query(root: str) -> Iterator[Finding]:
         yield _guarantee(notes)
         yield from _isolation(notes)
         yield from _functions(notes)
-        yield Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no row is given by two batches")
+        yield Finding(Part.QUERY, "output mode", Standing.OK, f"{notes.output_mode}: no two batches emit the same row")
         yield _speculation(notes)
         yield _checkpoint(notes)
 
 
-def _read(query_id: str, checkpoint: Checkpoint) -> QueryNotes | Finding | None:
-    size_bytes = checkpoint.files.size_bytes(NOTES)
+def _read(query_id: str, checkpoint: Checkpoint) -> QueryFacts | Finding | None:
+    size_bytes = checkpoint.files.size_bytes(QUERY_FACTS)
     if size_bytes is None:
         return None
     try:
-        notes = parse_notes(checkpoint.files.read_range(NOTES, 0, min(size_bytes, MOST_BYTES + 1)))
+        notes = parse_query_facts(checkpoint.files.read_range(QUERY_FACTS, 0, min(size_bytes, MOST_BYTES + 1)))
     except ValueError as error:
         found = f"The notes of query {query_id} cannot be read: {error}"
-        return Finding(
-            Part.QUERY, "notes", Standing.FAILED, redact(found), "Start the query again: it writes them anew."
-        )
+        return Finding(Part.QUERY, "notes", Standing.FAILED, redact(found), "Start the query again: it rewrites them.")
     if notes.query_id != query_id:
         found = f"The notes are of query {notes.query_id}, the checkpoint is of {query_id}."
-        return Finding(Part.QUERY, "notes", Standing.FAILED, found, "Start the query again: it writes them anew.")
+        return Finding(Part.QUERY, "notes", Standing.FAILED, found, "Start the query again: it rewrites them.")
     return notes
 
 
-def _of_query(root: str, notes: QueryNotes) -> Finding:
+def _of_query(root: str, notes: QueryFacts) -> Finding:
     found = (
         f"{redact(root)}: query {notes.query_id}, sink {notes.sink} into {notes.table}, by lakesink {notes.lakesink}"
     )
     return Finding(Part.QUERY, "notes", Standing.OK, redact(found))
 
 
-def _guarantee(notes: QueryNotes) -> Finding:
+def _guarantee(notes: QueryFacts) -> Finding:
     promise = guarantee(notes.sources)
     weakest = sorted({source.name for source in notes.sources if source.replay is promise}) or ["no source is known"]
     found = f"{promise.value} ({', '.join(weakest)})"
     return Finding(Part.QUERY, "guarantee", _STANDINGS[promise], found, _REMEDIES[promise])
 
 
-def _isolation(notes: QueryNotes) -> Iterator[Finding]:
+def _isolation(notes: QueryFacts) -> Iterator[Finding]:
     if any(source.uncommitted for source in notes.sources):
         found = "kafka.isolation.level is read_uncommitted, Kafka's default: records of aborted transactions are rows."
         fix = 'If producers use transactions: .option("kafka.isolation.level", "read_committed") on a new checkpoint.'
         yield Finding(Part.QUERY, "isolation", Standing.WARNING, found, fix)
     elif any(source.name == "kafka" for source in notes.sources):
-        yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: aborted transactions give no rows")
+        yield Finding(Part.QUERY, "isolation", Standing.OK, "read_committed: rows of aborted transactions are not read")
 
 
-def _functions(notes: QueryNotes) -> Iterator[Finding]:
+def _functions(notes: QueryFacts) -> Iterator[Finding]:
     unstable, trusted = notes.functions.unstable, notes.functions.trusted
     if unstable:
         found = (
-            f"{', '.join(unstable)} need not give the same again: a batch that is written anew after a crash has other"
-            " values than those its first run had, and a stage that Spark runs again may move, lose or double rows."
+            f"Not deterministic: {', '.join(unstable)}. A batch that is written again after a crash has other values"
+            " than its first run. A stage that Spark repeats may move, lose or double rows."
         )
-        fix = "Make values from the row's own columns (xxhash64 of its key); current_timestamp() is safe."
+        fix = "Compute values from the row's own columns (xxhash64 of its key). current_timestamp() is safe."
         yield Finding(Part.QUERY, "expressions", Standing.WARNING, redact(found), fix)
     else:
-        yield Finding(Part.QUERY, "expressions", Standing.OK, "each gives the same again, as far as Spark knows")
+        yield Finding(Part.QUERY, "expressions", Standing.OK, "all are deterministic, as far as Spark knows")
     if trusted:
-        found = f"Spark takes for granted that {', '.join(trusted)} give the same again"
-        fix = "If one of them does not (clock, chance, network), say so with asNondeterministic(), or change it."
+        found = f"Spark assumes that these are deterministic: {', '.join(trusted)}"
+        fix = "If one of them is not (clock, random numbers, network), mark it with asNondeterministic(), or change it."
         yield Finding(Part.QUERY, "functions", Standing.OK, redact(found), fix)
 
 
-def _speculation(notes: QueryNotes) -> Finding:
+def _speculation(notes: QueryFacts) -> Finding:
     if not notes.speculation:
         return Finding(Part.QUERY, "speculation", Standing.OK, "off")
-    found = "on: the twin of a slow task leaves files that nothing references; of the two one votes, no row is doubled"
-    fix = "spark.speculation=false, unless tasks often hang; else let an orphan cleaner run from time to time."
+    found = "on: the copy of a slow task leaves unreferenced files; only one of the two counts"
+    fix = "spark.speculation=false, unless tasks often hang; else run an orphan cleanup from time to time."
     return Finding(Part.QUERY, "speculation", Standing.WARNING, found, fix)
 
 
-def _checkpoint(notes: QueryNotes) -> Finding:
+def _checkpoint(notes: QueryFacts) -> Finding:
     if notes.creates_atomically:
-        return Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files of the checkpoint come whole")
+        return Finding(Part.QUERY, "atomic create", Standing.OK, f"{notes.scheme}: files are created in one step")
     found = (
-        f"{notes.scheme} is not known to create a file in one step: a crash may leave a log of the checkpoint cut, and"
-        " of two drivers Spark stops neither. The table stays exact: its own commit decides."
+        f"{notes.scheme} is not known to create a file in one step: a crash may truncate a log of the"
+        " checkpoint, and Spark does not stop a second driver. The table stays exact: its own commit decides."
     )
     fix = (
         "Keep checkpoints on HDFS, ABFS or a file system; on S3 give Spark spark-hadoop-cloud and set"
@@ -142,12 +140,12 @@ def _checkpoint(notes: QueryNotes) -> Finding:
 
 def _unnoted(root: str, query_id: str, checkpoint: Checkpoint) -> Iterator[Finding]:
     """What the checkpoint of a query without stored facts shows of its guarantee, and what it does not."""
-    found = f"Query {query_id} has left no notes in {NOTES}; this is what its checkpoint tells."
-    fix = 'lakesink.stream, stream_files and stream_to leave them; format("lakesink") and other sinks do not.'
+    found = f"Query {query_id} has no query facts in {QUERY_FACTS}; these findings are from its checkpoint."
+    fix = 'lakesink.stream, stream_files and stream_to write them; format("lakesink") and other sinks do not.'
     yield Finding(Part.QUERY, "notes", Standing.SKIPPED, found, fix)
     kinds = [_kind_of(offset) for offset in checkpoint.offsets(checkpoint.newest_batch()).ends.values()]
     yield _sources(kinds)
-    yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Look at how the query is written.")
+    yield Finding(Part.QUERY, "untold", Standing.SKIPPED, UNTOLD, "Read the code of the query.")
     scheme = urlsplit(root).scheme or "file"
     if not is_atomic(scheme):
         told = f"{scheme} is not known to create a file in one step, unless Spark was given a file manager for that."

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from pyiceberg.catalog import Catalog
 
 from lakesink.checks.bench import Bench, ScratchTable, answer, bench_in, send
+from lakesink.checks.caught import caught
 from lakesink.checks.certify.state import Sent, State, broken_promise
 from lakesink.checks.doctor.clock import Sighting, check_clock
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt
@@ -24,9 +25,9 @@ SWAP = "compare-and-swap"
 RACES = 5
 NAMESPACE_PREFIX = "lakesink_doctor_"
 _MATTERS_OF_RIGHTS = ("LAKESINK_CATALOG_REJECTED", "LAKESINK_STORAGE_REJECTED", "PermissionError", "Forbidden")
-_TOUCHED = "Only a table that was made for this question was touched."
+_TOUCHED = "Only a scratch table was changed."
 _WITHOUT_TAG = "Give streams ledger_tag=False; a rollback after expiry is then not noticed."
-_ASK = "Add --write-probe: it makes a table in a namespace of its own, sends rival commits to it, and drops both."
+_ASK = "Add --write-probe: it creates a scratch table in its own namespace, sends rival commits, and drops both."
 
 
 def skipped_proofs(why: str, fix: str = _ASK) -> list[Finding]:
@@ -70,16 +71,19 @@ def _swap(scratch: ScratchTable, found: FoundCatalog) -> list[Finding]:
         failure = error
     if failure.code == "LAKESINK_CATALOG_NOT_ATOMIC":
         return [_swap_failed(failure)]
-    try:
-        with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as tagless:
-            proof = _prove_swap(tagless)
-    except Exception:  # a call without the tag fails too, so the first failure is the finding
+    untagged = caught(lambda: _prove_swap_without_tag(found, catalog))
+    if isinstance(untagged, Exception):  # commits without the tag fail too, so the first failure is the finding
         return [_swap_failed(failure)]
     refused = f"Commits with lakesink's tag fail: [{failure.code}] {failure.what}"
     return [
-        Finding(Part.CATALOG, SWAP, Standing.OK, proof),
+        Finding(Part.CATALOG, SWAP, Standing.OK, untagged),
         Finding(Part.CATALOG, "tags", Standing.WARNING, refused, _WITHOUT_TAG),
     ]
+
+
+def _prove_swap_without_tag(found: FoundCatalog, catalog: Catalog) -> str:
+    with bench_in(found, catalog, [], prefix=NAMESPACE_PREFIX, ledger_tag=False) as bench:
+        return _prove_swap(bench)
 
 
 def _prove_swap(bench: Bench) -> str:
@@ -127,7 +131,7 @@ def _checked(bench: Bench, rivals: Sequence[Sent]) -> State:
 def _not_atomic(bench: Bench, what: str) -> CatalogError:
     return CatalogError(
         "CATALOG_NOT_ATOMIC",
-        f"The catalog {bench.mine.name!r} does not keep its word. {what}",
+        f"The catalog {bench.mine.name!r} breaks its promise. {what}",
         data=_TOUCHED,
         action="Do not stream into this catalog: no writer can be exactly-once on it. Use a SQL or REST catalog whose"
         " commits are atomic.",
@@ -142,13 +146,13 @@ def _not_made(failure: Finding) -> Finding:
     """Missing CREATE rights are a warning: writing to existing tables still works. Other failures stay failures."""
     if not any(word in failure.found for word in _MATTERS_OF_RIGHTS):
         return failure
-    fix = f"{failure.fix} To prove it, run this as somebody who may make a namespace and a table."
-    return replace(failure, standing=Standing.WARNING, found=f"not proved, no scratch table: {failure.found}", fix=fix)
+    fix = f"{failure.fix} To test it, run this as a user who may create a namespace and a table."
+    return replace(failure, standing=Standing.WARNING, found=f"not tested, no scratch table: {failure.found}", fix=fix)
 
 
 def _removed(scratch: ScratchTable) -> list[Finding]:
     left = scratch.remove()
     if not left:
         return []
-    found = f"A scratch table was not removed whole: {'; '.join(left)}"
-    return [Finding(Part.CATALOG, "scratch", Standing.WARNING, found, "Remove it by hand.")]
+    found = f"A scratch table was not removed completely: {'; '.join(left)}"
+    return [Finding(Part.CATALOG, "scratch", Standing.WARNING, found, "Remove it manually.")]

@@ -60,7 +60,7 @@ def findings_of(probed: Probed) -> list[Finding]:
         return [*findings, _job_failed("workers", answer), _skipped("arrow", "no task ran in Spark's Python")]
     findings += [_workers(answer.workers)]
     if answer.step is Step.WORKERS:
-        return [*findings, _skipped("arrow", "Spark's Python lacks what it needs")]
+        return [*findings, _skipped("arrow", "Spark's Python lacks packages")]
     return [*findings, _job_failed("arrow", answer) if answer.code else _arrow(answer)]
 
 
@@ -79,20 +79,20 @@ def _run_probe(path: Path, longest_seconds: float) -> Probed:
 def _connect_findings() -> list[Finding]:
     if not os.environ.get(_REMOTE):
         return []
-    found = f"{_REMOTE} is set: PySpark makes Spark Connect sessions, in which lakesink.stream and append do not run."
+    found = f"{_REMOTE} is set, so PySpark creates Spark Connect sessions, where lakesink.stream and append cannot run."
     return [Finding(Part.SPARK, "connect", Standing.WARNING, found, f'Use format("lakesink"), or unset {_REMOTE}.')]
 
 
 def _not_started(probed: Probed) -> Finding:
     if probed.seconds is not None:
-        found = f"Spark did not do a small job within {probed.seconds:g} s."
-        fix = "Look whether spark.master leads to a cluster that is busy or gone (spark-defaults.conf), then try again."
+        found = f"Spark did not finish a small job within {probed.seconds:g} s."
+        fix = "Check that spark.master (spark-defaults.conf) names a running cluster with free cores. Then retry."
         return Finding(Part.SPARK, "session", Standing.FAILED, found, fix)
     words = probed.last_words + (f"\n{probed.answer.what}" if probed.answer else "")
     telling = _TELLING.search(words)
     reason = redact(telling[0].strip())[:_LONGEST_TELLING] if telling else "no reason given"
     advice = next((advice for symptom, advice in _SYMPTOMS if symptom.search(words)), "")
-    fix = advice or f"See all of it: {shlex.quote(sys.executable)} -m lakesink.spark.probe /dev/null"
+    fix = advice or f"See the whole output: {shlex.quote(sys.executable)} -m lakesink.spark.probe /dev/null"
     return Finding(Part.SPARK, "session", Standing.FAILED, f"Spark does not start: {reason}", fix)
 
 

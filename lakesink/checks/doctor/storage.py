@@ -21,7 +21,7 @@ from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_protocol.redact import redact
 
 _CONTENT = b"written by lakesink doctor; to be removed at once"
-_SKIPPED = "not tried: it takes a scratch object"
+_SKIPPED = "not tried: this check writes a scratch object"
 _ASK = "Add --write-probe to write a scratch object and remove it."
 
 
@@ -51,7 +51,7 @@ def _written(part: Part, check: str, location: str, round_trip: Callable[[], byt
         fix = content.fix or "Check rights, credentials and space."
         return Finding(part, check, Standing.FAILED, f"{redact(location)}: {content.found}", fix)
     if content != _CONTENT:
-        found = f"{redact(location)} gave back other bytes than were written."
+        found = f"{redact(location)} returned other bytes than were written."
         return Finding(part, check, Standing.FAILED, found, "Do not write to this storage.")
     found = f"{redact(location)}: written, read and removed in {seconds:.2f} s"
     return Finding(part, check, Standing.OK, found)

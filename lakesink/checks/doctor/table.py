@@ -12,7 +12,7 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
-from lakesink_catalog.tables.partition_by import is_lost_on_java
+from lakesink_catalog.tables.partition_by import is_misread_by_java
 from lakesink_protocol.redact import redact
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
@@ -44,7 +44,7 @@ def _loads(identifier: str, table: Table) -> Finding:
 def _readable(table: Table) -> Finding:
     head = table.metadata.current_snapshot()
     if head is None:
-        return Finding(Part.TABLE, "readable", Standing.OK, "it has no snapshot yet")
+        return Finding(Part.TABLE, "readable", Standing.OK, "the table has no snapshot yet")
     manifests = list(read_manifest_list(table.io.new_input(head.manifest_list)))
     found = f"snapshot {head.snapshot_id}: {len(manifests)} manifests in its list"
     return Finding(Part.TABLE, "readable", Standing.OK, found)
@@ -56,10 +56,10 @@ def _partitions(table: Table) -> Finding:
     found = ", ".join(f"{field.transform}({column})" for field, column in columns.items()) or "unpartitioned"
     lost = [field.name for field, column in columns.items() if column is None]
     if lost:
-        fix = f"lakesink cannot write this table: partition field {lost[0]!r} has lost its column; drop the field too."
+        fix = f"lakesink cannot write this table: drop partition field {lost[0]!r}, whose column was dropped."
         return Finding(Part.TABLE, "partitions", Standing.FAILED, found, fix)
-    if any(is_lost_on_java(field.transform, schema.find_type(field.source_id)) for field in columns):
-        fix = "Spark, Trino and Flink cannot read this table: divide a column of type fixed by bucket."
+    if any(is_misread_by_java(field.transform, schema.find_type(field.source_id)) for field in columns):
+        fix = "Spark, Trino and Flink cannot read this table: partition a column of type fixed by bucket."
         return Finding(Part.TABLE, "partitions", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "partitions", Standing.OK, found)
 
@@ -70,9 +70,9 @@ def _settings(table: Table) -> Finding:
     shown = ", ".join(f"{name}={_short(effective.values[name].value)}" for name in chosen) or "none"
     found = f"by table property: {shown}; all others are defaults"
     details = {"settings": _all_settings(effective)}
-    ignored = list(effective.unhonoured())
+    ignored = list(effective.ignored())
     if ignored:
-        fix = "They change nothing in lakesink: remove them, or keep them for other engines."
+        fix = "lakesink ignores them: remove them, or keep them for other engines."
         found = f"{found}; not honoured: {', '.join(map(_short, ignored))}"
         return Finding(Part.TABLE, "settings", Standing.WARNING, found, fix, details)
     return Finding(Part.TABLE, "settings", Standing.OK, found, details=details)
@@ -99,11 +99,11 @@ def _property_limit(table: Table) -> Iterator[Finding]:
     if CODE_PROPERTY in properties or kind_of(table.catalog.name, properties) != "hive":
         return
     name, value = max(table.metadata.properties.items(), key=lambda item: len(item[1]), default=("", ""))
-    found = f"longest: {_short(name)}, {len(value):,} of {_HIVE_LIMIT:,} characters that many a Hive metastore takes"
+    found = f"longest: {_short(name)}, {len(value):,} of {_HIVE_LIMIT:,} characters, the limit of many Hive metastores"
     if len(value) <= _HIVE_LIMIT:
         yield Finding(Part.TABLE, "properties", Standing.OK, found)
     else:
-        fix = "Shorten it, or let the metastore's column TABLE_PARAMS.PARAM_VALUE take more."
+        fix = "Shorten it, or enlarge the metastore's column TABLE_PARAMS.PARAM_VALUE."
         yield Finding(Part.TABLE, "properties", Standing.WARNING, found, fix)
 
 
@@ -114,8 +114,8 @@ def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
     for state in states:
         yield _sink(identifier, state)
         if state.trouble is None and key_of(state).ledger_tag not in table.metadata.refs:
-            found = f"{_named(state)}: its ledger tag is not there, so a rollback after expiry is not noticed."
-            fix = "Leave ledger_tag on where the catalog takes tags; the next batch sets it."
+            found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
+            fix = "Keep ledger_tag=True if the catalog supports tags; the next batch sets the tag."
             yield Finding(Part.TABLE, "tags", Standing.WARNING, found, fix)
 
 
@@ -126,9 +126,9 @@ def _sink(identifier: str, state: SinkState) -> Finding:
         log = f"lakesink log {identifier} --sink {state.sink}"
         fix = f"lakesink explain LAKESINK_{state.trouble.name}, and: {log}"
         return Finding(Part.TABLE, "sinks", Standing.FAILED, found, fix)
-    if state.unproven:
-        found = f"{found}; expiry removed the proof that it is in the branch, so it is trusted"
-        fix = "Expire snapshots less eagerly, or keep the ledger tag."
+    if state.unverifiable:
+        found = f"{found}; expiry removed the proof that it is in the branch; lakesink assumes that it is"
+        fix = "Keep snapshots longer, or keep the ledger tag."
         return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "sinks", Standing.OK, found)
 

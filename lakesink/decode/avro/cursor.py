@@ -1,8 +1,8 @@
 """Reads many values at once: each value has a position in the bytes, and all positions move together.
 
 Avro stores neither the length of a value nor the positions of its fields: they are known only after reading. So values
-are read field by field, each field of all values in a few calls of NumPy. A value that is skipped or malformed waits at
-zeros after the last byte, which decode as an empty value of any type.
+are read field by field, each field of all values in a few calls of NumPy. A skipped or malformed value is
+positioned at the zeros after the last byte, which decode as an empty value of any type.
 """
 
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class Cursor:
         data: All bytes, and `ZEROS` zeros.
         at: Next position of each value.
         end: Limit of each value.
-        there: False for a value that is not read, or no longer read.
+        active: False for a value that is not read, or no longer read.
         misfits: True for a malformed value.
     """
 
     data: Bytes
     at: Whole
     end: Whole
-    there: Mask
+    active: Mask
     misfits: Mask
 
     def __len__(self) -> int:
@@ -43,26 +43,26 @@ class Cursor:
 
     def fail(self, wrong: Mask) -> None:
         """Mark values as malformed and stop reading them."""
-        wrong = wrong & self.there
+        wrong = wrong & self.active
         if wrong.any():
             self.misfits = self.misfits | wrong
-            self.there = self.there & ~wrong
+            self.active = self.active & ~wrong
             self._move(self.at)
 
     def only(self, chosen: Mask) -> "Cursor":
-        """The same positions, to read only the chosen values; see `join`."""
-        there = self.there & chosen
-        return Cursor(self.data, np.where(there, self.at, self.waiting), self.end, there, np.zeros_like(there))
+        """A cursor at the same positions that reads only the chosen values; see `join`."""
+        active = self.active & chosen
+        return Cursor(self.data, np.where(active, self.at, self.padding), self.end, active, np.zeros_like(active))
 
     def join(self, part: "Cursor", chosen: Mask) -> None:
         """Continue where `only` for the same values ended."""
-        self.at = np.where(self.there & chosen, part.at, self.at)
+        self.at = np.where(self.active & chosen, part.at, self.at)
         self.fail(part.misfits)
 
     def pick(self, positions: Whole) -> "Cursor":
         """A cursor over some values; see `put`."""
-        there = self.there[positions]
-        return Cursor(self.data, self.at[positions], self.end[positions], there, np.zeros_like(there))
+        active = self.active[positions]
+        return Cursor(self.data, self.at[positions], self.end[positions], active, np.zeros_like(active))
 
     def put(self, positions: Whole, part: "Cursor") -> None:
         """Continue where `pick` for the same values ended."""
@@ -86,7 +86,7 @@ class Cursor:
             if number == _LONGEST_VARINT - 1:
                 byte = np.where(byte > 1, np.uint8(0x80), np.uint8(0))  # beyond 64 bits
             more = more[byte >= 0x80]
-        endless = np.zeros_like(self.there)
+        endless = np.zeros_like(self.active)
         endless[more] = True
         self._move(at)
         self.fail(endless | (self.at > self.end))
@@ -102,7 +102,7 @@ class Cursor:
     def fixed(self, size: int) -> tuple[Whole, Whole]:
         """Start and number of `size` bytes of each value; the number is 0 for a value that is not read."""
         self.fail(self.end - self.at < size)
-        start, length = self.at, np.where(self.there, size, 0)
+        start, length = self.at, np.where(self.active, size, 0)
         self._move(start + length)
         return start, length
 
@@ -110,21 +110,21 @@ class Cursor:
         """Start and length of each value's length-prefixed bytes."""
         length = self.varint()
         self.fail((length < 0) | (length > self.end - self.at))
-        start, length = self.at, np.where(self.there, length, 0)
+        start, length = self.at, np.where(self.active, length, 0)
         self._move(start + length)
         return start, length
 
     def validity(self) -> pa.Buffer | None:
         """Arrow's validity bitmap of these values."""
-        return None if self.there.all() else bitmap(self.there)
+        return None if self.active.all() else bitmap(self.active)
 
     @property
-    def waiting(self) -> int:
+    def padding(self) -> int:
         """Position of the values that are not read."""
         return len(self.data) - ZEROS
 
     def _move(self, at: Whole) -> None:
-        self.at = at if self.there.all() else np.where(self.there, at, self.waiting)
+        self.at = at if self.active.all() else np.where(self.active, at, self.padding)
 
 
 def bitmap(mask: Mask) -> pa.Buffer:

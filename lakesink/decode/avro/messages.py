@@ -30,15 +30,15 @@ class MessageReader:
     _known: dict[int, WriterSchema | None] = field(default_factory=dict)
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from binary messages; NULL and anything else that is not a message is malformed."""
+        """A table's columns from binary messages; NULL and every other value that is not a message is malformed."""
         cursor = _bodies(values)
         numbers = _schema_ids(cursor)
         parts = [
             (rows, self._written_with(int(number), kind, cursor, rows))
-            for number in np.unique(numbers[cursor.there])
-            for rows in [np.flatnonzero(cursor.there & (numbers == number))]
+            for number in np.unique(numbers[cursor.active])
+            for rows in [np.flatnonzero(cursor.active & (numbers == number))]
         ]
-        misfits = pa.array(~cursor.there) if not cursor.there.all() else None
+        misfits = pa.array(~cursor.active) if not cursor.active.all() else None
         return Parsed(_in_place(parts, kind, cursor), misfits)
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
@@ -55,10 +55,11 @@ class MessageReader:
         schema = self._schema(number)
         if schema is None:
             return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
-        if not _goes_to_its_end(value, schema):
+        if not _is_one_value(value, schema):
             return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
-        told = dict.fromkeys(column.found(f"{kind_at(schema, column.path)} of schema {number}") for column in columns)
-        return list(told) or [Found(f"a value of schema {number} that is not read", expected=MESSAGE)]
+        kinds = [f"{kind_at(schema, column.path)} of schema {number}" for column in columns]
+        misfits = dict.fromkeys(column.found(kind) for column, kind in zip(columns, kinds, strict=True))
+        return list(misfits) or [Found(f"a value of schema {number} that is not read", expected=MESSAGE)]
 
     def _written_with(self, number: int, kind: Struct, cursor: Cursor, rows: Whole) -> pa.Array:
         part = cursor.pick(rows)
@@ -79,12 +80,12 @@ class MessageReader:
         return self._known[number]
 
 
-def _goes_to_its_end(value: bytes, schema: WriterSchema) -> bool:
-    """Whether the bytes are exactly one value of the schema, for any columns of the table."""
+def _is_one_value(value: bytes, schema: WriterSchema) -> bool:
+    """True if the bytes are exactly one value of the schema, for any columns of the table."""
     cursor = _bodies(pa.array([value]))
     cursor.plain(HEADER_BYTES)
     ValueReader(schema).read(schema.root, None, cursor)
-    return bool(cursor.there.all() and (cursor.at == cursor.end).all())
+    return bool(cursor.active.all() and (cursor.at == cursor.end).all())
 
 
 def _bodies(values: pa.Array) -> Cursor:
@@ -97,8 +98,8 @@ def _bodies(values: pa.Array) -> Cursor:
     used = np.frombuffer(data, np.uint8)[first:last] if data is not None else np.empty(0, np.uint8)
     whole: Bytes = np.concatenate([used, np.zeros(ZEROS, np.uint8)])
     rows = len(values)
-    all_there: Mask = np.ones(rows, np.bool_)
-    cursor = Cursor(whole, bounds[:-1] - first, bounds[1:] - first, all_there, ~all_there)
+    all_active: Mask = np.ones(rows, np.bool_)
+    cursor = Cursor(whole, bounds[:-1] - first, bounds[1:] - first, all_active, ~all_active)
     cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
     return cursor
 
@@ -112,10 +113,10 @@ def _schema_ids(cursor: Cursor) -> Whole:
 
 def _in_place(parts: list[tuple[Whole, pa.Array]], kind: Struct, cursor: Cursor) -> pa.Array:
     """The rows in their original order, with NULL for malformed messages."""
-    if len(parts) == 1 and cursor.there.all() and len(parts[0][0]) == len(cursor):
+    if len(parts) == 1 and cursor.active.all() and len(parts[0][0]) == len(cursor):
         return parts[0][1]
     arrays = [values for _, values in parts] or [all_null(0, arrow_type(kind))]
     position = np.zeros(len(cursor), np.int64)
-    came = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in parts)])
-    position[came] = np.arange(len(came))
-    return pa.concat_arrays(arrays).take(pa.array(position, mask=~cursor.there))
+    order = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in parts)])
+    position[order] = np.arange(len(order))
+    return pa.concat_arrays(arrays).take(pa.array(position, mask=~cursor.active))

@@ -1,6 +1,6 @@
-"""Avro values of any type as Arrow arrays of a table's types: records by field name, unions by branch.
+"""Converts Avro values of any type to Arrow arrays of a table's types: records by field name, unions by branch.
 
-Every value is read to its end, even if no column needs it. A column that a record does not have is NULL.
+Every value is read to its end, even if no column needs it. A column without a field in the record is NULL.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from lakesink.decode.avro.schema import (
     Union,
     WriterSchema,
 )
-from lakesink.writer.nested import all_null, with_a_key_twice, without_validity
+from lakesink.writer.nested import all_null, with_duplicate_keys, without_validity
 from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _DEEPEST = 100
-"""Most levels of a recursive type; Python's stack does not allow many more."""
+"""Most levels of a recursive type: Python's stack is limited."""
 _TEXT = Scalar("string")
 
 Items = list[pa.Array | None]
@@ -41,7 +41,7 @@ class ValueReader:
     _depth: int = 0
 
     def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
-        """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends; misfits fail."""
+        """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends and marks misfits."""
         match kind:
             case Reference(name):
                 return self._deeper(self.schema.named[name], wanted, cursor)
@@ -63,7 +63,7 @@ class ValueReader:
                 return _misfits(wanted, cursor)
 
     def _deeper(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
-        if self._depth == _DEEPEST or not cursor.there.any():
+        if self._depth == _DEEPEST or not cursor.active.any():
             return _misfits(wanted, cursor)
         self._depth += 1
         try:
@@ -76,7 +76,7 @@ class ValueReader:
         cursor.fail((number < 0) | (number >= len(branches)))
         parts: list[tuple[Mask, pa.Array]] = []
         for position, branch in enumerate(branches):
-            chosen = cursor.there & (number == position)
+            chosen = cursor.active & (number == position)
             if branch == Scalar("null") or not chosen.any():
                 continue
             part = cursor.only(chosen)
@@ -95,7 +95,7 @@ class ValueReader:
             found[field.name] if field.name in found else all_null(len(cursor), arrow_type(field.type))
             for field in wanted.fields
         ]
-        return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(wanted)), mask=pa.array(~cursor.there))
+        return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(wanted)), mask=pa.array(~cursor.active))
 
     def _array(self, kind: ArrayOf, wanted: ListOf | None, cursor: Cursor) -> pa.Array | None:
         element = None if wanted is None else wanted.element.type
@@ -111,9 +111,9 @@ class ValueReader:
             return None
         target = arrow_type(wanted)
         twice = np.zeros(len(cursor), np.bool_)
-        twice[with_a_key_twice(pa.array(holders), keys).to_numpy()] = True
+        twice[with_duplicate_keys(pa.array(holders), keys).to_numpy()] = True
         cursor.fail(twice)
-        keys = without_validity(keys) if keys.null_count else keys  # NULLs of failed values, which no map may contain
+        keys = without_validity(keys) if keys.null_count else keys  # a map must not contain failed values' NULLs
         pairs = pa.StructArray.from_arrays([keys, values], fields=[target.key_field, target.item_field])
         return _list(target, cursor, holders, pairs)
 
@@ -123,12 +123,12 @@ def _nulls(wanted: Type | None, rows: int) -> pa.Array | None:
 
 
 def _misfits(wanted: Type | None, cursor: Cursor) -> pa.Array | None:
-    cursor.fail(cursor.there)
+    cursor.fail(cursor.active)
     return _nulls(wanted, len(cursor))
 
 
 def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) -> pa.Array:
-    """Each value from its branch; NULL where it has none."""
+    """Each value from its branch; NULL for a value without a branch."""
     if not parts:
         return all_null(len(cursor), arrow_type(wanted))
     if len(parts) == 1:
@@ -146,14 +146,14 @@ def _items(cursor: Cursor, wanted: Sequence[Type | None], read: Callable[[Cursor
 
     Returns the number of the value of each item, in order, and the items.
     """
-    active = np.flatnonzero(cursor.there)
+    active = np.flatnonzero(cursor.active)
     part = cursor.pick(active)
     left = np.zeros(len(active), np.int64)
     holders: list[Whole] = []
     rounds: list[Items] = []
     while len(active):
         left = _next_block(part, left)
-        going = part.there & (left > 0)
+        going = part.active & (left > 0)
         if not going.all():
             cursor.put(active, part)
             active, left, part = active[going], left[going], part.pick(np.flatnonzero(going))
@@ -181,7 +181,7 @@ def _next_block(part: Cursor, left: Whole) -> Whole:
         count = np.abs(count)
     head.fail((count < 0) | (count > head.end - head.at))  # an item takes at least one byte
     part.join(head, ended)
-    return np.where(ended, np.where(head.there, count, 0), left)
+    return np.where(ended, np.where(head.active, count, 0), left)
 
 
 def _in_order(holders: list[Whole], rounds: list[Items]) -> tuple[Whole, Items]:

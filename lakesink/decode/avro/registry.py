@@ -1,8 +1,8 @@
 """Writers' schemas by number: from a file that the driver has read, or from a Schema Registry.
 
-The driver reads the file with every batch and ships its content with the plan. Tasks themselves query a registry,
-because only values contain ids. The schema of an id never changes, so a process asks once. Credentials are in the
-environment, see `USER`: they are in no plan and no message.
+The driver reads the file for every batch and sends its content with the plan. A registry is queried by the tasks,
+because only values contain ids. The schema of an id never changes, so a process asks once. Credentials come from the
+environment, see `USER`. They are never in a plan or a message.
 """
 
 import base64
@@ -24,7 +24,7 @@ from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.retry import RetryPolicy, attempts
 
 USER, PASSWORD, TOKEN = "LAKESINK_REGISTRY_USER", "LAKESINK_REGISTRY_PASSWORD", "LAKESINK_REGISTRY_TOKEN"
-"""Environment variables of driver and executors; Spark redacts the latter two in its configuration pages."""
+"""Environment variables of driver and executors. Spark's configuration pages redact the last two."""
 _SCHEMES = ("http://", "https://")
 _NO_SUCH_SCHEMA = 40403
 _LONGEST_SECONDS = 10
@@ -34,7 +34,7 @@ _POLICY = RetryPolicy(num_retries=3, min_wait_ms=200, max_wait_ms=2_000, total_t
 
 
 class _NoSuchSchema(Exception):
-    """The registry answers and has no schema of this number."""
+    """The registry answered that it has no schema with this number."""
 
 
 def is_url(registry: str) -> bool:
@@ -57,7 +57,7 @@ def schemas_in_file(location: str) -> Mapping[int, str]:
             for number, schema in document.items()
         }
     except (ValueError, AttributeError, RecursionError):
-        raise registry_refused(redact(location), "it is no JSON object from ids to schemas") from None
+        raise registry_refused(redact(location), "it is not a JSON object with schemas by id") from None
 
 
 def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], WriterSchema | None]:
@@ -80,25 +80,25 @@ def schemas_of(registry: str, in_file: Mapping[int, str]) -> Callable[[int], Wri
 @lru_cache(maxsize=1024)
 def _fetched(registry: str, number: int) -> tuple[str, ...]:
     """A schema as JSON, after the schemas that it refers to."""
-    return tuple(_with_references(registry, _asked(registry, f"schemas/ids/{number}"), 0, {}).values())
+    return tuple(_with_references(registry, _ask(registry, f"schemas/ids/{number}"), 0, {}).values())
 
 
 def _with_references(registry: str, answer: Mapping[str, Any], depth: int, found: dict[str, str]) -> dict[str, str]:
-    """Texts of the schemas by their subjects and versions, each after the schemas that it refers to."""
+    """Texts of the schemas by subject and version, each after the schemas that it refers to."""
     if answer.get("schemaType", "AVRO") != "AVRO":
         raise _NoSuchSchema  # values of another format are not Avro
     if depth > _DEEPEST_REFERENCE:
-        raise SchemaInvalid("its references do not end")
+        raise SchemaInvalid("its references are circular or too deep")
     try:
         for part in answer.get("references") or ():
             subject, version = quote(part["subject"], safe=""), int(part["version"])
             if f"{subject}/{version}" not in found:
-                below = _asked(registry, f"subjects/{subject}/versions/{version}")
+                below = _ask(registry, f"subjects/{subject}/versions/{version}")
                 _with_references(registry, below, depth + 1, found)
                 found[f"{subject}/{version}"] = found.pop("")
         found[""] = str(answer["schema"])
     except (KeyError, TypeError, ValueError):
-        raise SchemaInvalid("the registry's answer is not formed as it should be") from None
+        raise SchemaInvalid("the registry's answer has an unexpected form") from None
     return found
 
 
@@ -109,22 +109,22 @@ class _Waiting:
     jitter: Callable[[], float] = lambda: 0.5
 
 
-def _asked(registry: str, path: str) -> Mapping[str, Any]:
+def _ask(registry: str, path: str) -> Mapping[str, Any]:
     """An answer of the registry, with retries."""
     trouble = ""
     for _ in attempts(_POLICY, _Waiting()):
         try:
             return _answer(f"{registry}/{path}")
         except urllib.error.HTTPError as error:
-            _judge(registry, path, error)
+            _raise_if_final(registry, path, error)
             trouble = f"it answers {error.code}"
         except OSError as error:
             trouble = describe(error)
     raise registry_unreachable(redact(registry), trouble)
 
 
-def _judge(registry: str, path: str, error: urllib.error.HTTPError) -> None:
-    """Return if a retry is worthwhile, else raise.
+def _raise_if_final(registry: str, path: str, error: urllib.error.HTTPError) -> None:
+    """Return if a retry can help, else raise.
 
     Only the registry's error code means a missing schema: any other server also answers 404.
     """
@@ -132,7 +132,7 @@ def _judge(registry: str, path: str, error: urllib.error.HTTPError) -> None:
         if error.code == 404 and (_object(error.read(_MOST_BYTES)) or {}).get("error_code") == _NO_SUCH_SCHEMA:
             raise _NoSuchSchema
     if error.code < 500 and error.code != 429:
-        hint = f"; it takes a name and password from {USER} and {PASSWORD}" if error.code in (401, 403) else ""
+        hint = f"; set {USER} and {PASSWORD} in the environment" if error.code in (401, 403) else ""
         raise registry_refused(redact(registry), f"it answers {error.code} to {path[:40]}{hint}")
 
 
@@ -156,7 +156,7 @@ def _answer(url: str) -> Mapping[str, Any]:
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=_LONGEST_SECONDS) as response:
         answer = _object(response.read(_MOST_BYTES))
     if answer is None:
-        raise SchemaInvalid("the registry's answer is no JSON object")
+        raise SchemaInvalid("the registry's answer is not a JSON object")
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Avro's scalars as Arrow values of a table's types: exactly, or not at all.
+"""Converts Avro's scalars to Arrow values of a table's types, without loss.
 
 The logical type decides which columns fit: a number of days is a date and not an integer. A column of another kind
 accepts no value, even if a value could be converted.
@@ -48,7 +48,7 @@ def read_scalar(kind: Scalar, wanted: Primitive | None, cursor: Cursor) -> pa.Ar
         return None
     fit = _FITS.get((kind.logical or kind.name, _family(wanted)))
     if fit is None:
-        cursor.fail(cursor.there)
+        cursor.fail(cursor.active)
         return pa.nulls(len(cursor), wanted.arrow)
     return fit(cursor, raw, kind, wanted)
 
@@ -60,22 +60,22 @@ def read_symbols(kind: Enumeration, wanted: Primitive | None, cursor: Cursor) ->
     if wanted is None:
         return None
     if wanted.name != "string":
-        cursor.fail(cursor.there)
+        cursor.fail(cursor.active)
     if wanted.name != "string" or not kind.symbols:
         return pa.nulls(len(cursor), wanted.arrow)
-    numbers = _array(pa.int32(), np.where(cursor.there, number, 0).astype(np.int32), cursor)
+    numbers = _array(pa.int32(), np.where(cursor.active, number, 0).astype(np.int32), cursor)
     return pa.DictionaryArray.from_arrays(numbers, pa.array(kind.symbols, pa.string())).dictionary_decode()
 
 
 def read_bytes(cursor: Cursor, span: Span) -> pa.Array:
-    """Copy bytes out of the documents: of each two offsets, the first starts a value, the second starts a gap."""
+    """Copy bytes out of the documents. In each pair of offsets, the first starts a value and the second a gap."""
     rows = len(cursor)
     offsets = np.empty(2 * rows + 1, np.int32)
-    start = np.maximum.accumulate(np.where(cursor.there, span.start, 0))
-    offsets[0:-1:2], offsets[1::2] = start, start + np.where(cursor.there, span.length, 0)
+    start = np.maximum.accumulate(np.where(cursor.active, span.start, 0))
+    offsets[0:-1:2], offsets[1::2] = start, start + np.where(cursor.active, span.length, 0)
     offsets[-1] = offsets[-2] if rows else 0
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cursor.data)]
-    wanted = pa.array(np.arange(0, 2 * rows, 2), pa.int64(), mask=~cursor.there)
+    wanted = pa.array(np.arange(0, 2 * rows, 2), pa.int64(), mask=~cursor.active)
     return pa.Array.from_buffers(pa.binary(), 2 * rows, buffers).take(wanted)
 
 
@@ -169,7 +169,7 @@ def _uuid(cursor: Cursor, raw: Span, kind: Scalar, _wanted: Primitive) -> pa.Arr
 
 def _decimal(cursor: Cursor, raw: Span, kind: Scalar, wanted: Primitive) -> pa.Array:
     if kind.scale > MOST_DIGITS:
-        cursor.fail(cursor.there)
+        cursor.fail(cursor.active)
         return pa.nulls(len(cursor), wanted.arrow)
     return _rescaled(cursor, _array(pa.decimal128(MOST_DIGITS, kind.scale), _unscaled(cursor, raw), cursor), wanted)
 
@@ -183,8 +183,8 @@ def _rescaled(cursor: Cursor, numbers: pa.Array, wanted: Primitive) -> pa.Array:
 def _unscaled(cursor: Cursor, raw: Span) -> Bytes:
     """Big-endian numbers of any length in Arrow's form: sixteen bytes, little-endian, at most 38 digits."""
     cursor.fail(raw.length == 0)
-    last = np.where(cursor.there, raw.start + raw.length - 1, cursor.waiting)
-    length = np.where(cursor.there, raw.length, 1)
+    last = np.where(cursor.active, raw.start + raw.length - 1, cursor.padding)
+    length = np.where(cursor.active, raw.length, 1)
     sign = np.where(cursor.data[last - length + 1] >= 0x80, 0xFF, 0).astype(np.uint8)
     number = np.empty((len(cursor), _DECIMAL_BYTES), np.uint8)
     for place in range(max(_DECIMAL_BYTES, int(length.max(initial=0)))):
@@ -223,7 +223,7 @@ def _micros(cursor: Cursor, raw: Whole, kind: Scalar) -> Whole:
     unit = str(kind.logical).rpartition("-")[2]
     if unit == "millis":
         cursor.fail((raw > _LONG.max // 1000) | (raw < -(_LONG.max // 1000)))
-        return np.where(cursor.there, raw, 0) * 1000
+        return np.where(cursor.active, raw, 0) * 1000
     if unit == "nanos":
         cursor.fail(raw % 1000 != 0)
         return raw // 1000

@@ -70,7 +70,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A type that is defined elsewhere; perhaps around this reference."""
+    """A type that is defined elsewhere, perhaps by a record that contains this reference."""
 
     name: str
 
@@ -131,7 +131,7 @@ def parse_writer_schema(texts: Sequence[str]) -> WriterSchema:
     try:
         kinds = [names.parse(_document(text), "") for text in texts]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SchemaInvalid(f"it is not formed as Avro's schemas are ({type(error).__name__})") from None
+        raise SchemaInvalid(f"it does not have the form of an Avro schema ({type(error).__name__})") from None
     return WriterSchema(kinds[-1], names.known)
 
 
@@ -141,7 +141,7 @@ def _document(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise SchemaInvalid("it is no JSON") from None
+        raise SchemaInvalid("it is not JSON") from None
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class _Names:
         for full in (_full_name(name, namespace), name):
             if full in self.known:
                 return Reference(full)
-        raise SchemaInvalid(f"it uses the type {name[:60]!r}, which it does not have")
+        raise SchemaInvalid(f"it uses the type {name[:60]!r}, which it does not define")
 
     def _named(self, document: Mapping[str, Any], namespace: str) -> Kind:
         full = _full_name(document["name"], document.get("namespace", namespace) or "")
@@ -205,7 +205,7 @@ def _scalar(name: str, document: Mapping[str, Any]) -> Scalar:
 def _fixed(document: Mapping[str, Any]) -> Scalar:
     size = document["size"]
     if type(size) is not int or size < 0:
-        raise SchemaInvalid("the size of a fixed is no whole number")
+        raise SchemaInvalid("the size of a fixed type is not a whole number")
     logical = document.get("logicalType")
     if logical == "decimal":
         return Scalar("fixed", *_decimal(document, size))

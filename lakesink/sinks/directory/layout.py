@@ -1,8 +1,8 @@
 """The folders and file names of the file sink. Pure.
 
-Below ``<directory>/_lakesink/<sink id>/``, ``parts/`` contains files of rows, ``commits/`` the markers, ``prepared/``
-the records of batches that are not committed yet, ``taken-back/`` what a rewind moved aside. Spark and Hive skip
-folders that begin with an underscore.
+Below ``<directory>/_lakesink/<sink id>/``, ``parts/`` contains the files of rows, ``commits/`` the markers,
+``prepared/`` the records of batches that are not committed yet, ``taken-back/`` the files that a rewind moved.
+Spark and Hive skip folders that begin with an underscore.
 """
 
 import re
@@ -28,7 +28,7 @@ class Layout:
 
     @property
     def parts(self) -> str:
-        """Folder of files of rows."""
+        """Folder of the parts."""
         return f"{self.root}/parts"
 
     @property
@@ -47,7 +47,7 @@ class Layout:
         return f"{self.root}/high-water.json"
 
     def taken_back(self, name: str) -> str:
-        """Folder for what one rewind moved aside, in subfolders of the same names."""
+        """Folder for the files that one rewind moved, in subfolders of the same names."""
         return f"{self.root}/taken-back/{name}"
 
     def marker(self, number: int) -> str:

@@ -1,8 +1,8 @@
-"""The markers of one sink as its ledger: the newest is the entry, those below it are the ancestry of the verdicts.
+"""The markers of one sink as its ledger: the newest marker is the entry, earlier markers are its ancestry.
 
-A start reads the high water, one listing and two markers; it reads all markers if the listing disagrees with the high
-water. After that, each look reads the newest marker again, to see that it is unchanged, and the name after it. A batch
-older than the ledger's entry reads further down, in growing steps.
+A start reads the high water, one listing and two markers. It reads all markers if listing and high water disagree.
+Later, each decision reads the newest marker again, to check that it is unchanged, and the next number. A batch older
+than the ledger's entry needs earlier markers, which are read in growing steps.
 """
 
 from collections import deque
@@ -29,12 +29,12 @@ from lakesink_protocol.redact import describe
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict, decide
 
-KEPT = 64
+_MARKERS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One decision about a batch; `head` is the newest marker, None if there is none."""
+class LedgerDecision:
+    """The decision about a batch; `head` is the newest marker, None if there is none."""
 
     situation: Situation
     verdict: Verdict
@@ -42,7 +42,7 @@ class Look:
 
     @property
     def follows(self) -> str:
-        """Digest of the newest marker, which a batch prepared now follows; empty if there is none."""
+        """Digest of the newest marker, for a batch prepared now; empty if there is none."""
         return "" if self.head is None else self.head.digest
 
 
@@ -58,38 +58,38 @@ class MarkerLedger(Mapping[int, Marker]):
     _start_id: str = ""
     _known: dict[int, Marker] = field(default_factory=dict)
 
-    def look(self, batch: Batch, accept: Accept | None) -> Look:
+    def decide_on(self, batch: Batch, accept: Accept | None) -> LedgerDecision:
         """Find the newest marker and decide on a batch."""
         try:
             self._refresh()
             view = self._view(self._entry())
             situation = self._situation(view, batch)
-            return Look(situation, decide(situation, accept), self._head)
+            return LedgerDecision(situation, decide(situation, accept), self._head)
         except MarkerDamaged as damage:
             situation = self._situation(self._view(None, str(damage)), batch)
-            return Look(situation, decide(situation), None)
+            return LedgerDecision(situation, decide(situation), None)
 
     def landed(self, marker: Marker, size_bytes: int) -> None:
         """Remember a marker that this process created."""
         self._remember(marker, size_bytes)
         self.raise_high_water()
-        self._known = {number: known for number, known in self._known.items() if number > marker.number - KEPT}
+        self._known = {number: known for number, known in self._known.items() if number > marker.number - _MARKERS_KEPT}
 
     def raise_high_water(self) -> None:
-        """Record how many markers there are. After a failure, the next start only has to read all of them."""
+        """Record the number and size of all markers. A failure is harmless: the next start reads all markers."""
         try:
             self.storage.replace(self.layout.high_water, HighWater(len(self), self._size_bytes).to_bytes())
-        except Exception as error:  # noqa: BLE001 - the batch has landed, whatever the storage says of this file
+        except Exception as error:  # noqa: BLE001 - a storage client raises any class, and the batch is committed
             self.emit(HighWaterKept(self.layout.sink_id, describe(error)))
 
     def has_all(self, parts: Sequence[Part]) -> bool:
-        """True if every part exists in its recorded size."""
+        """True if every part exists with its recorded size."""
         sizes = self.storage.sizes([f"{self.layout.parts}/{part.name}" for part in parts])
         return sizes == [part.size_bytes for part in parts]
 
     def __getitem__(self, number: int) -> Marker:
         if number not in self._known:
-            self._read_down_from(number)
+            self._read_back_to(number)
         return self._known[number]
 
     def __iter__(self) -> Iterator[int]:
@@ -130,8 +130,8 @@ class MarkerLedger(Mapping[int, Marker]):
         data = self.storage.read(self.layout.marker(number))
         return (None, 0) if data is None else (parse_marker(data, number, self.layout.sink_id), len(data))
 
-    def _read_down_from(self, number: int) -> None:
-        """Read as many markers below as are known above: few for an ordinary batch, soon many for an old one."""
+    def _read_back_to(self, number: int) -> None:
+        """Read earlier markers, at least as many as are known: few for a recent batch, few steps for an old one."""
         if not 0 <= number < len(self):
             raise KeyError(number)
         lowest = min(self._known)
@@ -145,13 +145,13 @@ class MarkerLedger(Mapping[int, Marker]):
         head = self._head
         if head is None:
             return None
-        told = head
-        while told.ledger_batch_id != told.batch.batch_id:
-            if told.number == 0:
-                raise MarkerDamaged("no commit bears the batch that the newest one tells")
-            told = self[told.number - 1]
+        moved = head
+        while moved.ledger_batch_id != moved.batch.batch_id:
+            if moved.number == 0:
+                raise MarkerDamaged("no commit has the ledger batch of the newest commit")
+            moved = self[moved.number - 1]
         return next_entry(
-            told.batch,
+            moved.batch,
             snapshot_id=head.snapshot_id,
             sequence_number=head.sequence_number,
             table_uuid=head.directory_id,

@@ -1,8 +1,9 @@
-"""Rows as lines of JSON, encoded so exactly that each reader can restore the values.
+"""Encodes rows as JSON lines without loss: a reader can restore every value.
 
-Numbers, strings, booleans and NULL are JSON's own, and every line has every key. Decimals are strings, because readers
-take JSON's numbers for binary fractions; so are NaN and the infinities, which JSON does not have. Dates and times are
-ISO 8601, instants in UTC; binary is base64; lists and structs are JSON's; a map with string keys is an object.
+Numbers, strings, booleans, NULL, lists and structs have their JSON form, and every line has every key. Decimals are
+strings, because readers parse JSON numbers as binary fractions. NaN and the infinities are strings too, because JSON
+does not have them. Dates and times are ISO 8601, instants in UTC. Binary is base64. A map, with string keys, is an
+object.
 """
 
 import json
@@ -26,7 +27,7 @@ class LineEncoder:
         self._converts = [_convert(field.type) for field in schema]
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """One line for each row, with its newline; raises ValueError for a date or time that ISO 8601 cannot show."""
+        """One line for each row, with a newline; raises ValueError for a date or time outside the range of ISO 8601."""
         columns = [self._values(batch.column(place), place) for place in range(batch.num_columns)]
         rows = (dict(zip(self._names, values, strict=True)) for values in zip(*columns, strict=True))
         return "".join([_LINE.encode(row) + "\n" for row in rows]).encode()
@@ -100,9 +101,9 @@ def _number(value: float) -> float | str:
 
 
 def _moment(value: str) -> str:
-    """Arrow's text with ISO's letter ``T``; Arrow writes a sentence for a value that it cannot format."""
+    """Arrow's text, with ``T`` before the time. A value that Arrow cannot format becomes a text in angle brackets."""
     if value.startswith("<"):
-        raise ValueError("a date or time lies beyond what can be written")
+        raise ValueError("a date or time is outside the range of ISO 8601")
     return value.replace(" ", "T", 1)
 
 

@@ -1,7 +1,7 @@
 """One commit of the file sink: a small JSON object with the batch, its parts and its outcome. Pure.
 
-A marker corresponds to a snapshot and its batch mark in a table, and the verdicts read it as such. It contains its own
-digest and the digest of the marker before it, so any change, removal or insertion is detected.
+A marker corresponds to a table's snapshot with its batch mark, and the verdict uses it in the same way. It contains its
+own digest and the digest of the marker before it, so any change, removal or insertion is detected.
 """
 
 import json
@@ -22,13 +22,13 @@ _FIELDS = (
     "sink_id", "directory_id", "number", *BATCH_FACTS, "ledger_batch_id", "outcome", "accepted", "commit_id",
     "previous", "committed_at", "format",
 )  # fmt: skip
-"""Fields that a marker and its file name alike, in the order of the file."""
+"""Fields with the same name in `Marker` and in its file, in the order of the file."""
 _COUNTS = ("number", "batch_id", "ledger_batch_id", "rows", "bytes")
 _TEXTS = {"lakesink", *_FIELDS} - {"start", *_COUNTS}
 
 
 class MarkerDamaged(ValueError):
-    """A marker is torn, foreign, of a newer version, or does not follow the one before it."""
+    """A marker is incomplete, not from this sink, of a newer version, or does not follow the marker before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Marker:
 
     Attributes:
         number: Its position among the sink's commits, from 0; the name of its file.
-        directory_id: Random id of the first commit here: another id means another history.
+        directory_id: Random id from the first commit in this directory: another id means another history.
         ledger_batch_id: Batch that the ledger shows after this commit. It differs from the batch only if an operator
             accepted the replay of an old one.
         outcome: ``committed``, ``recovered`` or ``accepted``.
@@ -45,7 +45,7 @@ class Marker:
         commit_id: Random id of the prepare. It distinguishes this commit from another driver's of the same batch.
         previous: Digest of the marker before; empty for the first.
         committed_at: UTC time of the driver's clock, for information only.
-        digest: Over all other fields.
+        digest: Digest of all other fields.
     """
 
     number: int
@@ -78,7 +78,7 @@ class Marker:
 
     @property
     def snapshot_id(self) -> int:
-        """The number, as the verdicts call it."""
+        """The number, under the name that the verdict uses."""
         return self.number
 
     @property
@@ -88,7 +88,7 @@ class Marker:
 
     @property
     def sequence_number(self) -> int:
-        """From 1, as in a table."""
+        """Position from 1, as in a table."""
         return self.number + 1
 
     @property
@@ -123,20 +123,20 @@ class Marker:
 
 
 def parse_marker(data: bytes, number: int, sink_id: str) -> Marker:
-    """The marker in a file; raises MarkerDamaged unless it is a whole marker of this version, number and sink."""
+    """The marker in a file; raises MarkerDamaged unless it is a complete marker of this version, number and sink."""
     try:
         document = _document_in(data, number)
-        told = document.pop("digest")
+        recorded = document.pop("digest")
         _check_fields(document)
         marker = _marker(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, MarkerDamaged):
             raise
-        raise MarkerDamaged(f"commit {number} is torn or foreign") from error
-    if told != marker.digest or marker._document() != document:  # noqa: SLF001 - its own module
-        raise MarkerDamaged(f"commit {number} is not what was written")
+        raise MarkerDamaged(f"commit {number} is incomplete or not from lakesink") from error
+    if recorded != marker.digest or marker._document() != document:  # noqa: SLF001 - its own module
+        raise MarkerDamaged(f"commit {number} was changed after it was written")
     if (marker.number, marker.sink_id) != (number, sink_id):
-        raise MarkerDamaged(f"commit {number} belongs elsewhere")
+        raise MarkerDamaged(f"commit {number} has the content of another number or sink")
     return marker
 
 
@@ -151,10 +151,10 @@ def _document_in(data: bytes, number: int) -> dict[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without duplicate keys: Python takes the last of two equal keys, others may take the first."""
+    """A JSON object without duplicate keys: Python uses the last of two equal keys, other readers may use the first."""
     document = dict(pairs)
     if len(document) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field occurs twice")
     return document
 
 
@@ -179,10 +179,10 @@ def _marker(document: Mapping[str, Any]) -> Marker:
 
 @dataclass(frozen=True, slots=True)
 class HighWater:
-    """A lower bound of a sink's history, in a small file that reveals a lost or truncated marker.
+    """Number and total size of a sink's first markers, in a small file that reveals a lost or truncated marker.
 
-    It tells how many markers were created from number 0, and their total size. The file is written after the marker, so
-    it may be behind, but never ahead. If it is missing or unreadable, a start reads every marker once.
+    The file is written after the marker, so it may count too few markers, but never too many. If it is missing or
+    unreadable, a start reads every marker once.
     """
 
     count: int
@@ -194,7 +194,7 @@ class HighWater:
 
 
 def parse_high_water(data: bytes | None) -> HighWater | None:
-    """The high water in a file; None if it is missing, torn, or of another version."""
+    """The high water in a file; None if it is missing, incomplete, or of another version."""
     try:
         document = json.loads(data or b"")
         version, count, size_bytes = (document[name] for name in ("version", "count", "size_bytes"))

@@ -11,9 +11,9 @@ MOST_READ_AT_ONCE = 256
 
 
 def find_markers(storage: Storage, layout: Layout) -> tuple[list[int], bool]:
-    """Sizes of all markers by number, and whether the high water agrees, so that no check is needed.
+    """Sizes of all markers by number; True if the high water agrees with them, so that no other check is needed.
 
-    The high water is read first, so a marker that is created meanwhile is no contradiction.
+    The high water is read first, so a marker that is created meanwhile does not contradict it.
     """
     high_water = parse_high_water(storage.read(layout.high_water))
     sizes = marker_sizes(storage, layout)
@@ -50,19 +50,19 @@ def read_history(storage: Storage, layout: Layout, count: int) -> Iterator[Marke
             below = marker
 
 
-def sound_history(storage: Storage, layout: Layout, count: int) -> tuple[list[Marker], str]:
-    """The markers up to the first that is missing or damaged, and the damage; empty if there is none."""
-    sound: list[Marker] = []
+def undamaged_history(storage: Storage, layout: Layout, count: int) -> tuple[list[Marker], str]:
+    """The markers before the first missing or damaged one, and the damage; empty text if there is none."""
+    markers: list[Marker] = []
     try:
         for marker in read_history(storage, layout, count):
-            sound.append(marker)  # noqa: PERF402 - `list` would lose those before the damage
+            markers.append(marker)  # noqa: PERF402 - `list` would lose the markers before the damage
     except MarkerDamaged as damage:
-        return sound, str(damage)
-    return sound, ""
+        return markers, str(damage)
+    return markers, ""
 
 
 def check_follows(below: Marker, marker: Marker) -> None:
-    """Check that one marker is the next after the other."""
+    """Check that `marker` is the next after `below`."""
     if (marker.previous, marker.directory_id) != (below.digest, below.directory_id):
         raise MarkerDamaged(f"commit {marker.number} does not follow commit {below.number}")
 
@@ -70,8 +70,8 @@ def check_follows(below: Marker, marker: Marker) -> None:
 def marker_sizes(storage: Storage, layout: Layout) -> dict[int, int]:
     """Sizes by number, with gaps where markers are missing.
 
-    A listing is not atomic: it may lack a marker that is older than the last one it shows. So each number that it does
-    not show is looked up by name, up to the first that does not exist.
+    A listing is not atomic: it may lack a marker that is older than the newest one in it. So each number that is not
+    in it is looked up by name, up to the first that does not exist.
     """
     listed = storage.listing(layout.commits)
     sizes = {number: size for name, size in listed.items() if (number := marker_number(name)) is not None}
@@ -81,7 +81,7 @@ def marker_sizes(storage: Storage, layout: Layout) -> dict[int, int]:
             if size is None:
                 return sizes
             sizes[number] = size
-    raise AssertionError("numbers do not end")
+    raise AssertionError("unreachable")
 
 
 def _first_missing(sizes: dict[int, int]) -> int:
@@ -89,9 +89,9 @@ def _first_missing(sizes: dict[int, int]) -> int:
 
 
 def _check_beginning(storage: Storage, layout: Layout) -> None:
-    """Refuse files of two batches without a marker: the first of them was committed.
+    """Refuse a folder without markers that has files of two batches: the first batch was committed.
 
-    An older lakesink left no high water.
+    An older lakesink wrote no high water.
     """
     parts = (batch_of_part(name, layout.sink_id) for name in storage.names(layout.parts))
     records = (batch_of_record(name) for name in storage.names(layout.prepared))

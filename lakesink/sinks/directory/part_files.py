@@ -1,4 +1,4 @@
-"""One part of the file sink from its opening to its closing, in any format."""
+"""Writes one part of the file sink, in any format."""
 
 import zlib
 from contextlib import suppress
@@ -25,7 +25,7 @@ GZIP = 16 + zlib.MAX_WBITS
 class OpenPart:
     """A part that is being written, at a unique location; ends with `close` or `abandon`.
 
-    It takes rows of a schema that `check_part_schema` has accepted.
+    The rows' schema is one that `check_part_schema` has accepted.
     """
 
     def __init__(self, location: str, schema: pa.Schema, format_name: str, codec: str) -> None:
@@ -40,7 +40,7 @@ class OpenPart:
         try:
             with storage_failures(location):  # the first bytes are written here
                 self._writer = _writer(self._sink, schema, format_name, codec)
-        except BaseException:
+        except BaseException:  # any exception must end the open stream; it is raised again
             self.abandon()
             raise
 
@@ -50,7 +50,7 @@ class OpenPart:
         return int(self._sink.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows; raises WriteError if the storage refused them or the format cannot represent a value."""
+        """Append rows; raises WriteError if the storage fails or the format cannot represent a value."""
         with storage_failures(self.location):
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows += rows.num_rows
@@ -65,25 +65,25 @@ class OpenPart:
             size = self.size_bytes
             self._sink.close()
             if isinstance(self._filesystem, LocalFileSystem):
-                sync_file(Path(self._path))  # a marker that survives a power failure must not name a part that does not
+                sync_file(Path(self._path))  # a marker that survives a power failure must not name a lost part
                 sync_folder(Path(self._path).parent)
         return Part(PurePosixPath(self.location).name, self._rows, size)
 
     def abandon(self) -> None:
-        """Drop a part that was never closed; never raises. No part of it may look like a complete file.
+        """Remove a part that was never closed; never raises.
 
-        A Parquet writer that is dropped would still write a valid, shorter file.
+        The stream is closed first: a Parquet writer that is closed or released would still write a valid, shorter file.
         """
-        with suppress(Exception):
+        with suppress(Exception):  # a storage client raises any class, and the task's own error must be raised
             self._sink.close()
         if self._writer is not None:
             self._writer.is_open = False
-        with suppress(Exception):
+        with suppress(Exception):  # a failed removal leaves an unreferenced file
             self._filesystem.delete_file(self._path)
 
 
 class LinesWriter:
-    """Writes JSON lines, uncompressed or with gzip; called like Arrow's writer of Parquet."""
+    """Writes JSON lines, uncompressed or with gzip; with the methods of Arrow's Parquet writer."""
 
     is_open = True
 

@@ -58,11 +58,12 @@ def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
     """Refuse columns that the format does not store, or that readers cannot distinguish."""
     doubled = [name for name, count in Counter(name.casefold() for name in schema.names).items() if count > 1]
     if doubled or not schema.names:
+        twice = f"Two columns are named {shown(doubled[0])!r} if case is ignored." if doubled else ""
         raise WriteError(
             "COLUMNS_AMBIGUOUS",
-            f"Two columns are named {shown(doubled[0])!r}, but for case." if doubled else "There are no columns.",
+            twice or "The rows have no columns.",
             data=DataState.NOT_IN,
-            action="Give every column a name of its own: Spark and DuckDB do not tell them apart by case.",
+            action="Give every column a unique name: Spark and DuckDB ignore the case of names.",
         )
     for field in schema:
         for path, kind, why in _unsuitable(field.name, field.type, part_format):
@@ -70,27 +71,27 @@ def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
                 "TYPE_UNSUPPORTED",
                 f"Column {shown(path)!r} is a {shown(sql_type(kind))}: {why}.",
                 data=DataState.NOT_IN,
-                action=f"Cast {path!r} in the query to a type that {part_format.name} files hold, or leave it out.",
+                action=f"Cast {path!r} in the query to a type that {part_format.name} files can store, or drop it.",
             )
 
 
 def _unsuitable(path: str, kind: pa.DataType, part_format: PartFormat) -> Iterator[tuple[str, pa.DataType, str]]:
     if pa.types.is_struct(kind):
         if kind.num_fields == 0:
-            yield path, kind, "a struct without fields holds nothing"
+            yield path, kind, "a struct needs at least one field"
         if len({part.name.casefold() for part in kind}) < kind.num_fields:
-            yield path, kind, "two of its fields have one name, but for case"
+            yield path, kind, "two of its field names are equal if case is ignored"
         for part in kind:
             yield from _unsuitable(f"{path}.{part.name}", part.type, part_format)
     elif pa.types.is_map(kind):
         if part_format.is_json and not pa.types.is_string(kind.key_type):
-            yield path, kind, "in JSON the keys of an object are text"
+            yield path, kind, "JSON objects need STRING keys"
         yield from _unsuitable(f"{path}.key", kind.key_type, part_format)
         yield from _unsuitable(f"{path}.value", kind.item_type, part_format)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _unsuitable(f"{path}.element", kind.value_type, part_format)
     elif not _is_suitable(kind, part_format):
-        yield path, kind, f"{part_format.name} files do not hold it without loss"
+        yield path, kind, f"{part_format.name} files cannot store it without loss"
 
 
 def _is_suitable(kind: pa.DataType, part_format: PartFormat) -> bool:

@@ -1,7 +1,7 @@
 """The receipt of one task of the file sink: the parts that it closed, as bounded, versioned data.
 
 Uses the standard library only. A receipt comes from a less trusted process than the driver: `decode_parts` accepts this
-form only, with names of parts of this batch and task.
+form only, with names of this batch's and task's parts.
 """
 
 import json
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PartsReceipt:
-    """What one task returns once, after it has closed all its parts; `parts` is empty if it had no rows."""
+    """The result of one task after it has closed all its parts; `parts` is empty if it had no rows."""
 
     task: int
     rows: int
@@ -91,19 +91,19 @@ def _part(document: Any, stem: str, task: int | None) -> Part:
     match document:
         case [str(name), int(rows), int(size)] if is_part_name(name, stem, task):
             return Part(name, _whole(rows, _IN_A_PART), _whole(size, _IN_A_PART))
-    raise ReceiptInvalid("a part is malformed, or has a name that no part of this batch has")
+    raise ReceiptInvalid("a part is malformed, or its name is not from this batch")
 
 
 def check_batch(parts: Sequence[Part]) -> None:
     """Raise ReceiptInvalid unless these can be the parts of one batch, and their sums fit a marker and its readers."""
     if len({part.name for part in parts}) != len(parts):
-        raise ReceiptInvalid("a file is in the votes twice")
-    if not can_be_told(parts):
-        raise ReceiptInvalid("the batch would have more rows or bytes than can be")
+        raise ReceiptInvalid("a file is listed twice")
+    if not fits_a_marker(parts):
+        raise ReceiptInvalid("the batch has more rows or bytes than the limit")
 
 
-def can_be_told(parts: Sequence[Part]) -> bool:
-    """True if the sums of these parts fit into a marker and its readers."""
+def fits_a_marker(parts: Sequence[Part]) -> bool:
+    """True if a marker and its readers can represent the sums of these parts."""
     return max(sum(part.rows for part in parts), sum(part.size_bytes for part in parts)) <= MOST_IN_A_BATCH
 
 
@@ -113,11 +113,11 @@ def _receipt(document: Mapping[str, Any], stem: str) -> PartsReceipt:
     task, rows = _whole(document["task"], _TASKS), _whole(document["rows"], _COUNTS)
     parts = parts_from_json(document["parts"], stem, task)
     if rows != sum(part.rows for part in parts):
-        raise ReceiptInvalid("a task received other rows than its parts hold")
+        raise ReceiptInvalid("a task received another number of rows than its parts contain")
     return PartsReceipt(task, rows, parts)
 
 
 def _whole(value: Any, allowed: range) -> int:
     if type(value) is not int or value not in allowed:
-        raise ReceiptInvalid("a count is not a whole number in its range")
+        raise ReceiptInvalid("a count is not an integer in its range")
     return value

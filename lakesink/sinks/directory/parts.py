@@ -1,7 +1,7 @@
 """Writes one task's rows into closed parts and a receipt: the file sink's pre-commit in executors.
 
 Rows keep the Arrow schema in which they arrive. A part is created with its first row under a unique name and is never
-renamed. Either it is closed whole, or the task removes it.
+renamed. The task either closes it or removes it.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartsPlan:
-    """What the driver tells the tasks of one batch: plain data, no client, no secret. `stem` starts parts' names."""
+    """The driver's instructions for one batch's tasks: no client and no secret. Parts' names start with `stem`."""
 
     folder: str
     stem: str
@@ -49,7 +49,7 @@ class PartsWriter:
                 if batch.num_rows:
                     parts.add(batch)
             closed = parts.close()
-        except BaseException:
+        except BaseException:  # any end of the task must remove its open part; it is raised again
             parts.abandon()
             raise
         return encode_parts(PartsReceipt(task, rows, closed))
@@ -94,7 +94,7 @@ class _Parts:
 
     def _finish(self) -> None:
         if self._open is not None:
-            LISTENERS(FileClosing(self.plan.batch_id))  # an executor has only its own listeners
+            LISTENERS(FileClosing(self.plan.batch_id))  # the listeners of the driver do not exist in an executor
             self._closed.append(self._open.close())
             self._open = None
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakesink.sinks.directory.ledger import Look
+from lakesink.sinks.directory.ledger import LedgerDecision
 from lakesink.sinks.directory.part_formats import FORMATS
 from lakesink.sinks.directory.part_receipt import Part, check_batch, parts_from_json
 from lakesink_protocol.receipt import ReceiptInvalid, plain_text
@@ -17,11 +17,11 @@ _TEXTS = ("commit_id", "directory_id", "follows", "accepted", "format")
 
 @dataclass(frozen=True, slots=True)
 class PreparedParts:
-    """A batch that only needs its marker; `Marker` explains the fields that both have.
+    """A batch that only needs its marker; `Marker` explains the fields that both classes have.
 
     Attributes:
         follows: Digest of the newest marker when this was prepared; empty if there was none.
-        begun_ms: Earliest time at which a part can have been created; 0 in a record of an older lakesink.
+        begun_ms: Time before the first part was created; 0 in a record of an older lakesink.
         recovered: True if an earlier run prepared it. Not part of the record.
     """
 
@@ -57,7 +57,7 @@ def parse_prepared(payload: Mapping[str, Any], stem: str) -> PreparedParts | Non
     return PreparedParts(**texts, parts=parts, begun_ms=begun_ms, recovered=True)
 
 
-def still_usable(look: Look, prepared: PreparedParts) -> bool:
-    """True if ledger and accepted refusal are those of the prepare; otherwise the batch must be written again."""
-    assert isinstance(look.verdict, Commit)
-    return (look.follows, look.verdict.accepted) == (prepared.follows, prepared.accepted)
+def still_usable(decision: LedgerDecision, prepared: PreparedParts) -> bool:
+    """True if ledger and accepted refusal are unchanged since the pre-commit; otherwise the batch is written again."""
+    assert isinstance(decision.verdict, Commit)
+    return (decision.follows, decision.verdict.accepted) == (prepared.follows, prepared.accepted)

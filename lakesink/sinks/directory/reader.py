@@ -1,4 +1,4 @@
-"""What readers of a directory may read: the parts that markers name, and no other file. Writes nothing."""
+"""Lists a directory's committed files: the parts that markers name, and no other file. Only reads."""
 
 import os
 from collections.abc import Iterator
@@ -23,9 +23,11 @@ def committed_files(
 ) -> list[str]:
     """The files of all committed batches, for example for ``spark.read.parquet(*paths)``.
 
-    In DuckDB use ``duckdb.read_parquet(paths, hive_partitioning=False)``: otherwise a folder like ``x=7`` is a column.
+    In DuckDB use ``duckdb.read_parquet(paths, hive_partitioning=False)``. Otherwise a folder like ``x=7`` becomes a
+    column.
 
-    The list is a consistent view of whole batches at one moment; its files never change. Read it again to see more.
+    The list is a consistent view of whole batches at one moment, and its files never change. Call again to see later
+    batches.
 
     Args:
         directory: Path or URI, as the stream was given it.
@@ -41,7 +43,7 @@ def committed_files(
         CatalogError: No stream has written to the directory, it cannot be read, or its commits are damaged.
     """
     if up_to_batch is not None and sink_id is None:
-        raise _wrong("up_to_batch", "batches are counted by sink: give sink_id too")
+        raise _wrong("up_to_batch", "batch ids belong to one sink, so give sink_id too")
     with opened_sinks(directory, sink_id) as (storage, layouts):
         return [
             f"{layout.parts}/{part.name}"
@@ -53,7 +55,7 @@ def committed_files(
 
 @contextmanager
 def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iterator[tuple[Storage, list[Layout]]]:
-    """The sinks of a directory by name, or only the wanted one; failures in the block are about the directory."""
+    """The sinks of a directory by name, or only the wanted one; converts the storage's errors in the block."""
     place = directory_location(directory)
     wanted = None if sink_id is None else read_option("sink_id", sink_id)
     with directory_failures(place):
@@ -66,7 +68,7 @@ def opened_sinks(directory: str | os.PathLike[str], sink_id: str | None) -> Iter
                 action="Correct the directory. If it is right, its stream has not yet begun its first batch.",
             )
         if wanted is not None and wanted not in there:
-            raise _wrong("sink_id", f"nothing is there of this sink. {did_you_mean(wanted, there)}")
+            raise _wrong("sink_id", f"the directory has no sink of this name. {did_you_mean(wanted, there)}")
         yield storage, [Layout(place, name) for name in there if wanted in (None, name)]
 
 
@@ -81,8 +83,7 @@ def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[
             "LEDGER_DAMAGED",
             f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
             data=DataState.UNCHANGED,
-            action=f"Put the files back as they were, one for each number from 0: {redact(layout.commits)!r}."
-            f" {TAKING_BACK}",
+            action=f"Restore the original files, one for each number from 0: {redact(layout.commits)!r}. {TAKING_BACK}",
         ) from None
     if up_to_batch is None:
         return markers
@@ -95,7 +96,7 @@ def _check_once(markers: list[Marker]) -> None:
     for marker in markers:
         names = {part.name for part in marker.parts}
         if not seen.isdisjoint(names):
-            raise MarkerDamaged(f"commit {marker.number} lists a file of another one")
+            raise MarkerDamaged(f"commit {marker.number} lists a file of another commit")
         seen |= names
 
 

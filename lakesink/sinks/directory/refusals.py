@@ -1,4 +1,4 @@
-"""The errors of the file sink: refusals in its own words, and failures of its directory."""
+"""Errors of the file sink: the texts of its refusals, and failures of its directory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,34 +17,34 @@ TAKING_BACK = (
 _WORDS = (
     Words(
         Reason.TABLE_REPLACED,
-        "The directory holds other commits of sink {sink} than those that this run has seen.",
-        "If it was emptied or replaced on purpose, take a new sink id and a new checkpoint: they read the source"
-        " from its beginning, and bring rows twice that are still in the directory.",
+        "The commits of sink {sink} in the directory are not those that this run read before.",
+        "If the directory was emptied or replaced on purpose, use a new sink id and a new checkpoint. The stream then"
+        " reads the source from its beginning; rows that are still in the directory are written a second time.",
     ),
     Words(
         Reason.LEDGER_DAMAGED,
         "The commits of sink {sink} cannot be trusted: {damage}.",
-        "Put the files of its folder commits back as they were, one for each number from 0; update lakesink if a"
-        f" newer version wrote them. {TAKING_BACK}",
+        "Restore the original files in its folder commits, one for each number from 0. Upgrade lakesink if a newer"
+        f" version wrote them. {TAKING_BACK}",
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
-        "Batch {n} of sink {sink} comes to a directory that knows none of the batches before it.",
-        "Check directory and sink id. If earlier batches went elsewhere on purpose, choose below, or start a new"
-        " checkpoint, which reads the source from its beginning.",
+        "The directory has none of the batches before batch {n} of sink {sink}.",
+        "Check directory and sink id. If earlier batches were written elsewhere on purpose, choose below, or start"
+        " with a new checkpoint, which reads the source from its beginning.",
     ),
     Words(
         Reason.BATCH_CHANGED,
-        "Batch {changed} of sink {sink} came back with other data than the directory holds.",
-        "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
-        " checkpoint that belongs to the directory: then no row is lost and none comes twice."
+        "Batch {changed} of sink {sink} was replayed with other data than the directory contains.",
+        "The source or the checkpoint changed after the commit of batch {last}, which ended at {end}. Restore the"
+        " checkpoint that belongs to the directory: then no row is lost or duplicated."
         f" {TAKING_BACK}",
     ),
     Words(
         Reason.REWOUND,
         "Batch {n} of sink {sink} is older than batch {last}, and {why_rewound}.",
-        "The checkpoint is older than the directory. Restore the newest one; the sink ended at {end}. The sink"
-        " stays at batch {last} whatever is accepted.",
+        "The checkpoint is older than the directory. Restore the newest checkpoint; the sink ended at {end}."
+        " The sink stays at batch {last}, even if an older batch is accepted.",
     ),
     Words(
         Reason.GAP,
@@ -67,15 +67,17 @@ def directory_failures(directory: str, *, data: DataState | str = DataState.UNCH
         yield
     except LakesinkError:
         raise
-    except Exception as error:  # clients of object stores have their own exceptions
+    except Exception as error:  # each storage client has its own exception classes
         what = f"The directory cannot be used: {describe(error)[:140]}"
         match error:
             case NotADirectoryError() | FileExistsError():
-                code, what = "DIRECTORY_INVALID", "The directory is a file, or lies in one."
-                action = "Give a directory, or a name that is not taken"
+                code, what = "DIRECTORY_INVALID", "The directory is a file, or its path leads through a file."
+                action = "Give another path"
             case PermissionError():
-                code, action = "DIRECTORY_UNWRITABLE", "Let this user read and write it, or correct its credentials"
+                code = "DIRECTORY_UNWRITABLE"
+                action = "Allow this user to read and write, or correct the credentials"
             case _:
                 code = "DIRECTORY_FAILED"
-                action = "Check that it can be reached, and its free space, then start again"
-        raise CatalogError(code, what, data=data, action=f"{action}: {redact(directory)!r}.") from error
+                action = "Check the connection and the free space, then start again"
+        action = f"{action}. The directory is {redact(directory)!r}."
+        raise CatalogError(code, what, data=data, action=action) from error

@@ -12,7 +12,7 @@ from lakesink.sinks.directory.part_formats import FORMATS, PartFormat
 from lakesink.writer.filesystem import local_path, scheme_of
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.redact import bears_secret
+from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean, sentence
 
 PATTERN_CHARACTERS = frozenset("*?[]{}\\")
@@ -40,14 +40,14 @@ class FileSettings:
 
 
 def directory_location(directory: Any) -> str:
-    """A directory as absolute path or URI without trailing slash; refuses secrets, and characters of path patterns."""
+    """A directory as absolute path or URI without trailing slash; refuses secrets and pattern characters."""
     text = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
     if not isinstance(text, str) or not text.strip() or not text.isprintable():
         raise _wrong("directory", "expected a path or a URI, without control characters")
     if PATTERN_CHARACTERS & set(text):
-        raise _wrong("directory", "Spark and DuckDB take * ? [ ] { } and \\ in a path for a pattern")
-    if bears_secret("directory", text):
-        raise _wrong("directory", "it bears credentials, and paths are printed; let the storage's client find its own")
+        raise _wrong("directory", "Spark and DuckDB read * ? [ ] { } and \\ in a path as a pattern")
+    if contains_secret("directory", text):
+        raise _wrong("directory", "it contains credentials, and logs show paths; configure the storage's client")
     if scheme_of(text) == "file":
         return posixpath.abspath(local_path(text))
     return text.rstrip("/")
@@ -56,7 +56,7 @@ def directory_location(directory: Any) -> str:
 def _part_format(name: Any) -> PartFormat:
     known = FORMATS.get(name.strip().lower()) if isinstance(name, str) else None
     if known is None:
-        raise _wrong("format", f"expected a format of files. {did_you_mean(str(name)[:60], FORMATS)}")
+        raise _wrong("format", f"unknown file format. {did_you_mean(str(name)[:60], FORMATS)}")
     return known
 
 
@@ -65,7 +65,7 @@ def _codec(part_format: PartFormat, codec: Any) -> str:
     word = "uncompressed" if word == "none" else word
     if word not in part_format.extensions:
         near = did_you_mean(word[:60], part_format.extensions)
-        raise _wrong("compression_codec", f"{part_format.name} files are not compressed so. {near}")
+        raise _wrong("compression_codec", f"{part_format.name} files do not support this codec. {near}")
     return word
 
 
@@ -73,5 +73,5 @@ def _wrong(name: str, why: str) -> SettingsError:
     return SettingsError(
         "OPTION_INVALID",
         f"The option {name}: {sentence(why)}",
-        action=f"Correct {name}; help(lakesink.stream_files) lists the options of files.",
+        action=f"Correct {name}; help(lakesink.stream_files) lists the options.",
     )

@@ -1,4 +1,4 @@
-"""The file sink: the two-phase seam with a directory as its target."""
+"""The file sink: a two-phase sink whose target is a directory."""
 
 import os
 import uuid
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 
-from lakesink.sinks.accept_in_use import AcceptInUse
 from lakesink.sinks.directory.commit import Publication
 from lakesink.sinks.directory.layout import Layout
-from lakesink.sinks.directory.ledger import Look, MarkerLedger
+from lakesink.sinks.directory.ledger import LedgerDecision, MarkerLedger
 from lakesink.sinks.directory.part_receipt import check_batch, decode_parts, part_stem
 from lakesink.sinks.directory.parts import PartsPlan, PartsWriter
 from lakesink.sinks.directory.prepared import PreparedParts, parse_prepared, still_usable
@@ -18,7 +17,8 @@ from lakesink.sinks.directory.refusals import directory_failures, refused
 from lakesink.sinks.directory.settings import FileSettings
 from lakesink.sinks.records import PreparedDirectory
 from lakesink.sinks.storage import Storage, check_exclusive, open_storage, prove_exclusive
-from lakesink_catalog.commit.fence import Surroundings
+from lakesink.sinks.unused_accept import UnusedAcceptWarning
+from lakesink_catalog.commit.fence import Effects
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.events import BatchAborted, PreparedUnusable
@@ -32,19 +32,19 @@ from lakesink_protocol.votes import check_tasks, receipt_rejected
 
 @dataclass(frozen=True, slots=True)
 class FileTransaction:
-    """One batch that may be written, begun before any part; no writer if an operator had the batch skipped."""
+    """One batch that may be written; `begun_ms` is before any part. No writer if an operator skips the batch."""
 
     batch: Batch
-    look: Look
+    decision: LedgerDecision
     begun_ms: int
     writer: PartsWriter | None
     prepared_log: PreparedDirectory
 
 
 class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
-    """Writes one stream into files of one directory, each batch once and whole; see `lakesink.stream_files`.
+    """Writes one stream into files of one directory, each batch completely and once; see `lakesink.stream_files`.
 
-    Opens nothing before its first batch. `storage` holds the directory; None opens it by the directory's scheme.
+    Opens nothing before its first batch. `storage` contains the directory; None opens it by the directory's scheme.
     """
 
     durability = Durability.PREPARED_SURVIVES
@@ -60,7 +60,7 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         accept: str | Accept | None = None,
         prepared_max_age: timedelta | str | None = None,
         storage: Storage | None = None,
-        surroundings: Surroundings | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self.settings = FileSettings.parse(
             directory,
@@ -71,18 +71,20 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
             accept=accept,
             prepared_max_age=prepared_max_age,
         )
-        self._surroundings = surroundings or Surroundings()
+        self._effects = effects or Effects()
         self._records = PreparedDirectory(
             self.layout.prepared,
             self.settings.prepared_max_age,
-            self._surroundings.now_ms,
+            self._effects.now_ms,
             storage,
-            self._surroundings.emit,
+            self._effects.emit,
         )
         if storage is None:
             check_exclusive(self.layout.directory)
-        self._proved = False
-        self._accept = AcceptInUse(self.settings.accept, "directory", self.layout.directory, self.layout.sink_id)
+        self._exclusive_proved = False
+        self._accept_warning = UnusedAcceptWarning(
+            self.settings.accept, "directory", self.layout.directory, self.layout.sink_id
+        )
 
     @property
     def layout(self) -> Layout:
@@ -96,36 +98,36 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def begin(self, batch: Batch) -> FileTransaction | AlreadyCommitted:
         """Read the markers and decide on the batch."""
-        begun_ms = self._surroundings.now_ms()
+        begun_ms = self._effects.now_ms()
         with directory_failures(self.layout.directory):
-            look = self._ledger.look(batch, self.settings.accept)
-            self._check_format(look)
-            self._accept.decided(look.verdict, batch.batch_id, self._surroundings.emit)
-            match look.verdict:
+            decision = self._ledger.decide_on(batch, self.settings.accept)
+            self._check_format(decision)
+            self._accept_warning.after_decision(decision.verdict, batch.batch_id, self._effects.emit)
+            match decision.verdict:
                 case Skip(snapshot_id=number):
                     return AlreadyCommitted(number)
                 case Refuse(reason=reason):
-                    raise refused(reason, look.situation)
+                    raise refused(reason, decision.situation)
                 case Commit(adds_rows=adds_rows):
-                    self._prove()
-        if look.head is not None:
-            self._records.follow(look.head.batch.batch_id, look.head.batch.fingerprint)
+                    self._prove_exclusive_once()
+        if decision.head is not None:
+            self._records.follow(decision.head.batch.batch_id, decision.head.batch.fingerprint)
         writer = PartsWriter(self._plan(batch)) if adds_rows else None
-        return FileTransaction(batch, look, begun_ms, writer, self._records)
+        return FileTransaction(batch, decision, begun_ms, writer, self._records)
 
     def check_inputs(self, batch: Batch, transaction: FileTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
-        verdict = transaction.look.verdict
+        verdict = transaction.decision.verdict
         assert isinstance(verdict, Commit)
         if batch.missing_inputs and not verdict.without_inputs:
-            raise refused(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
+            raise refused(Reason.INPUT_MISSING, transaction.decision.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: FileTransaction, payload: Payload) -> PreparedParts | None:
         """Use an earlier run's prepared batch if it follows the same marker and all its parts still exist."""
         prepared = parse_prepared(payload, self._stem(transaction.batch))
-        trouble = "it is malformed" if prepared is None else self._trouble(transaction.look, prepared)
+        trouble = "it is malformed" if prepared is None else self._trouble(transaction.decision, prepared)
         if trouble:
-            self._surroundings.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
+            self._effects.emit(PreparedUnusable(transaction.batch.batch_id, trouble))
             return None
         return prepared
 
@@ -139,13 +141,13 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         check_tasks(vote.task for vote in votes)
-        look = transaction.look
-        assert isinstance(look.verdict, Commit)
+        decision = transaction.decision
+        assert isinstance(decision.verdict, Commit)
         return PreparedParts(
             commit_id=uuid.uuid4().hex,
-            directory_id=uuid.uuid4().hex if look.head is None else look.head.directory_id,
-            follows=look.follows,
-            accepted=look.verdict.accepted,
+            directory_id=uuid.uuid4().hex if decision.head is None else decision.head.directory_id,
+            follows=decision.follows,
+            accepted=decision.verdict.accepted,
             format=self.settings.part_format.name,
             parts=parts,
             begun_ms=transaction.begun_ms,
@@ -153,30 +155,30 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
 
     def commit(self, transaction: FileTransaction, prepared: PreparedParts) -> Outcome | None:
         """Publish the batch by its marker."""
-        return Publication(self._ledger, self.settings, self._surroundings, transaction.batch, prepared).publish()
+        return Publication(self._ledger, self.settings, self._effects, transaction.batch, prepared).publish()
 
     def abort(self, transaction: FileTransaction) -> None:
         """Only log: closed parts stay, and no marker names them."""
-        self._surroundings.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
+        self._effects.emit(BatchAborted(transaction.batch.batch_id, "directory", self.layout.directory))
 
     @cached_property
     def _ledger(self) -> MarkerLedger:
         self._records.storage = self._records.storage or open_storage(self.layout.directory)
-        return MarkerLedger(self._records.storage, self.layout, self._surroundings.emit)
+        return MarkerLedger(self._records.storage, self.layout, self._effects.emit)
 
-    def _prove(self) -> None:
-        """Once for each run, before anything is written: prove that the storage creates files exclusively."""
-        if not self._proved:
+    def _prove_exclusive_once(self) -> None:
+        """Prove that the storage creates files exclusively, before the run's first write."""
+        if not self._exclusive_proved:
             prove_exclusive(self._ledger.storage, self.layout.root)
-            self._proved = True
+            self._exclusive_proved = True
 
-    def _check_format(self, look: Look) -> None:
+    def _check_format(self, decision: LedgerDecision) -> None:
         now = self.settings.part_format.name
-        if look.head is not None and look.head.format != now:
+        if decision.head is not None and decision.head.format != now:
             raise SettingsError(
                 "FORMAT_CHANGED",
-                f"This sink has written {look.head.format} files until now, and the stream asks for {now}.",
-                action=f"Go on with format={look.head.format!r}, or give the stream a new sink id and a new checkpoint."
+                f"The sink's existing files are {decision.head.format}, but the stream asks for {now}.",
+                action=f"Continue with format={decision.head.format!r}, or use a new sink id and a new checkpoint."
                 f" The directory is {self.layout.directory!r}.",
             )
 
@@ -193,12 +195,12 @@ class FileSink(TwoPhaseCommitSink[FileTransaction, PreparedParts]):
     def _stem(self, batch: Batch) -> str:
         return part_stem(self.layout.sink_id, batch.batch_id)
 
-    def _trouble(self, look: Look, prepared: PreparedParts) -> str:
-        """Why a prepared batch can no longer be published; empty if it can."""
-        if not still_usable(look, prepared) or prepared.format != self.settings.part_format.name:
-            return "the sink moved on"
-        if look.head is not None and prepared.directory_id != look.head.directory_id:
-            return "it was prepared for other commits"
+    def _trouble(self, decision: LedgerDecision, prepared: PreparedParts) -> str:
+        """The reason that a prepared batch can no longer be published; empty if it can."""
+        if not still_usable(decision, prepared) or prepared.format != self.settings.part_format.name:
+            return "the ledger or the format changed"
+        if decision.head is not None and prepared.directory_id != decision.head.directory_id:
+            return "it was prepared for another history of the directory"
         with directory_failures(self.layout.directory):
-            there = self._ledger.has_all(prepared.parts)
-        return "" if there else "a part is missing or has another size"
+            complete = self._ledger.has_all(prepared.parts)
+        return "" if complete else "a part is missing or has another size"

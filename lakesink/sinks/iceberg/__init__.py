@@ -1,1 +1,1 @@
-"""The sink of Iceberg tables."""
+"""The sink for Iceberg tables."""

@@ -8,16 +8,17 @@ from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 
 _ROOM = 165
 """Characters available for a first line after its code."""
-_LOOK = "Correct the documents at their source, or the table's columns; the page on decoding says which values fit."
+_ADVICE = "Correct the documents at their source, or the table's columns; the page on decoding lists valid values."
 
 
-def check_documents(votes: Sequence[Receipt], batch_id: int) -> None:
-    """Refuse a batch that a task votes against, or whose documents are all malformed."""
-    if any(vote.refused for vote in votes):
-        raise _some_malformed(votes, batch_id)
-    rows, malformed = sum(vote.rows for vote in votes), sum(vote.decoded.malformed_rows for vote in votes)
-    if malformed == rows and any(vote.documents for vote in votes):
-        raise _all_malformed(votes, batch_id, malformed)
+def check_documents(receipts: Sequence[Receipt], batch_id: int) -> None:
+    """Refuse a batch if one of its tasks refused it, or if all its documents are malformed."""
+    if any(receipt.refused for receipt in receipts):
+        raise _some_malformed(receipts, batch_id)
+    rows = sum(receipt.rows for receipt in receipts)
+    malformed = sum(receipt.decoded.malformed_rows for receipt in receipts)
+    if malformed == rows and any(receipt.documents for receipt in receipts):
+        raise _all_malformed(receipts, batch_id, malformed)
 
 
 def in_words(misfit: Misfit) -> str:
@@ -26,40 +27,40 @@ def in_words(misfit: Misfit) -> str:
     return f"{misfit.place}: {column}{misfit.expected} expected, found {misfit.found}"
 
 
-def first_of(votes: Iterable[Receipt]) -> Misfit | None:
+def first_of(receipts: Iterable[Receipt]) -> Misfit | None:
     """The first malformed value that a task described; None if there is none."""
-    return next((misfit for vote in votes for misfit in vote.misfits), None)
+    return next((misfit for receipt in receipts for misfit in receipt.misfits), None)
 
 
-def _some_malformed(votes: Sequence[Receipt], batch_id: int) -> WriteError:
-    malformed = sum(vote.decoded.malformed_rows for vote in votes)
-    some_stopped = any(len(vote.misfits) == MOST_MISFITS for vote in votes)
+def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
+    malformed = sum(receipt.decoded.malformed_rows for receipt in receipts)
+    some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
     count = f"{'At least ' if some_stopped else ''}{malformed:,}"
     return WriteError(
         "VALUE_MALFORMED",
-        _with_first(f"{count} malformed document{'' if malformed == 1 else 's'} in batch {batch_id}", votes),
+        _with_first(f"{count} malformed document{'' if malformed == 1 else 's'} in batch {batch_id}", receipts),
         data=f"Nothing of batch {batch_id} was committed.",
-        action=f"{_LOOK} A filter in the query leaves documents out; on_malformed='null-row' writes a row of NULLs in"
-        " their place.",
-        details=_details(votes),
+        action=f"{_ADVICE} Or filter these documents in the query. Or set on_malformed='null-row', which writes a"
+        " row of NULLs for each.",
+        details=_details(receipts),
     )
 
 
-def _all_malformed(votes: Sequence[Receipt], batch_id: int, malformed: int) -> WriteError:
+def _all_malformed(receipts: Sequence[Receipt], batch_id: int, malformed: int) -> WriteError:
     every = "The only document" if malformed == 1 else f"All {malformed:,} documents"
     return WriteError(
         "ALL_MALFORMED",
-        _with_first(f"{every} of batch {batch_id} {'is' if malformed == 1 else 'are'} malformed", votes),
-        data=f"Nothing of batch {batch_id} was committed: it would be rows of NULLs only.",
-        action=f"{_LOOK} To go on without these documents, filter them in the query, for example by Kafka's partition"
-        " and offset; the batch then commits without them.",
-        details=_details(votes),
+        _with_first(f"{every} of batch {batch_id} {'is' if malformed == 1 else 'are'} malformed", receipts),
+        data=f"Nothing of batch {batch_id} was committed: it would only contain rows of NULLs.",
+        action=f"{_ADVICE} To continue without these documents, filter them in the query, for example by Kafka's"
+        " partition and offset.",
+        details=_details(receipts),
     )
 
 
-def _with_first(what: str, votes: Sequence[Receipt]) -> str:
-    """A first line that ends with the first malformed value; a long place keeps its end, which is more specific."""
-    first = first_of(votes)
+def _with_first(what: str, receipts: Sequence[Receipt]) -> str:
+    """A first line that ends with the first malformed value; a long place is cut at its start."""
+    first = first_of(receipts)
     if first is None:
         return f"{what}."
     what = f"{what}; the first: "
@@ -68,7 +69,6 @@ def _with_first(what: str, votes: Sequence[Receipt]) -> str:
     return f"{what}{in_words(replace(first, place=place))}."
 
 
-def _details(votes: Iterable[Receipt]) -> list[str]:
-    return [in_words(misfit) for vote in sorted(votes, key=lambda vote: vote.task) for misfit in vote.misfits][
-        :MOST_MISFITS
-    ]
+def _details(receipts: Iterable[Receipt]) -> list[str]:
+    ordered = sorted(receipts, key=lambda receipt: receipt.task)
+    return [in_words(misfit) for receipt in ordered for misfit in receipt.misfits][:MOST_MISFITS]

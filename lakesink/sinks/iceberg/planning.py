@@ -51,19 +51,19 @@ def write_plan(
 
 
 def _check_sources(table: Table) -> None:
-    """A ``void`` field survives its column; PyIceberg then writes a type into manifests that no Avro reader accepts."""
+    """Refuse a ``void`` field of a dropped column: PyIceberg would write manifests that no Avro reader accepts."""
     name = ".".join(table.name())
     for field in table.spec().fields:
         if table.schema().find_column_name(field.source_id) is None:
             raise BatchRefused(
                 Reason.UNSUPPORTED,
-                f"The partition field {shown(field.name)!r} of {shown(name)} has lost its column, which was dropped.",
+                f"Partition field {shown(field.name)!r} of {shown(name)} belongs to a column that was dropped.",
                 data="Nothing of this batch was written.",
-                action=f"Remove the field too, Spark SQL: ALTER TABLE {name} DROP PARTITION FIELD `{field.name}`. Files"
-                " that are there stay as they are.",
+                action=f"Drop the field too, in Spark SQL: ALTER TABLE {name} DROP PARTITION FIELD `{field.name}`."
+                " Existing files do not change.",
             )
 
 
 def _writer_schemas(registry: str) -> Mapping[int, str]:
-    """Schemas of a registry file, read now; tasks ask any other registry themselves."""
+    """Schemas of a registry file, read by the driver; tasks query a registry service themselves."""
     return schemas_in_file(registry) if registry and not is_url(registry) else {}

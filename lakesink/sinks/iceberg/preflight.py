@@ -32,24 +32,24 @@ def open_existing(found: FoundCatalog, table: str) -> Catalog:
     try:
         return found.open(create=False)
     except CatalogError as error:
-        raise told_likely_cause_first(error, table) from None
+        raise explain_missing(error, table) from None
 
 
 def check_start(
     found: FoundCatalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema, *, case_sensitive: bool
 ) -> None:
-    """Check everything that the first batch would refuse in options, columns and table, with the same errors."""
+    """Check options, columns and table as the first batch does, with the same errors."""
     parse_identifier(table)
-    there = _table_if_there(found, table, settings)
-    if there is None:
+    existing = _existing_table(found, table, settings)
+    if existing is None:
         check_creation(schema, settings)
         if key.branch != MAIN_BRANCH:
-            raise _no_branch(key.branch, f"the table {table} is yet to be made, and has {MAIN_BRANCH} alone", [])
+            raise _no_branch(key.branch, f"the stream creates the table {table}, with no branch but {MAIN_BRANCH}", [])
         return
-    _check_version_and_branch(there, table, key)
-    check_partitions(there, settings.partition_by)
+    _check_version_and_branch(existing, table, key)
+    check_partitions(existing, settings.partition_by)
     try:
-        check_columns(schema, write_plan(there, _PROBE, key, settings, case_sensitive=case_sensitive))
+        check_columns(schema, write_plan(existing, _PROBE, key, settings, case_sensitive=case_sensitive))
     except WriteError as error:  # a task's refusal, before any batch exists
         code = error.code.removeprefix("LAKESINK_")
         raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.action) from None
@@ -70,25 +70,25 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
     if not partition_by or not partition_by.strip():
         return
     terms, metadata = parse_terms(partition_by), table.metadata
-    asked = [_meanings(term, metadata.schemas) for term in terms if term.transform != "void"]
-    if any(_is_asked(spec, asked) for spec in metadata.partition_specs):
+    asked = [_possible_fields(term, metadata.schemas) for term in terms if term.transform != "void"]
+    if any(_has_exactly(spec, asked) for spec in metadata.partition_specs):
         return
     has = _spelled(table.spec(), table.schema())
     wanted = ", ".join(_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
-    if not (all(asked) and _was_never_divided_anew(metadata)):
+    if not (all(asked) and _has_first_spec_only(metadata)):
         emit(PartitionByUnused(".".join(table.name()), has, wanted))
         return
     raise SettingsError(
         "PARTITION_BY_DIFFERS",
-        f"The table is divided by {has}, partition_by asks for {wanted}.",
-        data="Nothing was written: a table keeps its partitions, whatever the option says.",
-        action="Leave partition_by out: the table's own partitions are used. To divide it anew, change the table: Spark"
-        " SQL ALTER TABLE ... ADD PARTITION FIELD.",
+        f"The table is partitioned by {has}, but partition_by asks for {wanted}.",
+        data="Nothing was written. The option does not change the partitioning of an existing table.",
+        action="Remove partition_by, and the table's partitioning is used. Or change the table, in Spark SQL: ALTER"
+        " TABLE ... ADD PARTITION FIELD.",
     )
 
 
-def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
-    """At a first start, a missing catalog or table was most likely never created: report this first."""
+def explain_missing(error: CatalogError, table: str) -> LakesinkError:
+    """Name the most likely cause first: at a first start, a missing catalog or table was never created."""
     if error.code not in (CATALOG_MISSING, TABLE_MISSING):
         return error
     where = f" {error.what}" if error.code == CATALOG_MISSING else ""
@@ -96,17 +96,18 @@ def told_likely_cause_first(error: CatalogError, table: str) -> LakesinkError:
         error.code.removeprefix("LAKESINK_"),
         f"There is no table {table} yet.{where}" if where else error.what,
         data=error.data,
-        action=f"At a first start give create_table=True (with decode, make the table first). Else: {error.action}",
+        action=f"At a first start, set create_table=True (with decode, create the table first). Otherwise:"
+        f" {error.action}",
     )
 
 
-def _table_if_there(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
+def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
     try:
         return load_table(found.open(create=False), table)
     except CatalogError as error:
         if settings.create_table and error.code in (CATALOG_MISSING, TABLE_MISSING):
             return None
-        raise told_likely_cause_first(error, table) from None
+        raise explain_missing(error, table) from None
 
 
 def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
@@ -115,7 +116,7 @@ def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
             Reason.UNSUPPORTED,
             f"The table {name} has format version {table.format_version}; lakesink writes version {FORMAT_VERSION}.",
             data=DataState.UNCHANGED,
-            action="Stream into a version 2 table.",
+            action="Use a table of format version 2.",
         )
     if key.branch != MAIN_BRANCH and key.branch not in table.metadata.refs:
         raise _no_branch(key.branch, f"the table {name} does not have it", list(table.metadata.refs))
@@ -131,19 +132,19 @@ def _no_branch(branch: str, why: str, known: list[str]) -> BatchRefused:
     )
 
 
-def _meanings(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:
-    """Possible meanings of a term: its column under any name it ever had. Empty if no schema has the column."""
+def _possible_fields(term: Term, schemas: Sequence[Schema]) -> frozenset[tuple[int, str]]:
+    """Source ids and transform that a term can mean, by all schemas. Empty if no schema has the column."""
     return frozenset((source, term.iceberg_transform) for schema in schemas for source in term.source_ids(schema))
 
 
-def _is_asked(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:
+def _has_exactly(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:
     """True if each term matches a field and each field is matched; void fields do not count."""
     divides = {(field.source_id, str(field.transform)) for field in spec.fields if str(field.transform) != "void"}
     return all(meanings & divides for meanings in asked) and divides <= frozenset().union(*asked)
 
 
-def _was_never_divided_anew(metadata: TableMetadata) -> bool:
-    """True if the metadata shows one spec ever: its id is 0, and no later partition field got an id."""
+def _has_first_spec_only(metadata: TableMetadata) -> bool:
+    """True if the table never had another spec: its id is 0, and no later partition field got an id."""
     last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
     return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
 

@@ -1,4 +1,4 @@
-"""One Iceberg table as a two-phase sink. Passes receipts to the table side and never touches a row."""
+"""The Iceberg sink: a two-phase sink whose target is one table. It handles receipts and never reads a row."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +10,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.accept_in_use import AcceptInUse
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, check_columns
 from lakesink.sinks.iceberg.votes import all_under, count_votes, is_data_file
+from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.commit.clock import ClockWatch
-from lakesink_catalog.commit.fence import FencedCommit, Look, Surroundings, still_usable
-from lakesink_catalog.commit.prepared import PreparedBatch, PreparedFiles, parse_prepared
-from lakesink_catalog.commit.recovery import holds_what_it_says
+from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
+from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.commit.request import CommitOptions
-from lakesink_catalog.connect.errors import stored
+from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.manifests.merging import Layouts
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
@@ -48,24 +48,24 @@ class IcebergTransaction:
     """One batch that may be written: the decision that allowed it, and the plan for the executors."""
 
     batch: Batch
-    look: Look
+    decision: Decision
     fence: FencedCommit
     plan: WritePlan
     prepared_log: PreparedLog
 
     @property
     def writer(self) -> ParquetTaskWriter | None:
-        """The executors' part; None if an operator had the batch skipped."""
-        assert isinstance(self.look.verdict, Commit)
-        return ParquetTaskWriter(self.plan) if self.look.verdict.adds_rows else None
+        """The writer for the executors; None if an operator skips the batch."""
+        assert isinstance(self.decision.verdict, Commit)
+        return ParquetTaskWriter(self.plan) if self.decision.verdict.adds_rows else None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """What a run keeps of its first look: `uuid` is the table that every later batch must find."""
+    """The table as the run's first batch found it; every later batch must find a table with this `uuid`."""
 
     uuid: str
-    records: PreparedFiles
+    records: TableLog
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     Attributes:
         case_sensitive: True if the session distinguishes column names by their case.
         open_catalog: Called by the first batch.
-        told: Names that warnings have reported, to report each only once.
+        reported: Columns and keys that a warning has named, to name each only once.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
     """
@@ -86,21 +86,21 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     settings: Settings
     schema: pa.Schema
     case_sensitive: bool = False
-    surroundings: Surroundings = field(default_factory=Surroundings)
-    told: set[str] = field(default_factory=set)
+    effects: Effects = field(default_factory=Effects)
+    reported: set[str] = field(default_factory=set)
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
-    _accept: AcceptInUse = field(init=False)
+    _accept_warning: UnusedAcceptWarning = field(init=False)
     _layouts: Layouts = field(default_factory=dict)
 
     durability = Durability.PREPARED_SURVIVES
 
     def __post_init__(self) -> None:
-        self._accept = AcceptInUse(self.settings.accept, "table", self.table, self.key.name)
-        traced = self.surroundings.emit.also(Trace(secrets.token_hex(8)))
-        self.surroundings = replace(self.surroundings, emit=traced)
+        self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
+        traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
+        self.effects = replace(self.effects, emit=traced)
 
     @property
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
@@ -115,13 +115,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         else:
             table = self._load()
         fence = self._fence(table, self._opened.uuid)
-        look = fence.decide_on(table, batch)
-        verdict, entry, emit = look.verdict, look.situation.entry, self.surroundings.emit
-        emit(events.Decided(batch.batch_id, look.situation, verdict, self.settings.ledger_tag, at_begin=True))
-        self._accept.decided(verdict, batch.batch_id, emit)
+        decision = fence.decide_on(table, batch)
+        verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
+        emit(events.Decided(batch.batch_id, decision.situation, verdict, self.settings.ledger_tag, at_begin=True))
+        self._accept_warning.after_decision(verdict, batch.batch_id, emit)
         if isinstance(verdict, Refuse):
-            raise refusal(verdict.reason, look.situation, self.words)
-        if verdict.unproven:
+            raise refusal(verdict.reason, decision.situation, self.words)
+        if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
             return AlreadyCommitted(verdict.snapshot_id)
@@ -130,89 +130,89 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
-        return IcebergTransaction(batch, look, fence, plan, self._log(records))
+        return IcebergTransaction(batch, decision, fence, plan, self._log(records))
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
-        verdict = transaction.look.verdict
+        verdict = transaction.decision.verdict
         assert isinstance(verdict, Commit)
         if batch.missing_inputs and not verdict.without_inputs:
-            raise refusal(Reason.INPUT_MISSING, transaction.look.situation, overruled=verdict.accepted)
+            raise refusal(Reason.INPUT_MISSING, transaction.decision.situation, overruled=verdict.accepted)
 
     def recover(self, transaction: IcebergTransaction, payload: Payload) -> PreparedBatch | None:
         """Use an earlier run's prepared batch if table, ledger and schema are unchanged and its files still exist.
 
         Raises BatchRefused if it was prepared for another table of this name, and this one has no entry of the stream.
         """
-        prepared = parse_prepared(payload, self.surroundings.emit)
+        prepared = parse_prepared(payload, self.effects.emit)
         if prepared is None or prepared.branch != self.key.branch:
             return None
-        seen = transaction.look.situation
+        seen = transaction.decision.situation
         replaced = prepared.table_uuid != seen.view.table_uuid
         if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
-        prepared = prepared.pinned(transaction.look.table.metadata)
-        # With an entry in the present table's ledger, the stream has already continued there: the record is a leftover.
-        trouble = "it was made for an earlier table" if replaced else _trouble(transaction, prepared)
+        prepared = prepared.pinned(transaction.decision.table.metadata)
+        # An entry in the present table's ledger means that the stream continued there: the record is obsolete.
+        trouble = "it was prepared for an earlier table" if replaced else _trouble(transaction, prepared)
         if trouble:
-            self.surroundings.emit(events.PreparedUnusable(transaction.batch.batch_id, trouble))
+            self.effects.emit(events.PreparedUnusable(transaction.batch.batch_id, trouble))
             return None
-        self.surroundings.emit(events.BatchRecovered(transaction.batch.batch_id, prepared.snapshot_id))
+        self.effects.emit(events.BatchRecovered(transaction.batch.batch_id, prepared.snapshot_id))
         return prepared
 
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
         """Check every receipt and write the batch's manifests."""
         batch_id = transaction.batch.batch_id
-        counted = count_votes(receipts, transaction.look.table, transaction.plan.file_stem, batch_id)
+        counted = count_votes(receipts, transaction.decision.table, transaction.plan.file_stem, batch_id)
         if counted.decoded.malformed_rows:
             malformed = counted.decoded.malformed_rows, counted.first_malformed
-            self.surroundings.emit(events.RowsMalformed(batch_id, self.table, *malformed))
+            self.effects.emit(events.RowsMalformed(batch_id, self.table, *malformed))
         self._warn_of_missing(transaction)
         self._warn_of_unknown(batch_id, counted.decoded)
         try:
             prepared = transaction.fence.prepare(
-                transaction.look, counted.files, schema=counted.schema, decoded=counted.decoded
+                transaction.decision, counted.files, schema=counted.schema, decoded=counted.decoded
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
-        self.surroundings.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
+        self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """Commit one atomic snapshot through the fenced loop."""
         try:
             outcome = transaction.fence.commit(transaction.batch, prepared)
-        except BaseException as error:
-            self.surroundings.emit(events.CommitEnded(transaction.batch.batch_id, error))
+        except BaseException as error:  # the event must report any end of the commit; it is raised again
+            self.effects.emit(events.CommitEnded(transaction.batch.batch_id, error))
             raise
-        self.surroundings.emit(events.CommitEnded(transaction.batch.batch_id, outcome))
+        self.effects.emit(events.CommitEnded(transaction.batch.batch_id, outcome))
         return outcome
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
-        self.surroundings.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
+        self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
 
-    def _log(self, records: PreparedFiles) -> PreparedLog:
-        """An application has none: its version does not identify the rows, so each call writes those that it got."""
-        return ReportedLog(records, self.surroundings.emit) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
+    def _log(self, records: TableLog) -> PreparedLog:
+        """No log for an application: its version does not identify rows, so each call writes the rows it received."""
+        return ReportedLog(records, self.effects.emit) if self.key.kind is SinkKind.STREAM else NoPreparedLog()
 
     def _open(self, table: Table) -> OpenedTable:
-        check_partitions(table, self.settings.partition_by, self.surroundings.emit)
+        check_partitions(table, self.settings.partition_by, self.effects.emit)
         if not self.settings.ledger_tag:
-            self.surroundings.emit(events.LedgerTagOff(self.table, self.key.name))
-        records = PreparedFiles(
+            self.effects.emit(events.LedgerTagOff(self.table, self.key.name))
+        records = TableLog(
             io=table.io,
             folder=f"{metadata_location(table)}/{self.key.record_folder}",
             key=self.key,
             max_age_ms=_milliseconds(self.settings.prepared_max_age),
-            now_ms=self.surroundings.now_ms,
-            emit=self.surroundings.emit,
+            now_ms=self.effects.now_ms,
+            emit=self.effects.emit,
         )
         return OpenedTable(str(table.metadata.table_uuid), records)
 
     def _load_or_create(self, batch: Batch) -> Table:
-        """Only a first batch creates its table: a table that is missing at a later batch was dropped."""
+        """Only a first batch creates its table: if a later batch finds no table, the table was dropped."""
         try:
             return self._load()
         except CatalogError as error:
@@ -223,7 +223,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise _dropped(self.table, batch) from None
         check_creation(self.schema, self.settings)
         table = create_table(self._connected(), self.table, self.schema, self.settings.partition_by, {})
-        self.surroundings.emit(events.TableCreated(batch.batch_id, self.table))
+        self.effects.emit(events.TableCreated(batch.batch_id, self.table))
         return table
 
     def _load(self) -> Table:
@@ -235,7 +235,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return self._catalog
 
     def _fence(self, table: Table, start_uuid: str) -> FencedCommit:
-        effective = self.settings.effective(table.properties, self.surroundings.emit)
+        effective = self.settings.effective(table.properties, self.effects.emit)
         options = CommitOptions(
             accept=self.settings.accept,
             ledger_tag=self.settings.ledger_tag,
@@ -249,43 +249,44 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
         of_run = self._layouts, self.clock, self.words
-        return FencedCommit(self._load, self.key, start_uuid, options, self.surroundings, *of_run)
+        return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
-        """Warn once for each column, with its first batch: a column that leaves the query is NULL from then on."""
-        columns = [name for name in missing_columns(self.schema, transaction.plan) if f"column {name}" not in self.told]
+        """Warn once for each column, with its first batch: a column that the query no longer has becomes NULL."""
+        missing = missing_columns(self.schema, transaction.plan)
+        columns = [name for name in missing if f"column {name}" not in self.reported]
         if columns:
-            self.told.update(f"column {name}" for name in columns)
+            self.reported.update(f"column {name}" for name in columns)
             names = ", ".join(shown(name, LONGEST_NAME) for name in columns)
-            self.surroundings.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, names))
+            self.effects.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, names))
 
     def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
         """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
-        news = [name for name in decoded.unknown_names if name not in self.told]
+        news = [name for name in decoded.unknown_names if name not in self.reported]
         if news:
-            self.told.update(news)
+            self.reported.update(news)
             names = Decoded(unknown_names=tuple(news)).names_text
-            self.surroundings.emit(events.KeysUnknown(batch_id, self.table, names))
+            self.effects.emit(events.KeysUnknown(batch_id, self.table, names))
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedLog:
-    """The prepared records of a sink, which reports when one is durable."""
+    """The prepared records of a sink; emits an event when a record is durable."""
 
-    records: PreparedFiles
+    records: TableLog
     emit: Listener
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """See `PreparedFiles.find`."""
+        """See `TableLog.find`."""
         return self.records.find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """See `PreparedFiles.put`."""
+        """See `TableLog.put`."""
         self.records.put(batch, payloads)
         self.emit(events.BatchRecorded(batch.batch_id))
 
     def landed(self, batch: Batch) -> None:
-        """See `PreparedFiles.landed`."""
+        """See `TableLog.landed`."""
         self.records.landed(batch)
 
 
@@ -293,32 +294,32 @@ def _dropped(table: str, batch: Batch) -> CatalogError:
     before = "batch 0" if batch.batch_id == 1 else f"batches 0 to {batch.batch_id - 1}"
     return CatalogError(
         "TABLE_MISSING",
-        f"There is no table {table}, and the checkpoint is past its beginning, at batch {batch.batch_id}.",
-        data=f"Nothing was created or written. The rows of {before} were in the table that is gone.",
-        action="Restore the table, or correct its name or the option catalog. If it was dropped on purpose, start a new"
-        " checkpoint: it creates the table and reads the source from its beginning; what the source no longer has is"
-        " lost. With this checkpoint a new table would lack every earlier row.",
+        f"There is no table {table}, but the checkpoint is already at batch {batch.batch_id}.",
+        data=f"Nothing was created or written. The rows of {before} were in the missing table.",
+        action="Restore the table, or correct its name or the option catalog. If it was dropped on purpose, start with"
+        " a new checkpoint: the stream then creates the table and reads the source from its beginning. Rows that the"
+        " source no longer has are lost. With this checkpoint, a new table would lack every earlier row.",
     )
 
 
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
-    """Why a prepared batch can no longer be committed; None if it can."""
-    look, table = transaction.look, transaction.look.table
+    """The reason that a prepared batch can no longer be committed; None if it can."""
+    decision, table = transaction.decision, transaction.decision.table
     if not prepared.only_appends:
-        return "a newer lakesink made it, with deletes or another schema"
-    if not still_usable(look, prepared):
-        return "the ledger, the schema or the specs moved on"
+        return "a newer lakesink prepared it, with deletes or another schema"
+    if not still_usable(decision, prepared):
+        return "the ledger, the schema or the specs changed"
     manifests = (manifest.path for manifest in prepared.manifests)
     own = (is_data_file(path, data_location(table), transaction.plan.file_stem) for path, _ in prepared.files)
     if not all_under(metadata_location(table), manifests) or not all(own):
-        return "a path lies outside the table's locations, or is another batch's"
+        return "a path is outside the table's locations, or belongs to another batch"
     io = table.io
-    if not prepared.is_there(io, transaction.fence.surroundings.all_pass):
+    if not prepared.is_there(io, transaction.fence.effects.all_pass):
         return "a file is missing or has another size"
     premises = prepared.premises
     assert premises is not None
-    if not stored(io.properties, lambda: holds_what_it_says(prepared, premises, io)):
-        return "its manifests hold other files than it says"
+    if not translate_storage_errors(io.properties, lambda: matches_manifests(prepared, premises, io)):
+        return "its manifests name other files than it does"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Writes one task's rows into closed Parquet files and a receipt: the executor's part of the pre-commit.
+"""Writes one task's rows into closed Parquet files and returns a receipt. Runs in executors, before the pre-commit.
 
 Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
@@ -11,11 +11,11 @@ import pyarrow as pa
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.files import DataFiles
-from lakesink.writer.gather import Gatherer
 from lakesink.writer.parquet import FileFormat
 from lakesink.writer.partitions import partition_sources, source_paths
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import rows_differ
+from lakesink.writer.row_buffer import RowBuffer
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
 from lakesink.writer.texts import check_texts
@@ -40,16 +40,16 @@ class ParquetTaskWriter:
     def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         """Write one task's rows and return its encoded receipt.
 
-        Every file in the receipt is closed and has as many rows as were written. A receipt is a vote against the batch
-        if a malformed document must fail it. After a failure, files that were never closed are removed; closed files
-        stay unreferenced.
+        Every file in the receipt is closed and has as many rows as were written. A receipt refuses the batch if a
+        malformed document must fail it. After a failure, files that were never closed are removed; closed files stay
+        unreferenced.
         """
         receipt = _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
         return encode(receipt)
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
-    """Check before a job that rows with this schema can be written; tasks check the values."""
+    """Check before a job that rows of this schema can be written; tasks check the values."""
     schema = parse_schema(plan.schema_json)
     if plan.decode:
         check_documents(incoming, schema, plan.decode)
@@ -78,7 +78,7 @@ class _Rows:
     def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not self.plan.decode:
             for batch in self._counted(batches):
-                check_texts(batch, self.count - batch.num_rows)  # decoders check the text that they create
+                check_texts(batch, self.count - batch.num_rows)  # a decoder checks its own texts
                 yield batch
             return
         self.decoder = Decoder(self.plan, self.schema, self.task)
@@ -95,15 +95,15 @@ def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.Reco
     file_format = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
     files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), task)
     try:
-        gatherer = Gatherer(files)
+        buffer = RowBuffer(files)
         for batch in rows.aligned(batches):
-            gatherer.add(batch)
+            buffer.add(batch)
         if rows.decoder is not None and rows.decoder.refuses:
             files.abandon()
             return _receipt(task, rows, ())
-        gatherer.flush()
+        buffer.flush()
         closed = files.close()
-    except BaseException:
+    except BaseException:  # any end of the task must remove its open files; it is raised again
         files.abandon()
         raise
     written = sum(file.record_count for file in closed)

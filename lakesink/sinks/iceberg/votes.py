@@ -1,8 +1,8 @@
 """Validates the receipts of a batch: one for each task, for this batch, with a schema and spec of the table.
 
-Receipts come from less trusted processes, and another process than this one may have planned the tasks. Statistics must
-be possible for a file, but are not compared with it: a task answers for its rows. Impossible ones in manifests would
-make readers fail, or skip files, much later.
+Receipts come from less trusted processes, and another process may have planned the tasks. Statistics must be possible,
+but are not compared with the file: the task is responsible for its rows. Impossible statistics in manifests would make
+readers fail, or skip files, much later.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,8 +50,8 @@ Check = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Everything that the tasks of a batch wrote; `first_malformed` describes a value, empty if there is none."""
+class CombinedReceipts:
+    """The combined receipts of a batch; `first_malformed` describes a value, empty if there is none."""
 
     files: tuple[ContentFile, ...]
     schema: Schema
@@ -59,23 +59,23 @@ class Counted:
     first_malformed: str
 
 
-def count_votes(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> Counted:
-    """The result of the tasks; raises WriteError unless every receipt is valid and none votes against the batch."""
-    votes = sorted(map(_vote, receipts), key=lambda vote: vote.task)
-    for vote in votes:
-        _check_vote(table, vote, file_stem)
-    check_tasks(vote.task for vote in votes)
-    check_documents(votes, batch_id)
-    files = tuple(file for vote in votes for file in vote.files)
+def count_votes(encoded: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> CombinedReceipts:
+    """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch."""
+    receipts = sorted(map(_decoded, encoded), key=lambda receipt: receipt.task)
+    for receipt in receipts:
+        _check_receipt(table, receipt, file_stem)
+    check_tasks(receipt.task for receipt in receipts)
+    check_documents(receipts, batch_id)
+    files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
-        raise receipt_rejected("a data file is in the votes twice")
+        raise receipt_rejected("a data file is listed twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
-        raise receipt_rejected("the batch would have more rows or bytes than can be")
-    first = first_of(votes)
-    decoded = together(vote.decoded for vote in votes)
-    schema = _written_under(table, votes)
-    _check_premises(table, votes)
-    return Counted(files, schema, decoded, "" if first is None else in_words(first))
+        raise receipt_rejected("the batch has more rows or bytes than the limit")
+    first = first_of(receipts)
+    decoded = together(receipt.decoded for receipt in receipts)
+    schema = _written_under(table, receipts)
+    _check_premises(table, receipts)
+    return CombinedReceipts(files, schema, decoded, "" if first is None else in_words(first))
 
 
 def all_under(folder: str, paths: Iterable[str]) -> bool:
@@ -84,65 +84,63 @@ def all_under(folder: str, paths: Iterable[str]) -> bool:
 
 
 def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
-    """True if a task of this batch can have given this path to a data file below the folder."""
+    """True if a task of this batch can have chosen this path for a data file below the folder."""
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
-def _vote(data: bytes) -> Receipt:
+def _decoded(data: bytes) -> Receipt:
     try:
         return decode(data)
     except ReceiptInvalid as error:
         raise receipt_rejected(str(error)) from None
 
 
-def _check_vote(table: Table, vote: Receipt, file_stem: str) -> None:
-    if not Change(vote.files, vote.schema_change).only_appends:
-        raise receipt_rejected("a task deletes rows or changes the schema, and this sink appends")
-    if vote.refused and (vote.files or not vote.decoded.malformed_rows):
-        raise receipt_rejected("a task voted against the batch and wrote files, or gave no reason")
-    if not vote.refused and vote.rows != sum(file.record_count for file in vote.files):
-        raise receipt_rejected("a task received other rows than its files hold")
-    if max(vote.decoded.malformed_rows, vote.documents) > vote.rows:
-        raise receipt_rejected("a task could not decode more rows than it received")
+def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
+    if not Change(receipt.files, receipt.schema_change).only_appends:
+        raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
+    if receipt.refused and (receipt.files or not receipt.decoded.malformed_rows):
+        raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
+    if not receipt.refused and receipt.rows != sum(file.record_count for file in receipt.files):
+        raise receipt_rejected("a task received another number of rows than its files contain")
+    if max(receipt.decoded.malformed_rows, receipt.documents) > receipt.rows:
+        raise receipt_rejected("a task reports more documents or malformed rows than it received")
     folder = data_location(table)
-    if not all_under(folder, (file.path for file in vote.files)):
-        raise receipt_rejected("a data file lies outside the table's data location")
-    if not all(is_location(file.path, folder, file_stem, vote.task) for file in vote.files):
-        raise receipt_rejected("a data file bears the name of another task, batch or sink")
-    if any(not _plausible(file, table) for file in vote.files):
-        raise receipt_rejected(
-            "a data file was written under a partition spec that the table does not have, or is empty"
-        )
-    if not all(counts_agree(file) for file in vote.files):
+    if not all_under(folder, (file.path for file in receipt.files)):
+        raise receipt_rejected("a data file is outside the table's data location")
+    if not all(is_location(file.path, folder, file_stem, receipt.task) for file in receipt.files):
+        raise receipt_rejected("a data file has the name of another task, batch or sink")
+    if any(not _fits_its_spec(file, table) for file in receipt.files):
+        raise receipt_rejected("a data file is empty, or has a partition spec that the table does not have")
+    if not all(counts_agree(file) for file in receipt.files):
         raise receipt_rejected("the statistics of a data file contradict each other")
 
 
-def _written_under(table: Table, votes: Sequence[Receipt]) -> Schema:
-    """The one schema of all files. An earlier decision than this process's may have planned the tasks.
+def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
+    """The schema of all files, perhaps not the current one: an earlier process may have planned the tasks.
 
     The commit checks whether the table still accepts files of this schema.
     """
-    schema_ids = {vote.schema_id for vote in votes} or {table.schema().schema_id}
+    schema_ids = {receipt.schema_id for receipt in receipts} or {table.schema().schema_id}
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:
-        raise receipt_rejected("tasks wrote under different schemas, or under one that the table does not have")
+        raise receipt_rejected("tasks used different schemas, or one that the table does not have")
     checks = checks_of(known[0])
-    if not all(bounds_fit(file, checks) for vote in votes for file in vote.files):
-        raise receipt_rejected("a bound is none of its column's type")
+    if not all(bounds_fit(file, checks) for receipt in receipts for file in receipt.files):
+        raise receipt_rejected("a bound is not a value of its column's type")
     return known[0]
 
 
-def _check_premises(table: Table, votes: Sequence[Receipt]) -> None:
+def _check_premises(table: Table, receipts: Sequence[Receipt]) -> None:
     """Compare digests: tasks may have been planned before the id of a schema or spec was reused."""
     for schema_id, spec_id, digest in {
-        (vote.schema_id, file.spec_id, vote.premises) for vote in votes for file in vote.files
+        (receipt.schema_id, file.spec_id, receipt.premises) for receipt in receipts for file in receipt.files
     }:
         premises = None if schema_id is None else premises_of(table.metadata, schema_id, [spec_id])
         if premises is None or premises.digest != digest:
-            raise receipt_rejected("a data file was written under a schema or a spec whose id means another one now")
+            raise receipt_rejected("the id of a data file's schema or spec now means another one")
 
 
-def _plausible(file: ContentFile, table: Table) -> bool:
+def _fits_its_spec(file: ContentFile, table: Table) -> bool:
     spec = table.specs().get(file.spec_id)
     fits = spec is not None and len(file.partition) == len(spec.fields)
     return fits and file.record_count > 0 and file.file_size_bytes > 0

@@ -19,11 +19,11 @@ from pyspark.sql.types import BinaryType, StructType
 from pyspark.util import local_connect_and_auth
 
 from lakesink import __version__
+from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.distribution import distributed
-from lakesink.spark.rows.hop import HopTuning
 from lakesink.spark.rows.schema import arrow_schema
-from lakesink.spark.rows.shape import Shape
-from lakesink.spark.rows.task import Messages, TaskReport, WriteTask, read_messages, write_messages
+from lakesink.spark.rows.task import RawBytes, TaskReport, WriteTask, read_messages, write_messages
+from lakesink.spark.rows.transport import Transport
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import ClusteredBy, ClusteredWriter, TaskWriter
@@ -37,45 +37,45 @@ class FrameRows:
     """Rows of a DataFrame in transport encoding; each call evaluates them."""
 
     frame: DataFrame
-    shape: Shape
+    transport: Transport
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
-        """Run the writer over the rows in one job; returns the number of planned tasks, and what they reported."""
-        rows = distributed(self.frame, clustered_by(writer), self.shape.names)
-        mapped = rows.mapInArrow(_task(writer, self.shape), _REPORT)
+        """Run the writer over the rows in one job; returns the number of planned tasks, and their reports."""
+        rows = distributed(self.frame, clustered_by(writer), self.transport.names)
+        mapped = rows.mapInArrow(_task(writer, self.transport), _REPORT)
         reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
-        plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not tell its number of tasks
+        plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not report its number of tasks
         return int(plan.execute().getNumPartitions()), reports  # the plan keeps the RDD, so this starts nothing
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRows:
-    """Rows of a micro-batch from its query's physical plan; only the number of rows limits Arrow batches, see `hop`."""
+    """Rows of a micro-batch from its query's physical plan. Only the number of rows limits its Arrow batches."""
 
     frame: DataFrame
-    shape: Shape
+    transport: Transport
     plan: Any
     schema: pa.Schema
-    tuning: HopTuning
+    limits: ArrowBatchLimits
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """See `FrameRows.reports`."""
         messages = self._messages()
-        write = partial(write_messages, _task(writer, self.shape), self.schema)
+        write = partial(write_messages, _task(writer, self.transport), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
-        written._jrdd_deserializer = Messages()  # or reports would be pickles, which nobody should open
+        written._jrdd_deserializer = RawBytes()  # else PySpark would unpickle reports, which is unsafe
         return messages.getNumPartitions(), [TaskReport.decoded(report) for report in _collected(written)]
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
         """All rows in this process, without transport encoding."""
-        return self.shape.restored(read_messages(_collected(self._messages()), self.schema))
+        return self.transport.decoded(read_messages(_collected(self._messages()), self.schema))
 
     def _messages(self) -> "RDD[bytes]":
         """Arrow batches as Spark writes them between processes, without their schema."""
         self.plan.execute()  # starts no job; Python functions of the query take the user's settings here
-        with self.tuning.records_bounded():
+        with self.limits.limit_records():
             batches = self.frame._jdf.toArrowBatchRdd(self.plan)  # what PySpark's own toArrow calls
-        return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, Messages())
+        return RDD(batches.toJavaRDD(), self.frame.sparkSession.sparkContext, RawBytes())
 
 
 BatchRows = FrameRows | PlanRows
@@ -100,7 +100,7 @@ def _collected(encoded: "RDD[bytes]") -> list[bytes]:
         stream, connection = local_connect_and_auth(sender[0], sender[1])
         with connection, stream:
             connection.settimeout(None)  # a job may take long
-            found = list(Messages().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
+            found = list(RawBytes().load_stream(stream))  # type: ignore[no-untyped-call] # PySpark's has no types
             sender[2].getResult()  # waits for the end of the transfer, and raises if it failed
     except Py4JJavaError:
         raise
@@ -109,12 +109,12 @@ def _collected(encoded: "RDD[bytes]") -> list[bytes]:
             "SPARK_GONE",
             "The driver's JVM ended while it ran the batch.",
             data=DataState.NOT_IN,
-            action="Start the driver again: the batch is written then. If the system killed it for its memory, give it "
-            "more, or less to do at once.",
+            action="Start the driver again: it writes the batch. If the system ran out of memory, raise "
+            "spark.driver.memory or read less per batch.",
         ) from None
     return found
 
 
-def _task(writer: TaskWriter, shape: Shape) -> WriteTask:
-    shipped = cloudpickle.dumps(writer)  # type: ignore[no-untyped-call] # a copy without types; it takes a notebook's classes
-    return WriteTask(__version__, shape, shipped)
+def _task(writer: TaskWriter, transport: Transport) -> WriteTask:
+    shipped = cloudpickle.dumps(writer)  # type: ignore[no-untyped-call] # untyped; it also pickles classes that a notebook defines
+    return WriteTask(__version__, transport, shipped)

@@ -21,13 +21,13 @@ def distributed(rows: DataFrame, clustered_by: ClusteredBy, names: Sequence[str]
     """The rows, shuffled by partition if possible; `names` are the columns' names in `clustered_by` if they differ."""
     if not clustered_by:
         return rows
-    found = (_expression(rows, _there(rows, path, names), transform) for path, transform in clustered_by)
+    found = (_expression(rows, _path_in_rows(rows, path, names), transform) for path, transform in clustered_by)
     expressions = [expression for expression in found if expression is not None]
     return rows.repartition(_tasks(rows), *expressions) if expressions else rows
 
 
-def _there(rows: DataFrame, path: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:
-    """The path as the rows spell it; empty if no column, or more than one, has the name."""
+def _path_in_rows(rows: DataFrame, path: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:
+    """The path with the names of the rows' columns; empty unless exactly one column matches."""
     if names is None:
         return path
     known = [column for column, name in zip(rows.columns, names, strict=True) if name.lower() == path[0].lower()]
@@ -68,7 +68,7 @@ def _type_of(schema: StructType, path: Sequence[str]) -> DataType | None:
 
 def _truncated(column: Column, kind: DataType, width: int) -> Column | None:
     if isinstance(kind, IntegralType):
-        return _down_to(column, width)
+        return _rounded_down(column, width)
     return sf.substring(column, 1, width) if isinstance(kind, StringType) else None
 
 
@@ -78,7 +78,7 @@ def _period(column: Column, kind: DataType, period: str) -> Column | None:
         return None
     if period == "hour":
         return hours
-    days = _whole(hours, _DAY_HOURS)
+    days = _floor_divided(hours, _DAY_HOURS)
     if period == "day":
         return days
     date = sf.date_from_unix_date(days.cast("int"))
@@ -91,13 +91,13 @@ def _hours(column: Column, kind: DataType) -> Column | None:
         return sf.unix_date(column).cast("long") * _DAY_HOURS
     if isinstance(kind, TimestampNTZType):
         return sf.unix_date(column.cast("date")).cast("long") * _DAY_HOURS + sf.hour(column)
-    return _whole(sf.unix_micros(column), _HOUR_MICROS) if isinstance(kind, TimestampType) else None
+    return _floor_divided(sf.unix_micros(column), _HOUR_MICROS) if isinstance(kind, TimestampType) else None
 
 
-def _whole(number: Column, by: int) -> Column:
-    return _down_to(number, by) / by
+def _floor_divided(number: Column, by: int) -> Column:
+    return _rounded_down(number, by) / by
 
 
-def _down_to(number: Column, multiple: int) -> Column:
+def _rounded_down(number: Column, multiple: int) -> Column:
     """Round down to a multiple. NULL near a type's minimum, where no multiple exists and Spark's minus would fail."""
     return sf.try_subtract(number, sf.pmod(number, sf.lit(multiple)))

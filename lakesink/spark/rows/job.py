@@ -1,14 +1,14 @@
-"""The one job over a batch's rows: ships a task writer to the executors, and returns the votes of the tasks."""
+"""The one job over a batch's rows: sends a task writer to the executors, and returns the votes of the tasks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lakesink import __version__
-from lakesink.spark.failures import JAVA_ERRORS, QueryStopped, job_error, whole_text
+from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by
-from lakesink.spark.rows.hop import HopTuning
-from lakesink.spark.rows.small import driver_may_write
-from lakesink.spark.rows.task import Measured, TaskReport
+from lakesink.spark.rows.on_driver import driver_may_write
+from lakesink.spark.rows.task import MeasuredBatches, TaskReport
+from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, job_error, whole_text
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 from lakesink_protocol.votes import Vote, Votes
@@ -20,14 +20,14 @@ class RowsJob:
 
     Attributes:
         frame: The rows as a DataFrame; each call of `write` evaluates it.
-        was_stopped: True if a JVM error only means that the query was asked to stop.
+        is_stop: True if a JVM error only means that the query was asked to stop.
         plan: The same rows from their query's plan, if available.
         most_rows: Upper bound of the number of rows, if it is known before they are read.
     """
 
     frame: FrameRows
-    tuning: HopTuning
-    was_stopped: Callable[[BaseException], bool]
+    limits: ArrowBatchLimits
+    is_stop: Callable[[BaseException], bool]
     plan: PlanRows | None = None
     most_rows: int | None = None
 
@@ -36,37 +36,37 @@ class RowsJob:
         if len(writers) != 1:
             raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
-        if self.plan is not None and driver_may_write(self.most_rows, self.tuning.widest_row_bytes):
+        if self.plan is not None and driver_may_write(self.most_rows, self.limits.widest_row_bytes):
             return Votes.in_order({name: [self._write_here(self.plan, writer)]})
         planned, reports = self._run(self._rows_for(writer), writer)
-        self.tuning.seen(max((report.widest_row_bytes for report in reports), default=0))
-        cast = [Vote(report.task, {name: report.receipt}, report.version) for report in reports]
-        return Votes(planned, cast, __version__)
+        self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
+        votes = [Vote(report.task, {name: report.receipt}, report.version) for report in reports]
+        return Votes(planned, votes, __version__)
 
     def read(self) -> None:
-        """Run the query without writing: Spark's state stores change as rows are read, and must follow each batch."""
+        """Run the query without writing, because reading its rows updates Spark's state stores for the batch."""
         try:
-            self.frame.frame._jdf.queryExecution().toRdd().count()  # an action that needs no column to have a good name
+            self.frame.frame._jdf.queryExecution().toRdd().count()  # an action that accepts every column name
         except JAVA_ERRORS as error:
-            if self.was_stopped(error):
+            if self.is_stop(error):
                 raise QueryStopped from None
             raise _state_behind(whole_text(error)) from None
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's plan, unless the writer wants a shuffle or an Arrow batch needs a limit of its bytes."""
-        if self.plan is not None and self.tuning.rows_may_bound and not clustered_by(writer):
+        if self.plan is not None and self.limits.can_limit_by_rows and not clustered_by(writer):
             return self.plan
-        self.tuning.apply()
+        self.limits.apply()
         return self.frame
 
     def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
-        """One task's work in the driver: same writer, same receipt."""
+        """Write all rows in the driver, with the writer and the receipt of a task."""
         try:
-            rows = Measured(list(plan.gathered()))
+            rows = MeasuredBatches(list(plan.gathered()))
         except JAVA_ERRORS as error:
             raise self._failure(error) from None
         receipt = writer.write(0, iter(rows))
-        self.tuning.seen(rows.widest_row_bytes)
+        self.limits.record_width(rows.widest_row_bytes)
         return receipt
 
     def _run(self, rows: BatchRows, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
@@ -76,13 +76,13 @@ class RowsJob:
             raise self._failure(error) from None
 
     def _failure(self, error: Exception) -> Exception:
-        return QueryStopped() if self.was_stopped(error) else job_error(whole_text(error))
+        return QueryStopped() if self.is_stop(error) else job_error(whole_text(error))
 
 
 def _state_behind(text: str) -> WriteError:
     return WriteError(
         "STATE_BEHIND",
-        f"The batch is in the table, but Spark's state did not follow it: {job_error(text).what}",
+        f"The batch is committed, but Spark's state was not updated for it: {job_error(text).what}",
         data="This batch is in the table, once.",
-        action="Correct what the message says and start the query again: the batch is read again, and not written.",
+        action="Fix the reported problem and start the query again: it reads the batch, but does not write it again.",
     )

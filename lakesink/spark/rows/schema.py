@@ -38,7 +38,7 @@ Path = tuple[str, ...]
 
 
 def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
-    """A DataFrame's schema as it arrives in Arrow, zoned timestamps in UTC; `large` means 64-bit offsets."""
+    """A DataFrame's schema in Arrow, with zoned timestamps in UTC; `large` means 64-bit offsets."""
     zoned: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )  # required since Spark 4.3
@@ -50,13 +50,13 @@ def arrow_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
     except (PySparkException, pa.ArrowException) as error:
         raise WriteError(
             "TYPE_UNSUPPORTED",
-            f"A column has a type that Spark cannot hand to Arrow: {_reason(error)}",
-            action="Cast the column to a type that Iceberg has, or leave it out.",
+            f"Spark cannot send a column of this type to Python: {_reason(error)}",
+            action="Cast the column to a type that Iceberg supports, or leave it out.",
         ) from None
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
-    """`arrow_schema` for rows that go to a table or files; raises WriteError for a type without an exact equivalent."""
+    """`arrow_schema` for rows of a table or of files; raises WriteError for a type that these cannot store exactly."""
     for path, kind in _unwritable(schema, ()):
         raise _unsupported(path, kind)
     return arrow_schema(schema)
@@ -92,7 +92,7 @@ def _unwritable_part(kind: DataType, path: Path) -> Iterator[tuple[Path, DataTyp
 
 
 def _as_text(kind: Any) -> Any:
-    """CHAR and VARCHAR as STRING: the characters are the same, and Arrow has one type for all of them."""
+    """Replace CHAR and VARCHAR by STRING: the values are equal, and Arrow has one type for all of them."""
     match kind:
         case CharType() | VarcharType():
             return StringType()
@@ -111,15 +111,15 @@ def _unsupported(path: Path, kind: DataType) -> WriteError:
     column, name = ".".join(path), _name(kind)
     cast = next((text for word, text in _CASTS.items() if name.lower().startswith(word)), "")
     if isinstance(kind, StructType):
-        action = f"Leave {column!r} out, or give it a field: a table has no place for it."
+        action = f"Leave {column!r} out, or give it a field: a table cannot store a STRUCT without fields."
     elif cast and len(path) == 1:
         written = cast.format(column=sql_name(column))
         action = f"Convert it in the query, for example {written} AS {sql_name(column)}, or leave it out."
     else:
-        action = f"Convert {column!r} in the query to a type that a table has, or leave it out."
+        action = f"Convert {column!r} in the query to a type that a table supports, or leave it out."
     return WriteError(
         "TYPE_UNSUPPORTED",
-        f"Column {_short(column)!r} is of type {_short(name)}, which has no exact place in a table or a file.",
+        f"Column {_short(column)!r} has type {_short(name)}, which a table or a file cannot store exactly.",
         action=action,
     )
 

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.serializers import FramedSerializer
 
 from lakesink import __version__
-from lakesink.spark.rows.shape import Shape
+from lakesink.spark.rows.transport import Transport
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
@@ -27,7 +27,7 @@ _REPORT_HEAD = struct.Struct(">iqi")
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task returns: its lakesink, the largest mean row of its Arrow batches, and the writer's receipt."""
+    """The result of one task: lakesink's version, the largest mean row of an Arrow batch, and the writer's receipt."""
 
     task: int
     version: str
@@ -52,28 +52,28 @@ class WriteTask:
     """Writes a task's rows. It compares versions before it unpickles the writer, whose classes may differ."""
 
     version: str
-    shape: Shape
+    transport: Transport
     writer: bytes = field(repr=False)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As the function of `mapInArrow`: yield the task's report, encoded, as one row."""
+        """The function for `mapInArrow`: yields the encoded report of the task as one row."""
         yield pa.RecordBatch.from_pydict({"report": [self.report(batches)]})
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Write the task's rows; returns its report, encoded."""
         read_archives_once()
-        collect_what_is_new()
+        freeze_imports()
         check_version(self.version)
         writer: TaskWriter = pickle.loads(self.writer)
         context = TaskContext.get()
         assert context is not None
-        rows = Measured(self.shape.restored(batches))
+        rows = MeasuredBatches(self.transport.decoded(batches))
         receipt = writer.write(context.partitionId(), iter(rows))
         return TaskReport(context.partitionId(), __version__, rows.widest_row_bytes, receipt).encoded()
 
 
 def write_messages(task: WriteTask, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-    """`WriteTask` as the function of an RDD of Arrow messages."""
+    """The function for an RDD of Arrow messages: yields the encoded report of the task."""
     yield task.report(read_messages(messages, schema))
 
 
@@ -83,8 +83,8 @@ def read_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.R
         yield pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
 
-class Messages(FramedSerializer):
-    """Bytes between the JVM and Python without pickling."""
+class RawBytes(FramedSerializer):
+    """Passes bytes between the JVM and Python without pickling."""
 
     def dumps(self, obj: bytes) -> bytes:
         """The same bytes."""
@@ -96,7 +96,7 @@ class Messages(FramedSerializer):
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredBatches:
     """A task's Arrow batches on their way to the writer; `widest_row_bytes` is the largest mean row so far."""
 
     batches: Iterable[pa.RecordBatch]
@@ -141,10 +141,10 @@ def read_archives_once() -> None:
             known[self.archive, self.prefix] = state
 
     importer.invalidate_caches = invalidate_caches
-    importer._lakesink_reads_once = True  # the mark that this process is done
+    importer._lakesink_reads_once = True  # marks this process as patched
 
 
-def collect_what_is_new() -> None:
+def freeze_imports() -> None:
     """Before this process's second task, exclude everything imported so far from garbage collections.
 
     PySpark's workers run a full collection after every task, 60 ms where PySpark, PyArrow and a decoder are imported.

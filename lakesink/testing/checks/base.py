@@ -1,4 +1,4 @@
-"""What a subclass of the suite supplies, and the base of every check."""
+"""The base of every check, with the methods that a subclass of the suite supplies."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ BATCHES = 3
 FIRST_MIDDLE_LAST = tuple(range(BATCHES))
 
 OTHER = "by another process"
-BY_WHOM = pytest.mark.parametrize("by", ["by the same process", OTHER])
+BY_PROCESS = pytest.mark.parametrize("by", ["by the same process", OTHER])
 
 
 class SinkUnderTest:
@@ -72,10 +72,10 @@ class SinkUnderTest:
     def chosen(self, steps: Sequence[Step], what: str) -> list[Step]:
         """At most `most_steps` steps for a check. Prints their number, and warns if places are left out."""
         places, chosen = len({step.place for step in steps}), worth_trying(steps, self.most_steps)
-        told = f"{what} takes {len(steps)} steps at {places} places"
-        print(f"{told}; {len(chosen)} steps are tried")  # noqa: T201 - shown by pytest -rP, and beside a failure
+        summary = f"{what} takes {len(steps)} steps at {places} places"
+        print(f"{summary}; {len(chosen)} steps are tried")  # noqa: T201 - shown by pytest -rP, and beside a failure
         if len(chosen) < places:
-            warnings.warn(f"{told}; {len(chosen)} of them are tried: set most_steps to try more", stacklevel=2)
+            warnings.warn(f"{summary}; {len(chosen)} of them are tried: set most_steps to try more", stacklevel=2)
         return chosen
 
 

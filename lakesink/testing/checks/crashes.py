@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, BY_WHOM, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
-from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, Died, Meet, Phase, Point
+from lakesink.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
+from lakesink.testing.points import CRASH_POINTS, RECOVERY_POINTS, AtPoint, Died, Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.steps import Step
 from lakesink.testing.stream import Stream, empty
@@ -20,16 +20,16 @@ class Failed(Exception):
     """An error, after which the process continues."""
 
 
-def at(where: Point, act: Callable[[], object]) -> Meet:
+def at(where: Point, act: Callable[[], object]) -> AtPoint:
     """Call `act` when a batch first reaches a point."""
     done: list[Point] = []
 
-    def meet(point: Point, _: Batch) -> None:
+    def at_point(point: Point, _: Batch) -> None:
         if point == where and not done:
             done.append(point)
             act()
 
-    return meet
+    return at_point
 
 
 def ends_with(error: BaseException) -> Callable[[], None]:
@@ -44,11 +44,11 @@ def ends_with(error: BaseException) -> Callable[[], None]:
 def ended_at(stream: Stream, where: Point, batch_id: int, error: BaseException, **how: object) -> None:
     """Run a batch that must end at a point with an error."""
     try:
-        stream.run(batch_id, meet=at(where, ends_with(error)), **how)  # type: ignore[arg-type] # passed on as they are
+        stream.run(batch_id, at_point=at(where, ends_with(error)), **how)  # type: ignore[arg-type] # passed on as they are
     except type(error):
         pass
     else:
-        raise AssertionError(f"the batch never came to {where}")
+        raise AssertionError(f"the batch did not reach {where}")
 
 
 class CrashChecks(SinkUnderTest):
@@ -57,7 +57,7 @@ class CrashChecks(SinkUnderTest):
     @keeps(Promise.CRASH)
     @pytest.mark.parametrize("point", CRASH_POINTS, ids=str)
     def test_a_driver_dies_and_another_completes_its_batch(self, stream: Stream, point: Point) -> None:
-        """The process dies: no abort, no memory. First, middle and last batch."""
+        """The process dies without an abort, and its memory is lost. First, middle and last batch."""
         for batch_id in FIRST_MIDDLE_LAST:
             ended_at(stream, point, batch_id, Died())
             stream.check(*range(batch_id + 1 if point.committed else batch_id))
@@ -139,14 +139,14 @@ class CrashChecks(SinkUnderTest):
         stream.run(0)
         ended_at(stream, Point(Phase.COMMIT, after=False), 1, Died())
         if stream.open_sink().durability is Durability.MUST_BE_REDONE and point.phase is Phase.RECOVER:
-            pytest.skip("nothing is recovered by a sink that must redo")
+            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
         ended_at(stream, point, 1, Died())
         stream.goes_on(1, 2)
 
     @keeps(Promise.AGAIN)
-    @BY_WHOM
+    @BY_PROCESS
     def test_commit_may_be_called_twice(self, stream: Stream, by: str) -> None:
-        """As after a lost answer to the first commit."""
+        """The driver calls it again, as after a lost answer to the first commit."""
         stream.run(0)
         sink, second = stream.open_sink(), stream.open_sink()
         other = stream.begin(second, 1)

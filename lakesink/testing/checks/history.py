@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, BY_WHOM, OTHER, SinkUnderTest, keeps
+from lakesink.testing.checks.base import BATCHES, BY_PROCESS, OTHER, SinkUnderTest, keeps
 from lakesink.testing.promises import Promise
 from lakesink.testing.stream import Stream
 from lakesink_protocol.errors import BatchRefused, LakesinkError
@@ -27,23 +27,23 @@ STRANGE: dict[str, Callable[[Stream], Batch]] = {
 }
 """Batches that a target with three batches must refuse."""
 
-LACKING = object()
+MISSING = object()
 JUNK: tuple[Any, ...] = (None, -1, "../../x")
 
 Payload = dict[str, Any]
 
 
-def spoilt(payload: Payload, name: str, junk: Any) -> Payload:
-    """The payload with junk under one of its keys; without the key if it is `LACKING`."""
+def damaged(payload: Payload, name: str, junk: Any) -> Payload:
+    """The payload with junk under one of its keys; without the key if it is `MISSING`."""
     kept = {key: value for key, value in payload.items() if key != name}
-    return kept if junk is LACKING else {**kept, name: junk}
+    return kept if junk is MISSING else {**kept, name: junk}
 
 
 class HistoryChecks(SinkUnderTest):
     """Refusals, and records from storage."""
 
     @keeps(Promise.HISTORY)
-    @BY_WHOM
+    @BY_PROCESS
     @pytest.mark.parametrize("strange", STRANGE)
     def test_a_batch_that_does_not_follow_is_refused_before_it_is_written(
         self, stream: Stream, strange: str, by: str
@@ -83,21 +83,21 @@ class HistoryChecks(SinkUnderTest):
     def test_a_record_that_was_spoilt_is_not_believed(self, stream: Stream) -> None:
         """With any damaged record, the batch is written again or refused; each damaged record is of another batch."""
         if stream.open_sink().durability is Durability.MUST_BE_REDONE:
-            pytest.skip("nothing is recovered by a sink that must redo")
+            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
         names = list(self._payload(stream, 0))
         self._record(stream, 0, {})
-        self._survives(stream, 0, "a record without anything")
-        for name, junk in itertools.product(names, (LACKING, *JUNK)):
+        self._survives(stream, 0, "an empty record")
+        for name, junk in itertools.product(names, (MISSING, *JUNK)):
             batch_id = len(stream.seen())
-            self._record(stream, batch_id, spoilt(self._payload(stream, batch_id), name, junk))
-            what = f"without {name}" if junk is LACKING else f"with {junk!r} as {name}"
+            self._record(stream, batch_id, damaged(self._payload(stream, batch_id), name, junk))
+            what = f"without {name}" if junk is MISSING else f"with {junk!r} as {name}"
             self._survives(stream, batch_id, f"a record {what}")
 
     @keeps(Promise.PAYLOAD)
     def test_the_record_of_another_batch_is_not_believed(self, stream: Stream) -> None:
         """Its files are committed already: a second commit would double them."""
         if stream.open_sink().durability is Durability.MUST_BE_REDONE:
-            pytest.skip("nothing is recovered by a sink that must redo")
+            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
         payload = self._payload(stream, 0)
         stream.run(0)
         self._record(stream, 1, payload)
@@ -129,4 +129,4 @@ class HistoryChecks(SinkUnderTest):
             outcome = stream.run(batch, sink=sink)
         except BatchRefused:
             return
-        raise AssertionError(f"the outcome is {outcome!r}: nobody raised BatchRefused")
+        raise AssertionError(f"the outcome is {outcome!r}: no BatchRefused was raised")

@@ -49,8 +49,8 @@ class ProcessChecks(SinkUnderTest):
                 stream.candidates[of].append(rows_of(of, run))
             name = f"{PREFIX}{point}" if isinstance(point, Point) else point
             driver = start(partial(drive, type(self), target, batches, run), f"{name}@{batch_id}=kill")
-            code, _, said = ended(driver)
-            assert code == -signal.SIGKILL, f"the driver was to die at {name}, and ended with {code}: {said}"
+            code, _, errors = ended(driver)
+            assert code == -signal.SIGKILL, f"the driver should have died at {name}, but ended with {code}: {errors}"
             landed = point.committed if isinstance(point, Point) else batch_id in stream.seen()
             stream.check(*range(batch_id + 1 if landed else batch_id), when=f"after SIGKILL at {point}")
         stream.goes_on(len(points) - 1, len(points))

@@ -1,4 +1,4 @@
-"""Of two drivers with one batch, one commits it, at whichever step the other one interferes."""
+"""If two drivers run one batch, one commits it, at any step at which the other one interferes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -13,7 +13,7 @@ from lakesink.testing.checks.crashes import at, ended_at
 from lakesink.testing.points import CRASH_POINTS, Died, Phase, Point
 from lakesink.testing.promises import Promise
 from lakesink.testing.rival import Ended, Party, Patience, Rival
-from lakesink.testing.rows import trouble
+from lakesink.testing.rows import wrong_rows
 from lakesink.testing.steps import Step, stepping
 from lakesink.testing.stream import Stream
 from lakesink_protocol.errors import LakesinkError
@@ -66,7 +66,7 @@ RIVALS: dict[Phase, tuple[Made, ...]] = {
     Phase.RECOVER: (from_the_start, and_goes_on),
     Phase.COMMIT: (with_rows_of_its_own, from_the_start, and_goes_on),
 }
-"""The rivals for each phase, in turn; in `commit`, all of them run before every step."""
+"""The rivals for each phase. They take turns; in `commit`, each of them runs before every step."""
 
 FIRST_STEPS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 22, 30, 45, 70, 120)
 """Steps of the first batch, each tried on its own target."""
@@ -80,7 +80,7 @@ class RivalChecks(SinkUnderTest):
     def test_a_rival_commits_before_every_step(self, stream: Stream, phase: Phase) -> None:
         """The driver stops before a step of the phase, another driver runs its whole commit, the driver continues."""
         if phase is Phase.RECOVER and stream.open_sink().durability is Durability.MUST_BE_REDONE:
-            pytest.skip("nothing is recovered by a sink that must redo")
+            pytest.skip("a sink with MUST_BE_REDONE recovers nothing")
         stream.run(0)
         steps: list[Step] = []
         self._prepare_for(phase, stream, 1)
@@ -107,7 +107,7 @@ class RivalChecks(SinkUnderTest):
         for _ in FIRST_MIDDLE_LAST:
             rival = COMMITTED[committed](last + 1)
             with suppress(LakesinkError):
-                stream.run(rival[0], meet=at(point, partial(stream.run_all, *rival)))
+                stream.run(rival[0], at_point=at(point, partial(stream.run_all, *rival)))
             last = rival[-1]
             stream.check(*range(last + 1))
             stream.run(last)
@@ -119,10 +119,10 @@ class RivalChecks(SinkUnderTest):
         stream.run(0)
         other = stream.batch(1, end=99)
         with suppress(LakesinkError):
-            stream.run(1, meet=at(Point(Phase.COMMIT, after=False), lambda: stream.run(other)))
+            stream.run(1, at_point=at(Point(Phase.COMMIT, after=False), lambda: stream.run(other)))
         stream.check(0, 1)
         winner = stream.candidates[1][1]
-        assert frozenset(stream.seen()[1]) == winner, "the rows of the batch that was committed first are not there"
+        assert frozenset(stream.seen()[1]) == winner, "the rows that were committed first are missing"
 
     def _rival_at(
         self, stream: Stream, phase: Phase, make: Made, is_it: Callable[[Step], bool], patience: Patience
@@ -134,15 +134,15 @@ class RivalChecks(SinkUnderTest):
         came_before: list[Step] = []
 
         def at_step(step: Step) -> None:
-            if not rival.came and is_it(step):
+            if not rival.started and is_it(step):
                 came_before.append(step)
-                patience.meet(rival, step.place)
+                patience.run(rival, step.place)
 
         try:
             driver.ended = self._driver(stream, batch_id, phase, at_step, driver)
         except LakesinkError as error:  # an error that the seam does not define fails the check
             driver.ended = error
-        if not rival.came:
+        if not rival.started:
             return
         rival.finish()
         try:
@@ -173,14 +173,14 @@ class RivalChecks(SinkUnderTest):
     def _judge(self, stream: Stream, batch_id: int, driver: Party, rival: Rival) -> None:
         """Each row once, visible rows stay, and both outcomes are true; then the stream continues."""
         seen = stream.seen()
-        found = trouble(seen, stream.candidates, seen)
+        found = wrong_rows(seen, stream.candidates, seen)
         assert not found, found
         rows = frozenset(seen.get(batch_id, ()))
         for who, party in (("the other driver", rival.party), ("this driver", driver)):
-            lie = party.lie(rows)
-            assert not lie, f"{who} {lie}"
+            wrong = party.wrong_outcome(rows)
+            assert not wrong, f"{who} {wrong}"
         if rival.saw is not None:
             changed = [at for at, there in rival.saw.items() if seen.get(at) != there]
-            assert not changed, f"rows of batch {changed[0]}, which readers had seen, are gone or replaced"
+            assert not changed, f"rows of batch {changed[0]}, which readers had seen, have disappeared or changed"
         newest = max(batch_id, *seen) if seen else batch_id
         stream.goes_on(*range(newest if batch_id in seen else batch_id, newest + 1))

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from lakesink.testing.checks.base import BATCHES, BY_WHOM, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
+from lakesink.testing.checks.base import BATCHES, BY_PROCESS, FIRST_MIDDLE_LAST, OTHER, SinkUnderTest, keeps
 from lakesink.testing.points import Phase, Point
 from lakesink.testing.promises import Promise
-from lakesink.testing.rows import trouble
+from lakesink.testing.rows import wrong_rows
 from lakesink.testing.steps import Step, spread
 from lakesink.testing.stream import Cast, Stream, cast_votes, empty
 from lakesink_protocol.identity import Batch
@@ -29,8 +29,8 @@ class RowChecks(SinkUnderTest):
         for batch_id in range(BATCHES):
             outcome = stream.run(batch_id, cast=partial(cast_votes, tasks=tasks))
             assert isinstance(outcome, Committed), f"commit returned {outcome!r}, not Committed"
-            told = (outcome.rows, outcome.recovered)
-            assert told == (4 * tasks, False), f"commit says (rows, recovered) {told}, not {(4 * tasks, False)}"
+            found, wanted = (outcome.rows, outcome.recovered), (4 * tasks, False)
+            assert found == wanted, f"commit returned (rows, recovered) {found}, not {wanted}"
         stream.check(*range(BATCHES))
 
     @keeps(Promise.ONCE)
@@ -44,11 +44,11 @@ class RowChecks(SinkUnderTest):
 
         def look(point: Point, batch: Batch) -> None:
             there = batch.batch_id + 1 if point.committed else batch.batch_id
-            found = trouble(stream.seen(), stream.candidates, range(there))
+            found = wrong_rows(stream.seen(), stream.candidates, range(there))
             assert not found, f"{point}: {found}"
 
         for batch_id in range(BATCHES):
-            stream.run(batch_id, meet=look)
+            stream.run(batch_id, at_point=look)
 
     @keeps(Promise.WHOLE)
     def test_readers_see_all_or_nothing_at_every_line_of_commit(self, stream: Stream) -> None:
@@ -64,7 +64,7 @@ class RowChecks(SinkUnderTest):
             def look(now: Step, before: int = batch_id) -> None:
                 seen = stream.seen() if any(now.is_at(step) for step in (chosen, between)[before % 2]) else {}
                 wanted = range(before + 1 if before in seen else before)
-                found = trouble(seen, stream.candidates, wanted) if seen else ""
+                found = wrong_rows(seen, stream.candidates, wanted) if seen else ""
                 assert not found, f"before {now} of commit: {found}"
 
             self.steps_of_commit(stream, batch_id, look)
@@ -76,18 +76,18 @@ class RowChecks(SinkUnderTest):
     def test_an_empty_batch_is_committed_and_known_when_it_comes_back(
         self, stream: Stream, which: str, job: str
     ) -> None:
-        """First, in the middle, last, or all of them."""
+        """The first batch is empty, one in the middle, the last, or all of them."""
         for batch_id in range(BATCHES):
             cast = EMPTY_JOBS[job] if batch_id in EMPTY_BATCHES[which] else cast_votes
             outcome = stream.run(batch_id, cast=cast)
             assert isinstance(outcome, Committed), f"commit returned {outcome!r}, not Committed"
             again = stream.run(batch_id, cast=cast_votes)
-            assert isinstance(again, AlreadyCommitted), f"batch {batch_id} came back and was not known"
+            assert isinstance(again, AlreadyCommitted), f"batch {batch_id} was replayed, but begin did not find it"
         stream.check(*range(BATCHES))
 
     @keeps(Promise.BEGIN)
     def test_begin_changes_nothing_and_may_be_called_again(self, stream: Stream) -> None:
-        """By one process and by others, before and after the batch is committed."""
+        """One process and others call it, before and after the batch is committed."""
         stream.run(0)
         sink = stream.open_sink()
         for who in (sink, sink, stream.open_sink()):
@@ -100,7 +100,7 @@ class RowChecks(SinkUnderTest):
         stream.check(0, 1)
 
     @keeps(Promise.REPLAY)
-    @BY_WHOM
+    @BY_PROCESS
     @pytest.mark.parametrize("batches", [1, BATCHES])
     def test_a_replayed_batch_is_neither_written_nor_committed(self, stream: Stream, batches: int, by: str) -> None:
         """Spark repeats its last batch after most crashes."""
@@ -109,8 +109,8 @@ class RowChecks(SinkUnderTest):
         jobs = list(stream.jobs)
         points: list[Point] = []
         replaying = stream.open_sink() if by == OTHER else sink
-        outcome = stream.run(batches - 1, sink=replaying, meet=lambda point, _: points.append(point))
+        outcome = stream.run(batches - 1, sink=replaying, at_point=lambda point, _: points.append(point))
         assert isinstance(outcome, AlreadyCommitted), f"the outcome is {outcome!r}, not AlreadyCommitted"
         assert stream.jobs == jobs, "a job ran for a batch that was committed"
-        assert {point.phase for point in points} == {Phase.BEGIN}, "begin did not say that the batch is there"
+        assert {point.phase for point in points} == {Phase.BEGIN}, "begin did not return AlreadyCommitted"
         stream.goes_on(batches, sink=replaying)

@@ -1,4 +1,4 @@
-"""A batch needs a sound receipt of every task. Other attempts and an abort change nothing."""
+"""A batch needs a valid receipt of every task. Other attempts and an abort change nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -184,7 +184,7 @@ class VoteChecks(SinkUnderTest):
 
     @keeps(Promise.ABORT)
     def test_an_abort_after_the_commit_spoils_nothing(self, stream: Stream) -> None:
-        """By the driver that committed, and by one that had begun before."""
+        """The driver that committed aborts, and another one that had begun before."""
         stream.run(0)
         sink, late = stream.open_sink(), stream.open_sink()
         transaction, of_late = stream.begin(sink, 1), stream.begin(late, 1)
@@ -199,5 +199,5 @@ class VoteChecks(SinkUnderTest):
         jobs = len(stream.jobs)
         stream.run(1)
         if stream.open_sink().durability is Durability.PREPARED_SURVIVES:
-            assert len(stream.jobs) == jobs, "what was prepared could not be used after the abort"
+            assert len(stream.jobs) == jobs, "the prepared batch could not be used after the abort"
         stream.goes_on(2)

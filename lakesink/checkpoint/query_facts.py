@@ -1,0 +1,92 @@
+"""Facts about a running query's guarantee, stored in its checkpoint folder for `doctor --query`.
+
+They contain names and flags, never secrets or values of options. No stream depends on them. Pure, without Spark: the
+command line reads them too.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from lakesink.checkpoint.sources import Replay, Source
+
+QUERY_FACTS = "lakesink/query.json"
+"""Location below the checkpoint."""
+QUERY_FACTS_VERSION = 1
+MOST_BYTES = 64 * 1024
+"""A larger file was not written by lakesink."""
+LONGEST_NAME = 100
+MOST_NAMES = 20
+_ATOMIC_SCHEMES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "abfs", "abfss"})
+_ATOMIC_MANAGER = "AbortableStreamBasedCheckpointFileManager"
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """Non-deterministic functions (`unstable`), and Python functions that Spark takes for deterministic (`trusted`)."""
+
+    unstable: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """Facts about one start of a query; `file_manager` is the configured checkpoint class, empty for the default."""
+
+    lakesink: str
+    query_id: str
+    sink: str
+    table: str
+    sources: tuple[Source, ...]
+    functions: Functions
+    output_mode: str
+    speculation: bool
+    scheme: str
+    file_manager: str
+
+    @property
+    def creates_atomically(self) -> bool:
+        """True if the checkpoint's storage is known to create each file atomically and only once."""
+        return is_atomic(self.scheme, self.file_manager)
+
+    def to_bytes(self) -> bytes:
+        """The facts as a JSON document."""
+        document = asdict(self)
+        document["sources"] = [{**asdict(source), "replay": source.replay.name} for source in self.sources]
+        return json.dumps({"version": QUERY_FACTS_VERSION, **document}, indent=1).encode()
+
+
+_PLAIN = {field.name: field.type for field in fields(QueryFacts) if field.type in (str, bool)}
+
+
+def is_atomic(scheme: str, file_manager: str = "") -> bool:
+    """True if Spark is known to create checkpoint files atomically and only once; `file_manager` is a class name."""
+    return scheme in _ATOMIC_SCHEMES or file_manager == _ATOMIC_MANAGER
+
+
+def parse_query_facts(data: bytes) -> QueryFacts:
+    """Parse the result of `QueryFacts.to_bytes`; raises ValueError for other content or another version."""
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"they are larger than {MOST_BYTES} bytes")
+    try:
+        document: dict[str, Any] = json.loads(data)
+        version = document.pop("version")
+        if version != QUERY_FACTS_VERSION:
+            raise ValueError(f"they are of version {version!r}, this lakesink reads {QUERY_FACTS_VERSION}")
+        sources = tuple(_source(source) for source in document.pop("sources"))
+        functions = {name: _named(names) for name, names in document.pop("functions").items()}
+        facts = QueryFacts(**document, sources=sources, functions=Functions(**functions))
+        if not all(isinstance(getattr(facts, name), kind) for name, kind in _PLAIN.items()):
+            raise ValueError("they contain a value of a wrong type")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"they are damaged: {type(error).__name__}") from None
+    return facts
+
+
+def _source(document: dict[str, Any]) -> Source:
+    return Source(str(document["name"]), Replay[document["replay"]], document["uncommitted"] is True)
+
+
+def _named(names: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(str(name)[:LONGEST_NAME] for name in names)[:MOST_NAMES]

@@ -1,0 +1,37 @@
+"""The options as editors and type checkers see them; `options.OPTIONS` explains them, and a test compares both."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from os import PathLike
+from typing import Any, Literal, TypedDict
+
+from lakesink_protocol.accept import Accept
+
+Duration = timedelta | str
+Place = str | PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """Keyword options of `lakesink.stream` and `lakesink.append`; None means that an option is not given."""
+
+    catalog: str | None
+    catalog_properties: Mapping[str, Any] | None
+    branch: str | None
+    create_table: bool | str | None
+    partition_by: str | None
+    target_file_size_bytes: int | str | None
+    compression_codec: str | None
+    compression_level: int | str | None
+    distribution_mode: Literal["none", "hash"] | str | None
+    snapshot_properties: Mapping[str, str | int] | None
+    accept: Accept | str | None
+    prepared_max_age: Duration | None
+    ledger_tag_max_age: Duration | None
+    ledger_tag: bool | str | None
+    max_clock_ahead: Duration | None
+    tag_every: Duration | int | None
+    tag_max_age: Duration | None
+    decode: Literal["json", "avro"] | str | None
+    on_malformed: Literal["fail", "null-row"] | str | None
+    show_values: bool | str | None
+    schema_registry: Place | None

@@ -1,0 +1,67 @@
+"""`stream_files`: a stream into files of a directory, each batch once and atomically, without table or catalog."""
+
+import os
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from lakesink.settings.settings import read_option
+from lakesink.sinks.directory.part_formats import check_part_schema
+from lakesink.sinks.directory.sink import FileSink
+from lakesink.spark.api import check_streaming, stream_writer
+from lakesink.spark.report import Reporter
+from lakesink.spark.rows.schema import stored_schema
+from lakesink_protocol.accept import Accept
+
+
+def stream_files(  # noqa: PLR0913 - the options, each by its name
+    df: DataFrame,
+    directory: str | os.PathLike[str],
+    *,
+    sink_id: str,
+    checkpoint: str | os.PathLike[str],
+    format: str = "parquet",  # noqa: A002 - the user's word
+    compression_codec: str | None = None,
+    target_file_size_bytes: int | str | None = None,
+    accept: str | Accept | None = None,
+    prepared_max_age: timedelta | str | None = None,
+) -> DataStreamWriter:
+    """Return a writer of a streaming DataFrame into files of a directory, each row exactly once.
+
+    Call its `start` as usual. Only the files that `lakesink.committed_files` lists are committed. Output mode,
+    checkpoint and batch function are already set: do not change them. You choose trigger and query name.
+
+    Args:
+        df: Streaming DataFrame of a classic Spark session.
+        directory: Path, or URI that fsspec supports; created if missing.
+        sink_id: Permanent name of this stream in this directory. It stays the same when the checkpoint changes.
+        checkpoint: Checkpoint folder of this query only: a path or a URI.
+        format: ``parquet``, or ``jsonl`` for one line of JSON for each row.
+        compression_codec: For Parquet ``zstd`` (the default), ``snappy``, ``gzip``, ``lz4``, ``brotli`` or
+            ``uncompressed``; for JSON lines ``uncompressed`` (the default) or ``gzip``.
+        target_file_size_bytes: Size at which a task begins a new file: bytes, or text such as ``512MB`` (the default).
+        accept: Accepts one refused batch, once; copy the value from the message of the refusal.
+        prepared_max_age: A prepared batch older than this is written again; 20 hours by default.
+
+    Raises:
+        SettingsError: An option is malformed, or contradicts another.
+        QueryError: The DataFrame is not a streaming one of a classic session.
+        WriteError: The format does not support a column's type, or the storage cannot create files exclusively.
+    """
+    check_streaming(df, "lakesink.stream_files")
+    new_sink = partial(
+        FileSink,
+        directory,
+        sink_id,
+        format=format,
+        compression_codec=compression_codec,
+        target_file_size_bytes=target_file_size_bytes,
+        accept=accept,
+        prepared_max_age=prepared_max_age,
+    )
+    settings = new_sink().settings
+    check_part_schema(stored_schema(df.schema), settings.part_format)
+    reporter = Reporter(settings.layout.directory, settings.layout.sink_id)
+    return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())

@@ -1,0 +1,31 @@
+"""Links that leave the pages lead to pages of their own."""
+
+from pathlib import Path
+
+from website.llms import llms_full_txt, llms_txt
+from website.navigation import Group
+from website.staging import ROOT, place, relinked, stage
+
+
+def test_a_link_to_a_program_leads_to_its_text() -> None:
+    page = ROOT / "docs/evidence/model.md"
+    assert relinked(page, "[x](../../proof/oracle.py)") == "[x](../project/proof/oracle.py.md)"
+    assert relinked(page, "[x](proof.md#a) [y](https://e.org/z)") == "[x](proof.md#a) [y](https://e.org/z)"
+
+
+def test_a_link_to_a_folder_leads_to_its_readme() -> None:
+    assert relinked(ROOT / "README.md", "[x](docs/decisions)") == "[x](../decisions/README.md)"
+
+
+def test_every_page_is_staged_and_every_file_that_it_links_to(tmp_path: Path) -> None:
+    stage(tmp_path)
+    for path in (ROOT / "docs").rglob("*.md"):
+        assert (tmp_path / place(path)).is_file()
+    assert (tmp_path / "project/CONTRIBUTING.md").is_file()
+    assert "def " in (tmp_path / "project/proof/oracle.py.md").read_text()
+
+
+def test_programs_that_read_get_a_list_of_the_pages_and_all_of_them() -> None:
+    groups, texts = [Group("Use", ["use/a.md"])], {"use/a.md": "# A\n\nOne [two](b.md). Three.\n"}
+    assert "## Use\n\n- [A](use/a.md): One two.\n" in llms_txt(groups, texts)
+    assert llms_full_txt(groups, texts) == "<!-- use/a.md -->\n\n# A\n\nOne [two](b.md). Three.\n"

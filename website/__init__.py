@@ -1,0 +1,1 @@
+"""The site of the documentation: built from `docs`, and looked at in a browser."""
