@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
-    from lakesink.spark.data_source import register
+    from lakesink.spark.connect import register
     from lakesink.spark.stream_files import stream_files
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
@@ -56,7 +56,7 @@ _HOMES = {
     "audit_table": "lakesink.audit.audit_table",
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink.audit.history",
-    "register": "lakesink.spark.data_source",
+    "register": "lakesink.spark.connect",
     "stream": "lakesink.spark.api",
     "stream_files": "lakesink.spark.stream_files",
     "stream_to": "lakesink.spark.api",

@@ -19,11 +19,14 @@ import lakesink
 
 def main(config: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    builder = SparkSession.builder.master(config["master"]).appName("lakesink driver under test")
+    on_connect = config["adapter"] == "connect"
+    start = SparkSession.builder.remote if on_connect else SparkSession.builder.master
+    builder = start(config["master"]).appName("lakesink driver under test")
     for name, value in config["conf"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    if not on_connect:
+        spark.sparkContext.setLogLevel("ERROR")
     rows = spark.readStream.schema(config["schema"]).option("maxFilesPerTrigger", 1).json(config["source"])
     for condition in config["where"]:
         rows = rows.where(condition)
@@ -40,6 +43,11 @@ def by_foreach_batch(rows: DataFrame, config: dict[str, Any]) -> DataStreamWrite
 
 def by_format(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
     lakesink.register(rows.sparkSession)
+    return by_installed_format(rows, config)
+
+
+def by_installed_format(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
+    """As Spark finds it, where lakesink is installed."""
     options = {name.replace("_", "-"): str(value) for name, value in config["options"].items()}
     names = {"table": config["table"], "sink-id": config["sink_id"], "checkpointLocation": config["checkpoint"]}
     return rows.writeStream.format("lakesink").options(**names, **options)
@@ -50,7 +58,13 @@ def into_files(rows: DataFrame, config: dict[str, Any]) -> DataStreamWriter:
     return lakesink.stream_files(rows, config["table"], **names, **config["options"])
 
 
-WRITERS = {"stream": by_foreach_batch, "format": by_format, "files": into_files}
+WRITERS = {
+    "stream": by_foreach_batch,
+    "format": by_format,
+    "installed": by_installed_format,
+    "connect": by_installed_format,
+    "files": into_files,
+}
 
 
 def report_heap(spark: SparkSession, query: StreamingQuery, batch: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from testkit import jvm
+from testkit.installed import installed
 
 SLOW_ROOMS = {
     "readers": 1,
@@ -68,6 +69,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where lakesink is installed as users install it."""
+    return installed(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture

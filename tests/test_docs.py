@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 RECORDS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 NO_CODES = {
     *("SPARK_HOME", "SPARK_REMOTE", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),  # others' variables
+    "SPARK_JOB_ARTIFACT_UUID",  # Spark's, of the sessions of Connect
     *("PYICEBERG_HOME", "PYICEBERG_DEFAULT_CATALOG"),
     *("HOME", "FAILPOINTS", "TRACE", "REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN", "VERBOSE"),  # LAKESINK_...
     "TIMESTAMP_NTZ",  # Spark's type

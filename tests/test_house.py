@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LONGEST_FUNCTION = 50
-PACKAGES = {"lakesink": ROOT, "lakesink_catalog": ROOT / "catalog", "lakesink_protocol": ROOT / "protocol"}
+PACKAGES = {
+    "lakesink": ROOT,
+    "lakesink_catalog": ROOT / "catalog",
+    "lakesink_protocol": ROOT / "protocol",
+    "pyspark_lakesink": ROOT,
+}
 
 
 def contract(name: str) -> dict[str, list[str]]:

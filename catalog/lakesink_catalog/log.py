@@ -27,6 +27,7 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.query.notes-unwritten table=%(table)s sink=%(sink)s query=%(query_id)s error=%(error)s"
     ),
     events.InputUnchecked: "lakesink.input.unchecked %(error)s: lakesink assumes that its files exist",
+    events.ServerUnchecked: "lakesink.server.unchecked spark=%(spark)s: its first batch finds what is wrong there",
     events.TableCreated: "lakesink.table.created table=%(table)s batch=%(batch_id)d",
     events.AcceptUnused: (
         "lakesink.accept.unused %(kind)s=%(target)s sink=%(sink)s batch=%(batch_id)d accept=%(accept)s: it did not"

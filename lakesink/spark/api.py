@@ -17,6 +17,7 @@ from lakesink.settings.option_types import Options
 from lakesink.settings.settings import Settings, read_option
 from lakesink.sinks.iceberg.preflight import check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.spark.connect import is_of_connect
 from lakesink.spark.determinism import functions_of, runs_python
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
@@ -36,6 +37,11 @@ from lakesink_protocol.errors import QueryError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
+
+_ON_CONNECT = {
+    "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes. Or: ',
+    "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version. Or: ',
+}
 
 
 def stream(
@@ -127,7 +133,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         BatchRefused: The table's ledger does not allow this version.
         CommitUnresolved: It is unknown whether the rows were committed. Call again with the same version.
     """
-    _check_classic(df)
+    _check_classic(df, "lakesink.append")
     if df.isStreaming:
         raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
     name, version = _transaction(txn)
@@ -205,18 +211,18 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
 
 def check_streaming(df: Any, function: str) -> None:
     """Refuse a DataFrame that is not a streaming one of a classic session; `function` names the user's call."""
-    _check_classic(df)
+    _check_classic(df, function)
     if not df.isStreaming:
         raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
 
 
-def _check_classic(df: Any) -> None:
-    """Compares module names, because Connect's classes cannot be imported without Connect's libraries."""
-    if any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(df).__mro__):
+def _check_classic(df: Any, function: str) -> None:
+    if is_of_connect(df):
         raise QueryError(
             "SPARK_CONNECT",
-            "The DataFrame belongs to a Spark Connect session, which runs batch functions on the server.",
-            action="Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote.",
+            f"{function} cannot write a DataFrame of a Spark Connect session: its code would run on the server.",
+            action=_ON_CONNECT.get(function, "")
+            + "Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote.",
         )
     if not isinstance(df, DataFrame):
         raise TypeError(f"expected a Spark DataFrame, not a {type(df).__name__}")

@@ -1,67 +1,19 @@
-"""``format("lakesink")``: the API for queries that cannot use `foreachBatch`.
+"""``format("lakesink")`` as Spark knows it: the class that PySpark finds by itself, see `pyspark_lakesink`.
 
-Spark plans a batch in one Python process, writes it in the executors' processes, and commits it in a third. None of
-them has a Spark session, and they share only the table and the checkpoint. The planner reads the batch from the
-checkpoint and sends a pickled writer to the tasks. The committer reads the batch again, validates the receipts and runs
-the same two-phase commit as `lakesink.stream`.
+PySpark imports this module to look up data sources, and an error here would hide those of every other package too. So
+it imports PySpark only, and the writers where a query needs them.
 """
 
-import logging
-import pickle
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyiceberg.catalog import Catalog
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from lakesink import __version__
-from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
-from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.spark.report import Reporter
-from lakesink.spark.rows.schema import stored_schema
-from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
-from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
-from lakesink.spark.spark_errors import brief, presentable
-from lakesink.watch.terminal import wanted
-from lakesink_catalog.commit.clock import ClockWatch
-from lakesink_catalog.connect.catalog import HOME_VARIABLE, CatalogConfig, embedded_home
-from lakesink_catalog.listeners import LISTENERS
-from lakesink_protocol.coordinator import run_batch, writers_for
-from lakesink_protocol.errors import QueryError
-from lakesink_protocol.events import BatchStarted
-from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Vote, Votes, votes_incomplete
+if TYPE_CHECKING:
+    from lakesink.spark.source_tasks import BatchTask
+    from lakesink.spark.source_writers import StreamWriter
 
 NAME = "lakesink"
-Messages = Sequence[WriterCommitMessage | None]
-
-
-def register(spark: SparkSession) -> None:
-    """Register ``format("lakesink")`` with a session, for streams and batch writes.
-
-    This call also fixes the location of the embedded catalog: Spark's planners have the environment and the working
-    folder with which the JVM was started, not those of this process.
-
-    Args:
-        spark: A classic session.
-    """
-    environment = spark.sparkContext.environment
-    before = environment.get(HOME_VARIABLE)
-    environment[HOME_VARIABLE] = str(embedded_home())
-    try:
-        spark.dataSource.register(LakesinkDataSource)
-    finally:
-        environment.pop(HOME_VARIABLE)
-        if before is not None:
-            environment[HOME_VARIABLE] = before
 
 
 class LakesinkDataSource(DataSource):
@@ -74,6 +26,8 @@ class LakesinkDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Always raises: the format is write-only."""
+        from lakesink_protocol.errors import QueryError
+
         raise QueryError(
             "READ_UNSUPPORTED",
             'format("lakesink") only writes.',
@@ -83,159 +37,24 @@ class LakesinkDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":
         """The writer of one micro-batch."""
-        with presentable():
-            _check_appends(overwrite=overwrite)
-            return StreamWriter(stream_destination(self.options), stored_schema(schema))
+        return _writers().stream_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchTask:
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchTask":
         """The writer of a batch write, already planned."""
-        with presentable():
-            _check_appends(overwrite=overwrite)
-            destination, batch = transaction_destination(self.options)
-            columns = stored_schema(schema)
-            committer = partial(commit_batch, destination, columns, batch)
-            writer = _writer_for(_sink(destination, columns), batch)
-            return BatchTask(PlannedTask(__version__, None, writer), pickle.dumps(committer))
+        return _writers().batch_writer(self.options, schema, overwrite=overwrite)  # type: ignore[no-any-return]
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Plans or commits one micro-batch of a stream, in the planner's or the committer's process."""
-
-    def __init__(self, destination: Destination, schema: pa.Schema) -> None:
-        self._destination = destination
-        self._schema = schema
-        self._planned: PlannedTask | None = None
-
-    def __reduce__(self) -> tuple[Callable[[PlannedTask], StreamTask], tuple[PlannedTask]]:
-        """Plan the batch: only the planner pickles a writer, to send it. The pickled plan contains no options."""
-        if self._planned is None:
-            with presentable():
-                self._planned = self._plan()
-        return StreamTask, (self._planned,)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Never called: tasks run the `StreamTask` that `__reduce__` pickles."""
-        raise AssertionError("a task must run a StreamTask")
-
-    def commit(self, messages: Messages, batchId: int) -> None:
-        """Validate the receipts of a batch and commit it; called in the committer's process."""
-        with presentable():
-            batch = self._batch(batchId)
-        commit_batch(self._destination, self._schema, batch, messages)
-
-    def _plan(self) -> PlannedTask:
-        checkpoint = self._checkpoint()
-        batch_id = _planned_batch(checkpoint)
-        LISTENERS(BatchStarted(batch_id))  # Spark builds this object from options
-        writer = _writer_for(_sink(self._destination, self._schema), self._batch(batch_id))
-        return PlannedTask(__version__, batch_id, writer, keeps_state=writer is None and checkpoint.has_state())
-
-    def _batch(self, batch_id: int) -> Batch:
-        checkpoint = self._checkpoint()
-        end = checkpoint.offsets(batch_id)
-        checkpoint.check_folders(end)
-        return checkpoint.batch_to_run(checkpoint.query_id(), batch_id, end)
-
-    def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(FsspecFiles(self._destination.settings.checkpoint))
-
-
-@dataclass(slots=True)
-class FinishedJob:
-    """A finished job over a batch's rows. It ended before the commit began, so it cannot run again."""
-
-    messages: Messages = field(repr=False)
-    used: bool = False
-
-    def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
-        """Return the votes once; a second call raises WriteError, because Spark must write the batch again."""
-        if self.used:
-            raise votes_incomplete(
-                "The table's history or schema changed after the batch was written, so it must be written again."
-            )
-        self.used = True
-        [name] = writers
-        sent = [message for message in self.messages if isinstance(message, TaskMessage)]
-        votes = [Vote(one.task, {} if one.receipt is None else {name: one.receipt}, one.version) for one in sent]
-        return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
-
-
-def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:
-    """Validate the receipts of a batch and commit it; a message is None if its task sent nothing."""
-    if wanted(verbose=destination.settings.verbose) is not False:
-        _ensure_log_handler()
-    reporter = Reporter(destination.table, destination.key.name)
-    started = time.monotonic()
+def _writers() -> Any:
     try:
-        with presentable():
-            sink = _sink(destination, schema)
-            outcome = run_batch(batch, [sink], FinishedJob(messages))[sink.name]
-    except Exception as error:
-        _open_catalog.cache_clear()
-        reporter.failed(batch.batch_id, error, time.monotonic() - started)
-        if (short := brief(error)) is not error:
-            raise short from None
-        raise
-    reporter.finished(batch.batch_id, outcome, time.monotonic() - started)
+        from lakesink.spark import source_writers
+    except ImportError as error:
+        from lakesink_protocol.errors import QueryError
 
-
-def _writer_for(sink: IcebergSink, batch: Batch) -> bytes | None:
-    """The pickled writer of a batch; None if it is already in the table, or prepared."""
-    writer = writers_for(batch, [sink]).get(sink.name)
-    return None if writer is None else pickle.dumps(writer)
-
-
-@lru_cache(maxsize=8)
-def _open_catalog(name: str | None, properties: tuple[tuple[str, Any], ...]) -> Catalog:
-    """Open a catalog, or reuse it until a batch fails: Spark reuses processes. `properties` contain no secrets."""
-    return CatalogConfig(name, dict(properties)).open()
-
-
-@lru_cache(maxsize=8)
-def _clock_watch(max_ahead: timedelta) -> ClockWatch:
-    """One clock watch for all batches that this process commits."""
-    return ClockWatch(round(max_ahead.total_seconds() * 1000))
-
-
-def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
-    settings = destination.settings
-    catalog = partial(_open_catalog, settings.catalog, tuple(settings.catalog_properties.items()))
-    told = _warned_names(destination.table, destination.key)
-    clock = _clock_watch(settings.max_clock_ahead)
-    return IcebergSink(destination.table, destination.key, catalog, settings, schema, reported=told, clock=clock)
-
-
-@lru_cache(maxsize=64)
-def _warned_names(table: str, key: SinkKey) -> set[str]:  # the arguments are the key of the cache
-    """Names in earlier warnings of a sink in this process, where every batch has its own sink object."""
-    return set()
-
-
-def _planned_batch(checkpoint: Checkpoint) -> int:
-    """Id of the batch that Spark plans now; a continuous query plans none before it writes."""
-    if not checkpoint.files.names("offsets"):
         raise QueryError(
-            "TRIGGER_UNSUPPORTED",
-            "This checkpoint contains no planned batch. lakesink commits micro-batches, not continuous epochs.",
-            action="Use the trigger availableNow or processingTime, not continuous, and give checkpointLocation as an"
-            " absolute path or a full URI.",
-        )
-    return checkpoint.newest_batch()
-
-
-def _check_appends(*, overwrite: bool) -> None:
-    if overwrite:
-        raise QueryError(
-            "OUTPUT_MODE",
-            "The query runs in output mode 'complete', or the write in mode 'overwrite'; lakesink only appends.",
+            "EXECUTOR_PYTHON",
+            f'The Python in which Spark plans format("lakesink") cannot import it: {error}.',
             data="Nothing was written.",
-            action='Use .outputMode("append") for a stream, .mode("append") for a batch write.',
-        )
-
-
-def _ensure_log_handler() -> None:
-    """Add a log handler if there is none: the committer's standard error is the driver's."""
-    logger = logging.getLogger("lakesink")
-    if not logger.hasHandlers():
-        logger.addHandler(logging.StreamHandler())
-        logger.setLevel(logging.INFO)
+            action="Install lakesink with its dependencies in that Python (pip install), or point PYSPARK_PYTHON at a"
+            " Python that has them.",
+        ) from None
+    return source_writers

@@ -153,6 +153,13 @@ class InputUnchecked(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerUnchecked(Event):
+    """The format was registered in a Spark Connect session: what its server has cannot be checked from here."""
+
+    spark: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableCreated(BatchEvent):
     """The first batch created its table."""
 

@@ -110,6 +110,11 @@ CASES: list[tuple[events.Event, str, str]] = [
         "WARNING",
         "lakesink.input.unchecked no such scheme: lakesink assumes that its files exist",
     ),
+    (
+        events.ServerUnchecked("4.1.4"),
+        "WARNING",
+        "lakesink.server.unchecked spark=4.1.4: its first batch finds what is wrong there",
+    ),
     (events.TableCreated(0, "demo.events"), "INFO", "lakesink.table.created table=demo.events batch=0"),
     (
         events.AcceptUnused(3, "table", "demo.events", "events", "Gap:3:commit"),

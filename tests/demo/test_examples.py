@@ -2,11 +2,17 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.tables.tables import load_table
+from testkit.installed import OWN_PORT
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LAST_LINES = {
@@ -26,6 +32,12 @@ CUSTOM_SINK = EXAMPLES / "custom_sink"
 NOTEBOOK = EXAMPLES / "notebook"  # test_notebook.py runs it
 KAFKA_WINDOWS = EXAMPLES / "kafka_windows"
 GUARANTEES = EXAMPLES / "guarantees"  # tests/proof/guarantees runs these
+PIPELINE = EXAMPLES / "pipeline"
+SHOWN_OF_PIPELINE = (
+    "shop.orders in lakehouse: 4 of 4 retained batches",
+    "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
+    "note: web into main: Every batch that Spark completed is in the table, up to 1; 2 batches compared by offsets.",
+)
 DRILL = EXAMPLES.parent / "docs/reference/failpoints.md"
 DEPLOY = EXAMPLES / "deploy"  # tests/deploy runs and checks these
 PLAYGROUND = EXAMPLES / "playground"  # tests/interop runs it
@@ -94,6 +106,22 @@ def test_windows_over_files_equal_a_batch_computation_though_the_driver_was_kill
     assert all(check["expected"] == check["found"] for check in told["checks"])
 
 
+def test_the_pipeline_runs_as_its_readme_says(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (PIPELINE / "README.md").read_text()
+    project = Path(shutil.copytree(PIPELINE, tmp_path / "pipeline"))
+    path = f"{site / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    steps = "\n".join(part.partition("```")[0] for part in page.split("<!-- run -->\n```sh\n")[1:])
+    told = run(["bash", "-e", "-c", steps], project, PATH=path, PYTHONPATH=str(site), **OWN_PORT, **pythons)
+    for line in SHOWN_OF_PIPELINE:
+        assert line in told
+        assert line in page
+
+    monkeypatch.setenv("LAKESINK_HOME", str(project / "lakehouse"))
+    table = load_table(connect(create=False), "shop.orders")
+    assert Counter(table.scan().to_arrow()["order_id"].to_pylist()) == Counter(range(200, 600))
+
+
 def test_the_drill_of_the_documents_runs_as_it_is_printed(tmp_path: Path) -> None:
     drill = DRILL.read_text().partition("<!-- drill -->\n```sh\n")[2].partition("```")[0]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -109,7 +137,7 @@ def test_every_example_is_run_here_and_named_in_their_readme() -> None:
 
     assert (found, folders) == (
         set(LAST_LINES),
-        {CUSTOM_SINK.name, DEPLOY.name, GUARANTEES.name, KAFKA_WINDOWS.name, NOTEBOOK.name, PLAYGROUND.name},
+        {sink.name for sink in (CUSTOM_SINK, DEPLOY, GUARANTEES, KAFKA_WINDOWS, NOTEBOOK, PIPELINE, PLAYGROUND)},
     )
     assert all(f"[{name}]({name})" in named for name in found)
     assert all(f"[{name}]({name}/README.md)" in named for name in folders)

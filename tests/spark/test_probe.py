@@ -58,8 +58,8 @@ def test_a_python_of_spark_that_lacks_lakesink_is_named_with_the_line_that_mends
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
     findings = {finding.check: finding for finding in check_spark()}
-    assert findings["connect"].standing is Standing.FAILED
-    assert findings["connect"].fix == "unset SPARK_REMOTE"
+    assert findings["connect"].standing is Standing.WARNING
+    assert findings["connect"].fix == 'Use format("lakesink"), or unset SPARK_REMOTE.'
     assert findings["session"].standing is Standing.OK
     assert findings["workers"].standing is Standing.FAILED
     assert str(bare) in findings["workers"].found

@@ -37,6 +37,7 @@ from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusal import refusal
+from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
@@ -102,6 +103,7 @@ class FencedCommit:
         start_uuid: The table's UUID when the stream first saw it.
         layouts: Known layouts of the table's manifests, kept from batch to batch.
         clock: Watches the driver's clock during a run.
+        words: Messages of refusals, instead of the general ones.
     """
 
     load: Callable[[], Table]
@@ -111,6 +113,7 @@ class FencedCommit:
     effects: Effects
     layouts: Layouts = field(default_factory=dict)
     clock: ClockWatch = field(default_factory=ClockWatch)
+    words: Sequence[Words] = ()
 
     def decide(self, batch: Batch) -> Decision:
         """Load the table and decide on the batch."""
@@ -178,7 +181,7 @@ class FencedCommit:
                 self.effects.emit(events.CommittedByAnother(decision.situation.batch.batch_id, found))
                 return AlreadyCommitted(found)
             case Refuse(reason=reason):
-                raise refusal(reason, decision.situation)
+                raise refusal(reason, decision.situation, self.words)
             case Commit():
                 raise AssertionError("this decision allows a commit")
             case _:

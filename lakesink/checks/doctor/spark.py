@@ -79,8 +79,8 @@ def _run_probe(path: Path, longest_seconds: float) -> Probed:
 def _connect_findings() -> list[Finding]:
     if not os.environ.get(_REMOTE):
         return []
-    found = f"{_REMOTE} is set, so PySpark creates Spark Connect sessions, and lakesink cannot run in these."
-    return [Finding(Part.SPARK, "connect", Standing.FAILED, found, f"unset {_REMOTE}")]
+    found = f"{_REMOTE} is set, so PySpark creates Spark Connect sessions, where lakesink.stream and append cannot run."
+    return [Finding(Part.SPARK, "connect", Standing.WARNING, found, f'Use format("lakesink"), or unset {_REMOTE}.')]
 
 
 def _not_started(probed: Probed) -> Finding:

@@ -36,6 +36,7 @@ from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.redact import shown
 from lakesink_protocol.refusal import refusal
+from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
@@ -76,6 +77,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         open_catalog: Called by the first batch.
         reported: Columns and keys that a warning has named, to name each only once.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
+        words: Messages of refusals for the place where the stream runs, instead of the general ones.
     """
 
     table: str
@@ -87,6 +89,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     effects: Effects = field(default_factory=Effects)
     reported: set[str] = field(default_factory=set)
     clock: ClockWatch | None = None
+    words: Sequence[Words] = ()
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
     _accept_warning: UnusedAcceptWarning = field(init=False)
@@ -117,7 +120,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         emit(events.Decided(batch.batch_id, decision.situation, verdict, self.settings.ledger_tag, at_begin=True))
         self._accept_warning.after_decision(verdict, batch.batch_id, emit)
         if isinstance(verdict, Refuse):
-            raise refusal(verdict.reason, decision.situation)
+            raise refusal(verdict.reason, decision.situation, self.words)
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
@@ -245,7 +248,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
-        return FencedCommit(self._load, self.key, start_uuid, options, self.effects, self._layouts, self.clock)
+        of_run = self._layouts, self.clock, self.words
+        return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
         """Warn once for each column, with its first batch: a column that the query no longer has becomes NULL."""
