@@ -145,6 +145,7 @@ FINISHED = events.BatchFinished(3, "demo.events", "events", 0.5, 0.1, Committed(
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"TERM": "xterm", "COLUMNS": "100", VARIABLE: "", "NO_COLOR": ""}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LINES", raising=False)  # with it, a dumb terminal is as wide as COLUMNS
 
 
 @contextmanager
