@@ -99,9 +99,9 @@ def test_columns_that_no_table_holds_are_told_at_the_call_and_nothing_is_made(
             "id",
             {"partition_by": "bucket(8, id)"},
             "PARTITION_BY_DIFFERS",
-            "by bucket(4, id), partition_by asks for bucket(8, id)",
+            "by bucket(4, id), but partition_by asks for bucket(8, id)",
         ),
-        ("id", {"partition_by": "id"}, "PARTITION_BY_DIFFERS", "by bucket(4, id), partition_by asks for id"),
+        ("id", {"partition_by": "id"}, "PARTITION_BY_DIFFERS", "by bucket(4, id), but partition_by asks for id"),
     ],
 )
 def test_what_does_not_fit_a_table_that_is_there_is_told_at_the_call(
