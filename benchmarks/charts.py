@@ -1,5 +1,6 @@
 """The charts of the benchmarks, drawn by Matplotlib from the figures of the last runs. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import chain
@@ -23,6 +24,7 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "grid.color": "#dddddd",
 }
+_CLIP_PATH = re.compile(r'<clipPath id="(\w+)"')
 _INCHES_WIDE = 9.6
 _INCHES_OF_A_BAR = 0.26
 _INCHES_OF_A_TITLE = 0.75
@@ -119,4 +121,8 @@ def _stacked(bars: Sequence[int]) -> tuple[Figure, list[Axes]]:
 def _svg(figure: Figure) -> str:
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+    drawn = text.getvalue()
+    # Ids of clip paths follow from coordinates, whose last digits differ from run to run.
+    for number, found in enumerate(dict.fromkeys(_CLIP_PATH.findall(drawn))):
+        drawn = drawn.replace(found, f"clip{number}")
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"

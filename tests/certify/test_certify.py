@@ -88,7 +88,7 @@ LIARS = [
     (Check.ALL_OR_NOTHING, liars.PropertiesFirst, "and the table shows it"),
     (Check.OWN_WRITES, liars.ShowsTheLastLook, "Another connection did not see"),
     (Check.OWN_WRITES, doctors.SaysYes, "does not show"),
-    (Check.SENT_TWICE, liars.LandsTwice, "in the table 2 times"),
+    (Check.SENT_TWICE, liars.LandsTwice, "2 times in the table"),
     (Check.COMPARE_AND_SWAP, liars.SlowToWrite, "acknowledged commits are lost"),
     (Check.COMPARE_AND_SWAP, liars.LosesOneInSeven, "acknowledged commits are lost"),
 ]
@@ -123,7 +123,7 @@ def test_a_catalog_that_never_answers_a_commit_is_not_decided(tmp_path: Path) ->
     ("service", "standing", "words"),
     [
         (liars.MultiTableService, Standing.KEPT, "12 commits acknowledged"),
-        (liars.OneAfterTheOther, Standing.BROKEN, "refused a commit of two tables and yet changed one"),
+        (liars.OneAfterTheOther, Standing.BROKEN, "refused a commit of two tables but changed one"),
         (liars.LosesUnderARace, Standing.BROKEN, "acknowledged commits are lost"),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_table_under_another_name_of_the_catalog_is_said(lake: Lake, monkeypat
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{lake.folder}/catalog.db")
     error = refused(ask("--for", "spark", "--catalog", "prod", *JSON))
     assert error["code"] == "LAKESINK_TABLE_MISSING"
-    assert "under the catalog name test: SQL catalogs keep it in every row" in error["action"]
+    assert "under the catalog name test. SQL catalogs store the name in every row" in error["action"]
 
 
 @pytest.mark.usefixtures("stream")

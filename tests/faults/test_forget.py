@@ -67,7 +67,7 @@ def test_a_stream_of_the_same_name_is_refused_afterwards(lake: Lake) -> None:
         with pytest.raises(BatchRefused) as error:
             stream.run(batch)
         assert error.value.reason is Reason.LEDGER_LOST
-        assert "`lakesink forget` retired this sink, take another sink id" in error.value.action
+        assert "`lakesink forget` removed this sink, use another sink id" in error.value.action
     assert counted(lake) == expected(0)
 
 

@@ -72,7 +72,7 @@ def test_a_driver_stopped_inside_its_attempt_does_not_send_what_it_wrote_before(
 
     sent = len(stream.lake.catalog.sent)
     held_up = replace(begun, fence=replace(begun.fence, effects=replace(clock, now_ms=stops_while_it_builds)))
-    with pytest.raises(CommitUnresolved, match="held up"):
+    with pytest.raises(CommitUnresolved, match="was stopped for so long"):
         sink.commit(held_up, prepared)
     assert len(stream.lake.catalog.sent) == sent
     assert isinstance(stream.run(1), Committed)

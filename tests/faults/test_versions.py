@@ -1,6 +1,7 @@
 """What a newer lakesink has written stops an older one by name, and nothing is written; wherever the version stands."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_a_newer_version_is_named_and_nothing_is_written(
         stream.run(batch_id)
     assert caught.value.reason is Reason.LEDGER_DAMAGED
     assert f"version {NEWER}" in caught.value.what.replace("'", "")
-    assert f"this lakesink reads {LEDGER_VERSION}" in caught.value.what
+    assert re.search(rf"this lakesink reads (version )?{LEDGER_VERSION}", caught.value.what)
     assert "update lakesink" in caught.value.action
     assert (counted(stream.lake), stream.writes) == (rows, writes)
 

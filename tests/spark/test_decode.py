@@ -359,5 +359,5 @@ def test_bytes_that_are_no_text_are_malformed_whatever_spark_calls_them(spark: A
 
 @pytest.mark.usefixtures("table")
 def test_a_column_that_holds_no_documents_is_refused(spark: Any) -> None:
-    with pytest.raises(LakesinkError, match="have a column 'value' of BINARY or STRING; these have BIGINT"):
+    with pytest.raises(LakesinkError, match="a column 'value' of BINARY or STRING; the query has BIGINT"):
         lakesink.append(spark.range(1).toDF("value"), TABLE, txn=("odd", 1), decode="json")

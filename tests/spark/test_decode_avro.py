@@ -130,5 +130,5 @@ def test_options_that_do_not_go_together_are_refused_before_a_task_runs(
 @pytest.mark.usefixtures("table")
 def test_text_is_no_avro(spark: Any) -> None:
     frame = spark.createDataFrame([("text",)], "value string")
-    with pytest.raises(lakesink.WriteError, match="'value' of BINARY; these have STRING"):
+    with pytest.raises(lakesink.WriteError, match="'value' of BINARY; the query has STRING"):
         lakesink.append(frame, TABLE, txn=("load", 1), decode="avro", schema_registry="http://127.0.0.1:1")
