@@ -39,7 +39,8 @@ def place(path: Path) -> PurePosixPath:
     """Where a file of the repository lies among the staged pages."""
     if path.is_relative_to(DOCS):
         return PurePosixPath(path.relative_to(DOCS))
-    inside = PurePosixPath(OUTSIDE, path.relative_to(ROOT))
+    # The generator leaves out folders whose names begin with a dot, such as `.github`.
+    inside = PurePosixPath(OUTSIDE, *(part.lstrip(".") for part in path.relative_to(ROOT).parts))
     return inside if path.suffix == ".md" else inside.with_name(f"{path.name}.md")
 
 

@@ -54,7 +54,8 @@ def refused_by(call: Callable[[], object]) -> str | None:
 def check_message(error: LakesinkError) -> None:
     """A message is bounded, and nothing in it moves a terminal or forges a line of a log."""
     lines = str(error).split("\n")
-    if len(lines) != 3 or len(lines[0]) >= LONGEST_FIRST_LINE or len(str(error)) > LONGEST_MESSAGE:
+    expected = 4 if error.more else 3
+    if len(lines) != expected or len(lines[0]) >= LONGEST_FIRST_LINE or len(str(error)) > LONGEST_MESSAGE:
         raise Unsafe(f"{error.code}: a message of {len(lines)} lines, {len(lines[0])} and {len(str(error))} characters")
     if not all(line.isprintable() for line in lines):
         raise Unsafe(f"{error.code}: a message with control characters")

@@ -209,7 +209,7 @@ def test_going_back_without_that_doubles_a_batch_and_lakesink_tells(session: Str
     place.arrive(range(3, 4))
     assert session.run(orders(place, "lakesink")) == "LAKESINK_UNKNOWN_HISTORY"
     error = adopted(place)["error"]
-    assert "Iceberg's own sink has written batch 1, which the table had" in error["what"]
+    assert "Iceberg's own sink has written batch 1, which the table already had" in error["what"]
     assert f"snapshot {good}" in error["action"]
     assert "--to-batch 1" in error["action"]
     place.load().manage_snapshots().set_current_snapshot(good).commit()

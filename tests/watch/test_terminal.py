@@ -30,7 +30,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Everything that the driver beside this file wrote to its terminal."""
     folder = tmp_path_factory.mktemp("terminal")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("LAKESINK_", "NO_COLOR"))}
-    own = {"LAKESINK_HOME": str(folder / "lakehouse"), "PYICEBERG_HOME": str(folder), "TERM": "xterm-256color"}
+    home = {"LAKESINK_HOME": str(folder / "lakehouse"), "PYICEBERG_HOME": str(folder)}
+    own = home | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm-256color"}
     return pseudo_terminal.run(
         [sys.executable, "-m", "tests.watch.driver", str(folder)], folder, clean | own | {"COLUMNS": "120"}
     )

@@ -17,6 +17,12 @@ def test_a_link_to_a_folder_leads_to_its_readme() -> None:
     assert relinked(ROOT / "README.md", "[x](docs/decisions)") == "[x](../decisions/README.md)"
 
 
+def test_no_page_lies_in_a_hidden_folder_which_the_generator_leaves_out() -> None:
+    page = ROOT / "docs/understand/releasing.md"
+    link = "[x](../../.github/workflows/release.yml)"
+    assert relinked(page, link) == "[x](../project/github/workflows/release.yml.md)"
+
+
 def test_every_page_is_staged_and_every_file_that_it_links_to(tmp_path: Path) -> None:
     stage(tmp_path)
     for path in (ROOT / "docs").rglob("*.md"):
