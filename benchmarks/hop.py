@@ -23,8 +23,8 @@ from lakesink.spark.probe_tasks import CountingWriter
 from lakesink.spark.query import QUERY_ID, RunningQuery
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, NO_BYTE_CHECK, ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import PlanRows, arriving_schema
-from lakesink.spark.rows.task import freeze_imports, read_archives_once
 from lakesink.spark.rows.transport import Transport, as_whole_numbers, short_decimals
+from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 
 SPARK_BYTES = str(64 * 1024 * 1024)
 ROW_BYTES = 128
@@ -39,8 +39,7 @@ def counted(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 def counted_by_spared_workers(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    read_archives_once()
-    freeze_imports()
+    make_reuse_cheap()
     yield from counted(batches)
 
 

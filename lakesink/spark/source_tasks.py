@@ -10,7 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lakesink import __version__
-from lakesink.spark.rows.task import check_version, read_archives_once
+from lakesink.spark.rows.task import check_version
+from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
@@ -44,7 +45,7 @@ class PlannedTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows, or skip them; raises WriteError in another batch than the planned one."""
-        read_archives_once()
+        make_reuse_cheap()
         check_version(self.version)
         context = TaskContext.get()
         assert context is not None

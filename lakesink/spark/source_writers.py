@@ -28,6 +28,7 @@ from lakesink.spark.connect import check_lasts
 from lakesink.spark.pipelines import words_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
+from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
 from lakesink.spark.spark_errors import brief, presentable
@@ -47,6 +48,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "StreamWriter":
     """The writer of one micro-batch."""
+    make_reuse_cheap()
     with presentable():
         _check_appends(overwrite=overwrite)
         return StreamWriter(stream_destination(options), stored_schema(schema))
@@ -54,6 +56,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchTask:
     """The writer of a batch write, already planned."""
+    make_reuse_cheap()
     with presentable():
         _check_appends(overwrite=overwrite)
         destination, batch = transaction_destination(options)

@@ -222,7 +222,7 @@ import sys, zipimport
 sys.path.insert(0, sys.argv[1])
 import importlib
 import first
-from lakesink.spark.rows.task import read_archives_once
+from lakesink.spark.rows.worker_reuse import read_archives_once
 read_archives_once()
 read_archives_once()
 reads = []
@@ -251,7 +251,7 @@ def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path
 
 COLLECTS = """
 import gc
-from lakesink.spark.rows.task import freeze_imports
+from lakesink.spark.rows.worker_reuse import freeze_imports
 freeze_imports()
 of_the_first_task = gc.get_freeze_count()
 freeze_imports()
@@ -265,3 +265,22 @@ print(of_the_first_task, of_the_second > 1000, gc.get_freeze_count() == of_the_s
 def test_a_worker_collects_only_what_came_after_its_first_task() -> None:
     command = [sys.executable, "-c", COLLECTS]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0", "True", "True"]
+
+
+PLANS_AND_COMMITS = """
+import gc
+from contextlib import suppress
+from pyspark.sql.types import StructType
+from lakesink.spark.data_source import LakesinkDataSource
+from lakesink_protocol.errors import LakesinkError
+for _ in range(2):
+    before = gc.get_freeze_count()
+    with suppress(LakesinkError):
+        LakesinkDataSource({}).streamWriter(StructType(), True)
+print(before, gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_a_process_that_plans_or_commits_is_spared_too() -> None:
+    command = [sys.executable, "-c", PLANS_AND_COMMITS]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0", "True"]

@@ -3,15 +3,10 @@
 This module is pickled by reference and must import in a bare executor: PyArrow, PySpark's task context and lakesink.
 """
 
-import gc
 import pickle
 import struct
-import zipimport
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,6 +14,7 @@ from pyspark.serializers import FramedSerializer
 
 from lakesink import __version__
 from lakesink.spark.rows.transport import Transport
+from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
@@ -61,8 +57,7 @@ class WriteTask:
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Write the task's rows; returns its report, encoded."""
-        read_archives_once()
-        freeze_imports()
+        make_reuse_cheap()
         check_version(self.version)
         writer: TaskWriter = pickle.loads(self.writer)
         context = TaskContext.get()
@@ -118,48 +113,3 @@ def check_version(driver: str) -> None:
             action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the "
             "driver's lakesink.",
         )
-
-
-def read_archives_once() -> None:
-    """Let this worker process re-read a zip archive's directory only when the archive has changed.
-
-    Before every task PySpark invalidates Python's import caches. Python 3.11 and 3.12 then re-read the directory of
-    every archive on their path, which takes most of a tiny task's time. Python 3.13 waits until the next import
-    (gh-103200), so there this does nothing.
-    """
-    importer: Any = zipimport.zipimporter
-    if hasattr(importer, "_get_files") or hasattr(importer, "_lakesink_reads_once"):
-        return
-    read_again = importer.invalidate_caches
-    known: dict[tuple[str, str], tuple[int, int]] = {}
-
-    def invalidate_caches(self: zipimport.zipimporter) -> None:
-        state = _state_of(self.archive)
-        if state is None or known.get((self.archive, self.prefix)) != state:
-            read_again(self)
-        if state is not None:
-            known[self.archive, self.prefix] = state
-
-    importer.invalidate_caches = invalidate_caches
-    importer._lakesink_reads_once = True  # marks this process as patched
-
-
-def freeze_imports() -> None:
-    """Before this process's second task, exclude everything imported so far from garbage collections.
-
-    PySpark's workers run a full collection after every task, 60 ms where PySpark, PyArrow and a decoder are imported.
-    By the second task all of these are imported, and a collection has just removed the garbage of the first.
-    """
-    if next(_TASKS_BEFORE) == 1:
-        gc.freeze()
-
-
-_TASKS_BEFORE = count()
-
-
-def _state_of(archive: str) -> tuple[int, int] | None:
-    try:
-        status = Path(archive).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
