@@ -25,6 +25,7 @@ from lakesink.spark.rows.batch_rows import FrameRows, PlanRows, arriving_schema
 from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.on_driver import most_rows
 from lakesink.spark.rows.schema import arrow_schema
+from lakesink.spark.rows.task_count import BatchTasks, TaskCount, input_size
 from lakesink.spark.rows.transport import Transport
 from lakesink.spark.spark_errors import (
     JAVA_ERRORS,
@@ -53,7 +54,9 @@ class StreamRun:
 
     Attributes:
         can_use_plan: True if tasks of a plan would run the same Python as the session's tasks.
-        counting_sources: Names of the sources if the query can only drop rows of them; else None.
+        sources: Names of the sources.
+        only_drops_rows: True if no row of a source can become more than one row.
+        count: Learns how many tasks a batch is worth.
         last: Newest batch of this run and its end offsets: the start of the next batch.
         wrote: True if the newest batch ran a job: it was neither in the table nor prepared.
     """
@@ -66,7 +69,9 @@ class StreamRun:
     transport: Transport
     schema: pa.Schema
     can_use_plan: bool
-    counting_sources: tuple[str, ...] | None
+    sources: tuple[str, ...]
+    only_drops_rows: bool
+    count: TaskCount
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
     wrote: bool = False
@@ -75,13 +80,9 @@ class StreamRun:
         """Run one batch; raises QueryStopped if the query was asked to stop."""
         self.write_seconds, self.wrote = 0.0, False
         end = self.checkpoint.offsets(batch_id)
-        previous = self.last[1] if self.last is not None and self.last[0] == batch_id - 1 else None
+        previous = self._end_of(batch_id - 1)
         batch = self.checkpoint.batch_to_run(self.query.query_id, batch_id, end, previous)
-        start = None if previous is None else previous.ends
-        bound = None if self.counting_sources is None else most_rows(self.counting_sources, start, end.ends)
-        plan = self.query.plan(batch_id) if self.can_use_plan else None
-        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.limits)
-        job = RowsJob(FrameRows(rows, self.transport), self.limits, self.is_stop, found, bound)
+        job = self._job(rows, batch_id, None if previous is None else previous.ends, end.ends)
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
             self.query.check_reads(batch_id, end)
@@ -92,6 +93,21 @@ class StreamRun:
             job.read()
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
+
+    def _end_of(self, batch_id: int) -> Offsets | None:
+        """End offsets of a batch: the start of the next one. None before the first batch."""
+        if self.last is not None and self.last[0] == batch_id:
+            return self.last[1]
+        return self.checkpoint.offsets(batch_id) if batch_id >= 0 else None
+
+    def _job(self, rows: DataFrame, batch_id: int, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> RowsJob:
+        source_rows = most_rows(self.sources, start, end)
+        tasks = BatchTasks(self.count, input_size(source_rows, self.query.input_bytes(batch_id)))
+        plan = self.query.plan(batch_id) if self.can_use_plan else None
+        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.limits, tasks.of)
+        frame = FrameRows(rows, self.transport, tasks.of)
+        bound = source_rows if self.only_drops_rows else None
+        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks)
 
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""
@@ -155,9 +171,19 @@ class BatchFunction:
         conf = rows.sparkSession.conf
         limits = ArrowBatchLimits(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
         can_use_plan = conf.get(_PYTHON, None) in {None, self.session.sparkContext.pythonExec}
-        counting = tuple(source.name for source in self.sources) if self.only_drops_rows else None
-        schema = arriving_schema(rows)
-        return StreamRun(run_id, query, checkpoint, sink, limits, self.transport, schema, can_use_plan, counting)
+        return StreamRun(
+            run_id,
+            query,
+            checkpoint,
+            sink,
+            limits,
+            self.transport,
+            arriving_schema(rows),
+            can_use_plan,
+            tuple(source.name for source in self.sources),
+            self.only_drops_rows,
+            TaskCount(self.session.sparkContext.defaultParallelism, self.runs_python),
+        )
 
     def _presentable(self, error: Exception) -> Exception:
         """The error without secrets and JVM objects; QueryStopped if the query was asked to stop."""

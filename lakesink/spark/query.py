@@ -29,6 +29,8 @@ MAX_REASON = 100
 RUN_ID = "spark.jobGroup.id"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 ISOLATION_LEVEL = "kafka.isolation.level"
+UNKNOWN_BYTES = 2**60
+"""Spark multiplies the sizes of joined sources, and takes almost 2**63 for one that has none."""
 _WAIT_MS = 1_000
 """One call to the JVM lasts no longer: the interpreter may end meanwhile."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -78,6 +80,17 @@ class RunningQuery:
             return execution.executedPlan() if execution.currentBatchId() == batch_id else None
         except Py4JError:  # not a public API; without it, the DataFrame is used
             return None
+
+    def input_bytes(self, batch_id: int) -> int | None:
+        """Spark's estimate of a batch's bytes, by the sizes of its files; None if a source has no sizes."""
+        try:
+            execution = self._execution.lastExecution()
+            if execution.currentBatchId() != batch_id:
+                return None
+            found = int(str(execution.optimizedPlan().stats().sizeInBytes()))
+        except Py4JError:  # not a public API; it is an estimate
+            return None
+        return found if found < UNKNOWN_BYTES else None
 
     def await_end(self) -> None:
         """Return when the run has ended, or the JVM."""

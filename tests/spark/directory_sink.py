@@ -54,6 +54,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
         self.clustered_by: ClusteredBy = ()
         self.begun: list[Batch] = []
         self.processes: list[set[int]] = []
+        self.tasks: list[int] = []
         for part in ("data", "committed", "prepared"):
             (folder / part).mkdir(parents=True, exist_ok=True)
 
@@ -75,6 +76,7 @@ class DirectorySink(TwoPhaseCommitSink[LinesTransaction, LinesPrepared]):
     def pre_commit(self, transaction: LinesTransaction, receipts: Sequence[bytes]) -> LinesPrepared:  # noqa: ARG002 - as above
         votes = [json.loads(receipt) for receipt in receipts]
         assert [vote["task"] for vote in votes] == list(range(len(votes)))
+        self.tasks.append(len(votes))
         self.processes.append({vote["process"] for vote in votes})
         return LinesPrepared({"files": [vote["path"] for vote in votes], "rows": sum(vote["rows"] for vote in votes)})
 

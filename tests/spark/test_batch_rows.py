@@ -120,7 +120,7 @@ class Counting:
 
 
 def test_a_report_is_bytes_that_nobody_unpickles() -> None:
-    report = TaskReport(3, "0.1.0-ä", 2**40, b"\x80\x04receipt")
+    report = TaskReport(3, "0.1.0-ä", 2**40, 2**50, 0.125, b"\x80\x04receipt")
     assert TaskReport.decoded(report.encoded()) == report
     evil = pickle.dumps(report)
     assert RawBytes().loads(RawBytes().dumps(evil)) is evil

@@ -5,7 +5,7 @@ the stream's plan: it copies every row, column by column, and plans again in eve
 the stream's own plan, as the Arrow batches that Spark makes for `toArrow`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,33 +34,50 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 @dataclass(frozen=True, slots=True)
 class FrameRows:
-    """Rows of a DataFrame in transport encoding; each call evaluates them."""
+    """Rows of a DataFrame in transport encoding; each call evaluates them.
+
+    `tasks` is as in `PlanRows`; None leaves the partitions of the DataFrame as they are.
+    """
 
     frame: DataFrame
     transport: Transport
+    tasks: Callable[[int], int] | None = None
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """Run the writer over the rows in one job; returns the number of planned tasks, and their reports."""
-        rows = distributed(self.frame, clustered_by(writer), self.transport.names)
+        clusters = clustered_by(writer)
+        rows = distributed(self.frame, clusters, self.transport.names) if clusters else self._joined()
         mapped = rows.mapInArrow(_task(writer, self.transport), _REPORT)
         reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
         plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not report its number of tasks
         return int(plan.execute().getNumPartitions()), reports  # the plan keeps the RDD, so this starts nothing
 
+    def _joined(self) -> DataFrame:
+        if self.tasks is None:
+            return self.frame
+        partitions = int(self.frame._jdf.queryExecution().toRdd().getNumPartitions())  # plans, and runs nothing
+        return self.frame.coalesce(self.tasks(partitions))
+
 
 @dataclass(frozen=True, slots=True)
 class PlanRows:
-    """Rows of a micro-batch from its query's physical plan. Only the number of rows limits its Arrow batches."""
+    """Rows of a micro-batch from its query's physical plan. Only the number of rows limits its Arrow batches.
+
+    `tasks` is told the number of partitions and returns how many tasks they are worth.
+    """
 
     frame: DataFrame
     transport: Transport
     plan: Any
     schema: pa.Schema
     limits: ArrowBatchLimits
+    tasks: Callable[[int], int] | None = None
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """See `FrameRows.reports`."""
         messages = self._messages()
+        if self.tasks is not None:
+            messages = messages.coalesce(self.tasks(messages.getNumPartitions()))
         write = partial(write_messages, _task(writer, self.transport), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
         written._jrdd_deserializer = RawBytes()  # else PySpark would unpickle reports, which is unsafe

@@ -1,6 +1,6 @@
 """The one job over a batch's rows: sends a task writer to the executors, and returns the votes of the tasks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakesink import __version__
@@ -8,6 +8,7 @@ from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, clustered_by
 from lakesink.spark.rows.on_driver import driver_may_write
 from lakesink.spark.rows.task import MeasuredBatches, TaskReport
+from lakesink.spark.rows.task_count import BatchTasks
 from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, job_error, whole_text
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
@@ -23,6 +24,7 @@ class RowsJob:
         is_stop: True if a JVM error only means that the query was asked to stop.
         plan: The same rows from their query's plan, if available.
         most_rows: Upper bound of the number of rows, if it is known before they are read.
+        tasks: Learns from the reports how many tasks a batch is worth.
     """
 
     frame: FrameRows
@@ -30,6 +32,7 @@ class RowsJob:
     is_stop: Callable[[BaseException], bool]
     plan: PlanRows | None = None
     most_rows: int | None = None
+    tasks: BatchTasks | None = None
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Run one job and return its votes. Rows are not routed, so there can be only one participant."""
@@ -39,7 +42,7 @@ class RowsJob:
         if self.plan is not None and driver_may_write(self.most_rows, self.limits.widest_row_bytes):
             return Votes.in_order({name: [self._write_here(self.plan, writer)]})
         planned, reports = self._run(self._rows_for(writer), writer)
-        self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
+        self._record(reports)
         votes = [Vote(report.task, {name: report.receipt}, report.version) for report in reports]
         return Votes(planned, votes, __version__)
 
@@ -51,6 +54,11 @@ class RowsJob:
             if self.is_stop(error):
                 raise QueryStopped from None
             raise _state_behind(whole_text(error)) from None
+
+    def _record(self, reports: Sequence[TaskReport]) -> None:
+        self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
+        if self.tasks is not None:
+            self.tasks.record(sum(one.arrow_bytes for one in reports), sum(one.seconds for one in reports))
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's plan, unless the writer wants a shuffle or an Arrow batch needs a limit of its bytes."""

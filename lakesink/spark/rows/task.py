@@ -5,6 +5,7 @@ This module is pickled by reference and must import in a bare executor: PyArrow,
 
 import pickle
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -18,29 +19,41 @@ from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
-_REPORT_HEAD = struct.Struct(">iqi")
+_REPORT_HEAD = struct.Struct(">iqqdi")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The result of one task: lakesink's version, the largest mean row of an Arrow batch, and the writer's receipt."""
+    """The result of one task.
+
+    Attributes:
+        version: The executor's lakesink.
+        widest_row_bytes: The largest mean row of an Arrow batch.
+        arrow_bytes: All Arrow batches together.
+        seconds: How long the task took, with the query's own work on its rows.
+        receipt: The writer's receipt.
+    """
 
     task: int
     version: str
     widest_row_bytes: int
+    arrow_bytes: int
+    seconds: float
     receipt: bytes
 
     def encoded(self) -> bytes:
         """The report as bytes, for `decoded`."""
         version = self.version.encode()
-        return _REPORT_HEAD.pack(self.task, self.widest_row_bytes, len(version)) + version + self.receipt
+        head = (self.task, self.widest_row_bytes, self.arrow_bytes, self.seconds, len(version))
+        return _REPORT_HEAD.pack(*head) + version + self.receipt
 
     @classmethod
     def decoded(cls, encoded: bytes) -> "TaskReport":
         """The report in the bytes of `encoded`."""
-        task, widest_row_bytes, length = _REPORT_HEAD.unpack_from(encoded)
+        task, widest_row_bytes, arrow_bytes, seconds, length = _REPORT_HEAD.unpack_from(encoded)
         end = _REPORT_HEAD.size + length
-        return cls(task, encoded[_REPORT_HEAD.size : end].decode(), widest_row_bytes, encoded[end:])
+        version = encoded[_REPORT_HEAD.size : end].decode()
+        return cls(task, version, widest_row_bytes, arrow_bytes, seconds, encoded[end:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,7 @@ class WriteTask:
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Write the task's rows; returns its report, encoded."""
+        started = time.monotonic()
         make_reuse_cheap()
         check_version(self.version)
         writer: TaskWriter = pickle.loads(self.writer)
@@ -64,7 +78,8 @@ class WriteTask:
         assert context is not None
         rows = MeasuredBatches(self.transport.decoded(batches))
         receipt = writer.write(context.partitionId(), iter(rows))
-        return TaskReport(context.partitionId(), __version__, rows.widest_row_bytes, receipt).encoded()
+        measured = (rows.widest_row_bytes, rows.arrow_bytes, time.monotonic() - started)
+        return TaskReport(context.partitionId(), __version__, *measured, receipt).encoded()
 
 
 def write_messages(task: WriteTask, schema: pa.Schema, _: int, messages: Iterable[bytes]) -> Iterator[bytes]:
@@ -92,15 +107,18 @@ class RawBytes(FramedSerializer):
 
 @dataclass(slots=True)
 class MeasuredBatches:
-    """A task's Arrow batches on their way to the writer; `widest_row_bytes` is the largest mean row so far."""
+    """A task's Arrow batches on their way to the writer, with the largest mean row and all bytes so far."""
 
     batches: Iterable[pa.RecordBatch]
     widest_row_bytes: int = 0
+    arrow_bytes: int = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
             if batch.num_rows:
-                self.widest_row_bytes = max(self.widest_row_bytes, -(-batch.get_total_buffer_size() // batch.num_rows))
+                size = batch.get_total_buffer_size()
+                self.arrow_bytes += size
+                self.widest_row_bytes = max(self.widest_row_bytes, -(-size // batch.num_rows))
             yield batch
 
 
