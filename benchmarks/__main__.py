@@ -17,6 +17,7 @@ from benchmarks import (
     from_kafka,
     history,
     latency,
+    partitions,
     recovery,
     slow_catalog,
     throughput,
@@ -62,6 +63,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W6": crowd.measure,
         "W7": partial(recovery.measure, kills=kills),
         "W8": slow_catalog.measure,
+        "W9": partitions.measure,
         "waterfall": waterfall.measure,
     }
 
