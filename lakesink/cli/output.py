@@ -131,7 +131,7 @@ def _print_error(error: LakesinkError, output: str) -> None:
         return
     console = _console(stderr=True)
     console.print(Text(f"[{facts['code']}] {facts['what']}", style="bold red"))
-    console.print(Text(f"  Data: {facts['data']}\n  Do: {facts['action']}"))
+    console.print(Text("\n".join([f"  Data: {facts['data']}", *map(redact, error.advice())])))
     if error.more:
         console.print(Text(f"  More: {error.more}"))
 

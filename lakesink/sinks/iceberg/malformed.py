@@ -40,8 +40,11 @@ def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
         "VALUE_MALFORMED",
         _with_first(f"{count} malformed document{'' if malformed == 1 else 's'} in batch {batch_id}", receipts),
         data=f"Nothing of batch {batch_id} was committed.",
-        action=f"{_ADVICE} Or filter these documents in the query. Or set on_malformed='null-row', which writes a"
-        " row of NULLs for each.",
+        action=(
+            _ADVICE,
+            "Filter these documents in the query.",
+            "Set on_malformed='null-row', which writes a row of NULLs for each.",
+        ),
         details=_details(receipts),
     )
 
@@ -52,8 +55,10 @@ def _all_malformed(receipts: Sequence[Receipt], batch_id: int, malformed: int) -
         "ALL_MALFORMED",
         _with_first(f"{every} of batch {batch_id} {'is' if malformed == 1 else 'are'} malformed", receipts),
         data=f"Nothing of batch {batch_id} was committed: it would only contain rows of NULLs.",
-        action=f"{_ADVICE} To continue without these documents, filter them in the query, for example by Kafka's"
-        " partition and offset.",
+        action=(
+            _ADVICE,
+            "To go on without these documents, filter them in the query, for example by Kafka's partition and offset.",
+        ),
         details=_details(receipts),
     )
 
