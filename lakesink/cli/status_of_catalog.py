@@ -124,6 +124,9 @@ def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | Non
 
 def _next(written: Sequence[Seen]) -> str:
     if not written:
-        return "No lakesink stream has written to this catalog. Next: check --catalog, or start with lakesink init."
+        return (
+            "This catalog has no table that a lakesink stream has written to; a dropped table is not shown."
+            " Next: check --catalog, or start with lakesink init."
+        )
     troubled = [one for one in written if any(standing.word != "ok" for _, standing in one.sinks)]
     return f"Next: lakesink status {plain((troubled or list(written))[0].name)}"

@@ -243,6 +243,8 @@ def test_an_error_is_told_with_its_code_and_what_to_do(
     assert told.stderr.startswith(f"[{code}] ")
     assert "Traceback" not in told.stderr
     assert f"  Do: {error['action']}" in told.stderr
+    assert error["data"] == "This command only reads; nothing was changed."
+    assert f"  Data: {error['data']}\n" in told.stderr
 
 
 def test_looking_makes_no_catalog(run: Run, home: Path) -> None:

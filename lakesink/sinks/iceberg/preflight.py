@@ -98,8 +98,7 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
         error.code.removeprefix("LAKESINK_"),
         f"There is no table {table} yet.{where}" if where else error.what,
         data=error.data,
-        action=f"At a first start, set create_table=True (with decode, create the table first). Otherwise:"
-        f" {error.action}",
+        action=("At a first start, set create_table=True (with decode, create the table first).", error.action),
     )
 
 
