@@ -122,7 +122,7 @@ def test_a_table_that_no_stream_wrote_to_ends_with_1(run: Run, catalog: Catalog)
     assert catalog.name == "lakehouse"
     assert found(run("status", "demo.events", "--output", "json"), 1)["sinks"] == []
     assert found(run("log", "demo.events", "--output", "json"), 1)["batches"] == []
-    assert "No lakesink stream has written to demo.events" in run("status", "demo.events").stdout
+    assert "No lakesink stream has committed to demo.events" in run("status", "demo.events").stdout
     assert "Next: lakesink status demo.events" in run("log", "demo.events").stdout
 
 
