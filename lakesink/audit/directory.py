@@ -142,7 +142,7 @@ def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Itera
         text = f"{counted(len(missing), 'file')} not there: {listed(missing)}."
         yield Finding(Code.FILE_MISSING, sink, text, tuple(missing))
     other = [
-        f"{name} ({there[name]:,} bytes instead of {part.size_bytes:,})"
+        f"{name} ({counted(there[name], 'byte')} instead of {part.size_bytes:,})"
         for name, part in sorted(named.items())
         if there.get(name, part.size_bytes) != part.size_bytes
     ]

@@ -59,11 +59,13 @@ class Leftovers:
         if self.unlisted:
             yield Note("not checked", "", f"Unreferenced files were not searched: {self.unlisted}.")
         if self.files:
-            found = f"{counted(self.files, 'file')} of lakesink, {self.bytes:,} bytes, that no snapshot references:"
+            amount = f"{counted(self.files, 'file')} of lakesink, {counted(self.bytes, 'byte')}"
             cleaner = "left by crashes or repeated tasks. An orphan cleanup after 24 hours or more removes them."
-            yield Note("orphans", "", f"{found} {cleaner}")
+            yield Note("orphans", "", f"{amount}, that no snapshot references: {cleaner}")
         if self.pending_files:
-            found = f"{counted(self.pending_files, 'file')}, {self.pending_bytes:,} bytes, of uncommitted batches"
+            found = (
+                f"{counted(self.pending_files, 'file')}, {counted(self.pending_bytes, 'byte')}, of uncommitted batches"
+            )
             yield Note("pending", "", f"{found}: in use by a running batch, or left by a crash.")
         if self.prepared:
             yield Note("prepared", "", f"Prepared and not committed yet: {', '.join(self.prepared)}.")

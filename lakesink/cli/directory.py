@@ -76,10 +76,10 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
             "committed": len(records),
             "batches": [_record(name, marker) for name, marker in shown],
         },
-        title=f"{redact(directory)}: {number(len(shown))} of {number(len(records))} committed batches",
+        title=f"{redact(directory)}: {number(len(shown))} of {counted(len(records), 'committed batch')}",
         columns=_LOG_COLUMNS,
         rows=[_record_row(name, marker) for name, marker in shown],
-        hints=[f"{number(hidden)} older batches are not shown; --limit shows more."] if hidden else [],
+        hints=[f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else [],
         exit_code=OK if records else NOT_WELL,
     )
 

@@ -10,7 +10,7 @@ from lakesink.cli.directory import is_directory, status_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink.cli.status_of_catalog import status_of_catalog
-from lakesink.words import ago, moment, number, size, span
+from lakesink.words import ago, counted, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.tables import load_table
@@ -49,8 +49,8 @@ def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
             "sinks": [document_of(state, standing, now) for state, standing in found],
             "prepared": [{"sink": one.key.name, "branch": one.key.branch, "batch_id": one.batch_id} for one in waiting],
         },
-        title=f"{identifier} in {table.catalog.name}: {number(totals['rows'])} rows, {number(totals['files'])} files,"
-        f" {size(totals['bytes'])}, {number(snapshots)} snapshots",
+        title=f"{identifier} in {table.catalog.name}: {counted(totals['rows'], 'row')},"
+        f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
         columns=_COLUMNS,
         rows=[_row(state, standing, now) for state, standing in found],
         hints=[

@@ -113,7 +113,7 @@ def _notes(seen: Sequence[Seen], unread: Sequence[Seen], hidden: int) -> Iterato
     if len(unread) > _SHOWN:
         yield f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all."
     if hidden:
-        yield f"{counted(hidden, 'table')} after {plain(seen[-1].name)} were not looked at; --limit looks at more."
+        yield f"Not looked at: {counted(hidden, 'table')} after {plain(seen[-1].name)}; --limit looks at more."
 
 
 def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime) -> Iterator[str]:

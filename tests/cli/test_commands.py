@@ -194,7 +194,7 @@ def test_log_in_words_says_what_is_hidden_and_rolled_back(run: Run, writer: Writ
     assert lines[0] == "demo.events in lakehouse: 2 of 3 retained batches"
     assert "committed, rolled back" in lines[3]
     assert '[{"at":3}]' in lines[3]
-    assert lines[-2] == "1 older batches are not shown; --limit shows more."
+    assert lines[-2] == "Not shown: 1 older batch; --limit shows more."
     assert lines[-1].startswith("Next: read the table as of a batch")
 
 

@@ -134,7 +134,7 @@ def test_no_more_tables_are_looked_at_than_asked_for(run: Run, catalog: Catalog)
     for name in "abc":
         writer(catalog, f"demo.{name}", batches=1)
     result = run("--limit", "2")
-    assert "1 table after demo.b were not looked at; --limit looks at more." in result.stdout
+    assert "Not looked at: 1 table after demo.b; --limit looks at more." in result.stdout
     assert found(run("--limit", "2", "--output", "json"))["not_looked_at"] == 1
 
 

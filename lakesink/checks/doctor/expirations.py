@@ -19,6 +19,7 @@ from lakesink.audit.leftovers import Listing, PreparedRecord, opened_listing, wa
 from lakesink.checks.caught import caught
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt_all
 from lakesink.settings.settings import PREPARED_MAX_AGE
+from lakesink.words import counted
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.redact import describe
@@ -98,7 +99,7 @@ def _waiting(record: PreparedRecord, age: timedelta, gone: int) -> Finding:
     longest = PREPARED_MAX_AGE
     found = f"batch {record.batch_id} of {record.key.name} was prepared {_span(age)} ago and is not committed"
     if gone:
-        found = f"{found}; {gone} of its {len(record.files)} files are missing, so the next driver writes it again"
+        found = f"{found}; {counted(gone, 'file')} of {len(record.files)} missing, so the next driver writes it again"
         fix = f"Let orphan cleanups keep files for {_span(longest)} plus the duration of the longest batch."
         return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
     if not timedelta() <= age <= longest:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from lakesink.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 
@@ -35,10 +36,10 @@ def first_of(receipts: Iterable[Receipt]) -> Misfit | None:
 def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
     malformed = sum(receipt.decoded.malformed_rows for receipt in receipts)
     some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
-    count = f"{'At least ' if some_stopped else ''}{malformed:,}"
+    count = f"{'At least ' if some_stopped else ''}{counted(malformed, 'malformed document')}"
     return WriteError(
         "VALUE_MALFORMED",
-        _with_first(f"{count} malformed document{'' if malformed == 1 else 's'} in batch {batch_id}", receipts),
+        _with_first(f"{count} in batch {batch_id}", receipts),
         data=f"Nothing of batch {batch_id} was committed.",
         action=(
             _ADVICE,
@@ -50,7 +51,7 @@ def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
 
 
 def _all_malformed(receipts: Sequence[Receipt], batch_id: int, malformed: int) -> WriteError:
-    every = "The only document" if malformed == 1 else f"All {malformed:,} documents"
+    every = "The only document" if malformed == 1 else f"All {counted(malformed, 'document')}"
     return WriteError(
         "ALL_MALFORMED",
         _with_first(f"{every} of batch {batch_id} {'is' if malformed == 1 else 'are'} malformed", receipts),
