@@ -13,10 +13,10 @@ def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 file``, ``1,234 files``, ``2 batches``."""
+def counted(amount: int | None, noun: str) -> str:
+    """``1 file``, ``1,234 files``, ``2 batches``, ``- rows``."""
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    return f"{number(amount)} {noun if amount == 1 else plural}"
 
 
 def size(value: int | None) -> str:

@@ -15,7 +15,7 @@ from .setting import Folder
 
 _EVENT = re.compile(r"lakesink\.(?!driver)[a-z.-]+ .*")
 _ERROR = re.compile(r"\[LAKESINK_[A-Z_]+\].*")
-_ADVICE = re.compile(r"^\s*Do: .*", re.MULTILINE)
+_ADVICE = re.compile(r"^\s*Do: .*(?:\n\s+- .*)*", re.MULTILINE)
 
 
 @dataclass(slots=True)

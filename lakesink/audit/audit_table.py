@@ -4,13 +4,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.audit.audit import Proof, audit
 from lakesink.audit.checkpoint import Done, read_done
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import safe_cause
 
 
@@ -42,8 +44,35 @@ def audit_table(
         QueryError: The checkpoint cannot be read.
     """
     done = None if checkpoint is None else read_done(checkpoint)
-    loaded = load_table(connect(catalog, catalog_properties, create=False), table)
+    loaded = loaded_for(done, connect(catalog, catalog_properties, create=False), table)
     return proved(loaded, done, sink, footers=footers)
+
+
+def loaded_for(done: Done | None, catalog: Catalog, table: str) -> Table:
+    """The table to audit. If it is missing, the checkpoint shows whether it ever was there."""
+    try:
+        return load_table(catalog, table)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING or done is None or not done.batches:
+            raise
+        raise _was_there(table, catalog, done.batches[-1], error) from None
+
+
+def _was_there(table: str, catalog: Catalog, last: int, error: CatalogError) -> CatalogError:
+    return CatalogError(
+        "TABLE_MISSING",
+        f"Table {table} is not in the catalog {catalog.name!r}, but the checkpoint has committed batches up to {last}.",
+        data=f"The rows up to batch {last} were in a table that this catalog does not show. Nothing was changed.",
+        action=(
+            f"If another table or catalog is meant, name it (--catalog). {error.action}",
+            "If the table was renamed, audit it under its new name, and give the stream that name.",
+            "If the table was dropped, restore it before the stream starts again.",
+            (
+                "If it was dropped on purpose, start the stream with create_table=True and a new checkpoint: it reads"
+                " the source from its beginning. Rows that the source no longer has are lost."
+            ),
+        ),
+    )
 
 
 def proved(table: Table, done: Done | None, sink: str | None, *, footers: bool) -> Proof:

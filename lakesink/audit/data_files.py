@@ -65,7 +65,7 @@ def _look(io: FileIO, entry: Entry, *, footers: bool) -> Fault | None:
 def _compare(file: InputFile, entry: Entry, *, footers: bool) -> Fault | None:
     size = len(file)
     if size != entry.size_bytes:
-        return Fault(Code.FILE_SIZE, entry.path, f"{size:,} bytes instead of {entry.size_bytes:,}")
+        return Fault(Code.FILE_SIZE, entry.path, f"{counted(size, 'byte')} instead of {entry.size_bytes:,}")
     if not footers or not entry.is_parquet:
         return None
     tail = _tail(file, size)  # read outside the parser, which would raise storage errors and its own as one class
@@ -75,7 +75,7 @@ def _compare(file: InputFile, entry: Entry, *, footers: bool) -> Fault | None:
         return Fault(Code.FILE_DAMAGED, entry.path, describe(error))
     if rows == entry.rows:
         return None
-    return Fault(Code.FILE_ROWS, entry.path, f"{rows:,} rows instead of {entry.rows:,}")
+    return Fault(Code.FILE_ROWS, entry.path, f"{counted(rows, 'row')} instead of {entry.rows:,}")
 
 
 def _tail(file: InputFile, size_bytes: int) -> bytes:

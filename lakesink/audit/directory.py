@@ -116,11 +116,17 @@ def _of_parts(storage: Storage, found: SinkInDirectory) -> Iterator[Said]:
     if others:
         text = f"{counted(len(others), 'file')} that no commit names: of a running batch, or left by a crash or retry."
         yield Note("pending", found.name, text)
+    waiting = waiting_in(storage, found)
+    if waiting:
+        listed_ids = ", ".join(map(str, waiting))
+        yield Note("prepared", found.name, f"Prepared, and committed by a restart: {listed_ids}.")
+
+
+def waiting_in(storage: Storage, found: SinkInDirectory) -> list[int]:
+    """Prepared batches that no driver has committed yet, oldest first."""
     committed = {marker.batch.batch_id for marker in found.markers}
     records = map(batch_of_record, storage.names(found.layout.prepared))
-    waiting = sorted(str(batch) for batch in records if batch is not None and batch not in committed)
-    if waiting:
-        yield Note("prepared", found.name, f"Prepared, and committed by a restart: {', '.join(waiting)}.")
+    return sorted(batch for batch in records if batch is not None and batch not in committed)
 
 
 def _unlisted(storage: Storage, layout: Layout, names: set[str]) -> dict[str, int]:
@@ -136,7 +142,7 @@ def _of_sizes(sink: str, named: dict[str, Part], there: dict[str, int]) -> Itera
         text = f"{counted(len(missing), 'file')} not there: {listed(missing)}."
         yield Finding(Code.FILE_MISSING, sink, text, tuple(missing))
     other = [
-        f"{name} ({there[name]:,} bytes instead of {part.size_bytes:,})"
+        f"{name} ({counted(there[name], 'byte')} instead of {part.size_bytes:,})"
         for name, part in sorted(named.items())
         if there.get(name, part.size_bytes) != part.size_bytes
     ]

@@ -54,7 +54,7 @@ def sink_in_words(found: "SinkProof") -> str:
 def outcome_in_words(record: Record) -> str:
     """How a batch came into the table, and what is not as usual about it."""
     rolled_back = ", rolled back" if record.in_branch is False else ""
-    without = f", {record.missing_inputs} input files missing" if record.missing_inputs else ""
+    without = f", {counted(record.missing_inputs, 'input file')} missing" if record.missing_inputs else ""
     malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
-    unknown = f", {number(record.unknown_keys)} unknown keys" if record.unknown_keys else ""
+    unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
     return (record.accepted or record.outcome) + without + rolled_back + malformed + unknown

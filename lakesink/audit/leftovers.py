@@ -5,7 +5,7 @@ finds its prepared record by name; only an audit lists them all. Only reads.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import Note
+from lakesink.audit.finding import Note, key_of
 from lakesink.words import counted
 from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind
@@ -58,11 +59,13 @@ class Leftovers:
         if self.unlisted:
             yield Note("not checked", "", f"Unreferenced files were not searched: {self.unlisted}.")
         if self.files:
-            found = f"{counted(self.files, 'file')} of lakesink, {self.bytes:,} bytes, that no snapshot references:"
+            amount = f"{counted(self.files, 'file')} of lakesink, {counted(self.bytes, 'byte')}"
             cleaner = "left by crashes or repeated tasks. An orphan cleanup after 24 hours or more removes them."
-            yield Note("orphans", "", f"{found} {cleaner}")
+            yield Note("orphans", "", f"{amount}, that no snapshot references: {cleaner}")
         if self.pending_files:
-            found = f"{counted(self.pending_files, 'file')}, {self.pending_bytes:,} bytes, of uncommitted batches"
+            found = (
+                f"{counted(self.pending_files, 'file')}, {counted(self.pending_bytes, 'byte')}, of uncommitted batches"
+            )
             yield Note("pending", "", f"{found}: in use by a running batch, or left by a crash.")
         if self.prepared:
             yield Note("prepared", "", f"Prepared and not committed yet: {', '.join(self.prepared)}.")
@@ -143,6 +146,14 @@ def prepared_records(table: Table, opened: Listing, ledgers: Mapping[SinkKey, in
         for record in () if document is None else _participants(document):
             if record.batch_id > ledgers.get(record.key, -1):
                 yield record
+
+
+def waiting_batches(table: Table, states: Iterable[SinkState]) -> list[PreparedRecord] | None:
+    """Prepared batches that no driver has committed yet, oldest first; None if the file system cannot list."""
+    if (opened := opened_listing(table)) is None:
+        return None
+    ledgers = {key_of(state): -1 if state.batch_id is None else state.batch_id for state in states}
+    return sorted(prepared_records(table, opened, ledgers), key=lambda record: record.batch_id)
 
 
 def _document(system: FileSystem, file: FileInfo) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from lakesink.checkpoint.offsets import (
     source_log_tail,
     unreadable,
 )
+from lakesink.words import counted
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import QueryError
@@ -173,7 +174,9 @@ class Checkpoint:
     def _check_sources(self, batch_id: int, previous: Offsets, end: Offsets) -> None:
         """Check the sources against the previous batch: named ones may come and go, positional ones never decrease."""
         if end.keys is Keys.POSITIONS and previous.keys is Keys.POSITIONS and len(previous.ends) > len(end.ends):
-            raise unreadable(f"offsets/{batch_id} has {len(end.ends)} sources, the batch before {len(previous.ends)}")
+            raise unreadable(
+                f"offsets/{batch_id} has {counted(len(end.ends), 'source')}, the batch before {len(previous.ends)}"
+            )
         if end.keys is not previous.keys and not len(end.ends) == len(previous.ends) == 1:
             raise unreadable(f"offsets/{batch_id} lists its sources by {end.keys.value}, the batch before does not")
         added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()

@@ -145,8 +145,10 @@ def unreadable(why: str) -> QueryError:
         "CHECKPOINT_UNREADABLE",
         f"The checkpoint does not show what this batch reads: {why}.",
         data=DataState.UNCHANGED,
-        action="Restore the whole checkpoint, or start the query on a new one with the same sink id: lakesink "
-        "then reports the state of the table.",
+        action=(
+            "Restore the whole checkpoint.",
+            "Start the query on a new one with the same sink id: lakesink then reports the state of the table.",
+        ),
     )
 
 

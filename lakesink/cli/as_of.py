@@ -8,7 +8,7 @@ from lakesink.audit.as_of import as_of as look_up
 from lakesink.audit.finding import sink_label
 from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
-from lakesink.words import moment, number
+from lakesink.words import counted, moment, number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 
@@ -71,14 +71,14 @@ def _asked(question: Question) -> str:
 def _facts(answer: AsOf) -> str:
     batches = ", ".join(f"{sink_label(key)} {batch_id}" for key, batch_id in answer.batches.items())
     return (
-        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {number(answer.rows)} rows"
+        f"snapshot {answer.snapshot_id}, committed {moment(answer.committed_at)}, {counted(answer.rows, 'row')}"
         + (f", newest batches: {batches}" if batches else ", no batch of lakesink in it")
         + (f", tags: {', '.join(answer.tags)}" if answer.tags else "")
     )
 
 
 def _hints(answer: AsOf, *, asked_rows: bool, found: int) -> list[str]:
-    shown = [f"{number(found)} of {number(answer.rows)} rows; --limit shows more."] if asked_rows else []
+    shown = [f"{number(found)} of {counted(answer.rows, 'row')}; --limit shows more."] if asked_rows else []
     moving = [f"Tag {name} moves on with the next batch, so the SQL names the snapshot." for name in answer.moving]
     sql = [f"{engine + ':':8}{query}" for engine, query in answer.queries.items()]
     next_step = "put the engine's catalog name before the table name, and run the SQL"

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from lakesink.audit.audit import Proof, SinkProof
-from lakesink.audit.audit_table import proved
+from lakesink.audit.audit_table import loaded_for, proved
 from lakesink.audit.checkpoint import read_done
 from lakesink.audit.directory import DirectoryProof, audit_directory
 from lakesink.audit.finding import Code, Finding, Note
@@ -17,7 +17,6 @@ from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, plain
 from lakesink.words import counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.redact import redact
 
 _SHOWN = 5
@@ -54,7 +53,7 @@ def audit_report(
     """What arrived, proved from the table, and from Spark's checkpoint if it is named."""
     started = time.perf_counter()
     done = read_done(checkpoint) if checkpoint is not None else None
-    table = load_table(connect(catalog, create=False), identifier)
+    table = loaded_for(done, connect(catalog, create=False), identifier)
     proof = proved(table, done, sink, footers=footers)
     seconds = time.perf_counter() - started
     return Report(

@@ -14,6 +14,8 @@ import click
 from lakesink.cli.output import Report, reported
 from lakesink.settings.parse import duration
 
+_ONLY_READS = frozenset({"as-of", "audit", "diff", "engines", "explain", "log", "status"})
+
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
     """A command that calls the function of its name in the module of its name in this package.
@@ -22,12 +24,12 @@ def _command(name: str, summary: str, text: str, *arguments: click.Parameter) ->
     """
     function = name.replace("-", "_")
 
-    @reported
     def run(**given: Any) -> Report:
         report: Report = getattr(import_module(f"lakesink.cli.{function}"), function)(**given)
         return report
 
-    return click.command(name, params=list(arguments), short_help=summary, help=text)(run)
+    told = reported(run, only_reads=name in _ONLY_READS)
+    return click.command(name, params=list(arguments), short_help=summary, help=text)(told)
 
 
 def _option(*names: str, **settings: Any) -> click.Option:

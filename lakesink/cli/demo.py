@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.demo.next_steps import next_steps
 from lakesink.demo.place import Place, check_machine, prepare
-from lakesink.words import number
+from lakesink.words import counted, number
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ def _report(stage: Place, ending: "Ending") -> Report:
     verdict = "Every claim holds." if ending.proved else "NOT PROVED: see the claims with <<<."
     return Report(
         document=_document(stage, ending) | {"next": [asdict(step) for step in steps]},
-        title=f"{number(ending.rows)} flights in {number(ending.batches)} batches by {ending.drivers} drivers, "
-        f"{ending.killed} of them killed: {ending.recovered} batch recovered, {ending.skipped} skipped, "
-        f"{ending.orphan_files} orphan files, {ending.seconds:.0f} s. {verdict}",
+        title=f"{counted(ending.rows, 'flight')} in {counted(ending.batches, 'batch')} by"
+        f" {counted(ending.drivers, 'driver')}, {ending.killed} of them killed:"
+        f" {counted(ending.recovered, 'batch')} recovered, {ending.skipped} skipped,"
+        f" {counted(ending.orphan_files, 'orphan file')}, {ending.seconds:.0f} s. {verdict}",
         columns=("claim", "expected>", "found>", ""),
         rows=[
             (check.claim, _cell(check.expected), _cell(check.found), "" if check.holds else "<<<")

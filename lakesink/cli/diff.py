@@ -10,7 +10,7 @@ from lakesink.audit.finding import sink_label
 from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch
 from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
-from lakesink.words import number
+from lakesink.words import counted, number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import time_of
 from lakesink_catalog.tables.tables import load_table
@@ -55,8 +55,8 @@ def diff(
             "commits": dict(commits) if linked else None,
             "sample": shown,
         },
-        title=f"{table} in {opened.catalog.name}: {number(found.rows_added)} rows added after batch"
-        f" {from_batch} up to batch {to_batch} of {sink_label(newer.key)}, {number(found.files_added)} files",
+        title=f"{table} in {opened.catalog.name}: {counted(found.rows_added, 'row')} added after batch"
+        f" {from_batch} up to batch {to_batch} of {sink_label(newer.key)}, {counted(found.files_added, 'file')}",
         columns=found.sample.column_names,
         rows=cells(shown),
         hints=[
@@ -101,11 +101,11 @@ def _commits(past: Past, start: int | None, end: int) -> tuple[Counter[str], boo
 def _hints(found: "Changes", from_batch: int, commits: Counter[str] | None) -> Iterator[str]:
     shown = found.sample.num_rows
     if shown < found.rows_added:
-        yield f"{number(shown)} of {number(found.rows_added)} rows shown; --limit shows more."
+        yield f"{number(shown)} of {counted(found.rows_added, 'row')} shown; --limit shows more."
     if found.compared:
         yield (
-            f"Others rewrote files or deleted rows: {number(found.files_removed)} files of batch {from_batch} were"
-            f" removed or have other deletes, so rows were compared; {number(found.rows_removed)} rows were removed."
+            f"Others rewrote files or deleted rows, in {counted(found.files_removed, 'file')} of batch {from_batch}."
+            f" So rows were compared: {counted(found.rows_removed, 'row')} removed."
         )
     if commits is None:
         yield "Snapshots between have expired or were rolled back, so the writers of these rows are unknown."

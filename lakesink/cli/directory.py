@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakesink.audit.directory import SinkInDirectory, committed_at, sinks_in
+from lakesink.audit.directory import SinkInDirectory, committed_at, sinks_in, waiting_in
 from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.rows import parsed_offsets
-from lakesink.cli.standing import STALE, Standing, stale_hint, staleness
+from lakesink.cli.standing import STALE, Standing, prepared_hint, stale_hint, staleness
 from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.directory.marker import Marker
+from lakesink.sinks.directory.refusals import directory_failures
 from lakesink.words import counted, moment, number, size, span
 from lakesink_catalog.read.gaps import silence_limit
 from lakesink_protocol.redact import redact
@@ -30,13 +31,16 @@ def is_directory(target: str, catalog: str | None) -> bool:
 def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
     """How each sink of a directory stands; a last batch older than `max_age` is too old."""
     now = datetime.now(UTC)
-    _, sinks = sinks_in(directory, None)
+    storage, sinks = sinks_in(directory, None)
+    with directory_failures(directory):
+        waiting = {found.name: waiting_in(storage, found) for found in sinks}
     standings = [(found, _standing(found, max_age, now)) for found in sinks]
     hints = [
         f"The commits of sink {found.name} are damaged: {found.damage}. Next: lakesink audit {directory}"
         for found in sinks
         if found.damage
     ]
+    hints += [prepared_hint(name, batch_id) for name, batch_ids in waiting.items() for batch_id in batch_ids]
     hints += [
         stale_hint(found.name, committed_at(found.markers[-1]) if found.markers else None, max_age, now)
         for found, standing in standings
@@ -45,7 +49,10 @@ def status_of_directory(directory: str, max_age: timedelta | None) -> Report:
     return Report(
         document={
             "directory": redact(directory),
-            "sinks": [state_of(found) | {"standing": standing.word} for found, standing in standings],
+            "sinks": [
+                state_of(found) | {"standing": standing.word, "prepared": waiting[found.name]}
+                for found, standing in standings
+            ],
         },
         title=f"{redact(directory)}: {counted(len(sinks), 'sink')}",
         columns=(*COLUMNS, "standing"),
@@ -69,10 +76,10 @@ def log_of_directory(directory: str, *, sink: str | None, branch: str | None, li
             "committed": len(records),
             "batches": [_record(name, marker) for name, marker in shown],
         },
-        title=f"{redact(directory)}: {number(len(shown))} of {number(len(records))} committed batches",
+        title=f"{redact(directory)}: {number(len(shown))} of {counted(len(records), 'committed batch')}",
         columns=_LOG_COLUMNS,
         rows=[_record_row(name, marker) for name, marker in shown],
-        hints=[f"{number(hidden)} older batches are not shown; --limit shows more."] if hidden else [],
+        hints=[f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else [],
         exit_code=OK if records else NOT_WELL,
     )
 

@@ -1,6 +1,7 @@
 """The command ``explain``: the page of an error, without a network and without the docs."""
 
 from lakesink.cli.output import Report
+from lakesink.words import counted
 from lakesink_protocol.catalogue import PREFIX, Explanation, explanations, full_code
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import nearest
@@ -24,11 +25,16 @@ def explain(code: str | None) -> Report:
 
 
 def _list() -> Report:
-    known = explanations().values()
+    known = sorted(explanations().values(), key=lambda one: one.code)
+    longest = max(len(one.code) for one in known)
     return Report(
         {"errors": [_document(one) for one in known]},
-        title=f"{len(known)} errors",
-        hints=[*(one.code for one in known), "", f"Next: lakesink explain {PREFIX}ROLLED_BACK, for example"],
+        title=counted(len(known), "error"),
+        hints=[
+            *(f"{one.code:<{longest}}  {one.meaning}" for one in known),
+            "",
+            f"Next: lakesink explain {PREFIX}ROLLED_BACK, for example",
+        ],
     )
 
 

@@ -48,7 +48,7 @@ def _exists(path: Path) -> SettingsError:
         "FILE_EXISTS",
         f"There is already {str(path)[:120]!r}, and lakesink init overwrites nothing.",
         data="Nothing was written.",
-        action="Name another folder: lakesink init DIR. Or move that file away.",
+        action=("Name another folder: lakesink init DIR.", "Move that file away."),
     )
 
 

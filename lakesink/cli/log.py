@@ -7,7 +7,7 @@ from lakesink.audit.in_words import outcome_in_words
 from lakesink.cli.directory import is_directory, log_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.cli.rows import parsed_offsets
-from lakesink.words import moment, number, size
+from lakesink.words import counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record, history
 from lakesink_catalog.tables.tables import load_table
@@ -32,7 +32,7 @@ def _report(identifier: str, catalog: str | None, shown: list[Record], retained:
             "retained": retained,
             "batches": [asdict(record) | {"offsets": parsed_offsets(record.offsets)} for record in shown],
         },
-        title=f"{identifier} in {catalog}: {number(len(shown))} of {number(retained)} retained batches",
+        title=f"{identifier} in {catalog}: {number(len(shown))} of {counted(retained, 'retained batch')}",
         columns=_COLUMNS,
         rows=[_row(record) for record in shown],
         hints=_hints(identifier, shown, hidden=retained - len(shown)),
@@ -58,6 +58,6 @@ def _row(record: Record) -> list[str]:
 def _hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str]:
     if not shown:
         return [f"No batch of lakesink is retained in {identifier}. Next: lakesink status {identifier}"]
-    older = [f"{number(hidden)} older batches are not shown; --limit shows more."] if hidden else []
+    older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
     newest = shown[-1].snapshot_id
     return [*older, f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."]

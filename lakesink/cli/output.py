@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakesink.words import printable
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError, SettingsError
 from lakesink_protocol.redact import describe, redact
 
@@ -26,6 +27,9 @@ OK, NOT_WELL, NOT_CHECKED, ACCEPTED = 0, 1, 2, 3
 WIDEST_CELL = 60
 _WIDTH = 10_000
 _YAML_PARSERS = ("strictyaml", "ruamel")
+_UNTOUCHED = "This command only reads; nothing was changed."
+_PERHAPS_CHANGED = "The command may have made a part of its changes."
+_OF_A_WRITER = frozenset({*(state.value for state in DataState), _PERHAPS_CHANGED})
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -41,8 +45,11 @@ class Report:
     exit_code: int = OK
 
 
-def reported(command: Callable[..., Report]) -> Callable[..., None]:
-    """Give a command ``--output``, print its report or error, and exit with its code."""
+def reported(command: Callable[..., Report], *, only_reads: bool = False) -> Callable[..., None]:
+    """Give a command ``--output``, print its report or error, and exit with its code.
+
+    Errors say which data a batch left behind; in a command that `only_reads` there is no batch.
+    """
 
     @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
     @functools.wraps(command)
@@ -50,10 +57,10 @@ def reported(command: Callable[..., Report]) -> Callable[..., None]:
         try:
             report = command(**arguments)
         except LakesinkError as error:
-            _print_error(error, output)
+            _print_error(error, output, only_reads=only_reads)
             sys.exit(NOT_CHECKED)
         except Exception as error:  # noqa: BLE001 - a trace could show what a library put into its message
-            _print_error(_unexpected(error), output)
+            _print_error(_unexpected(error), output, only_reads=only_reads)
             sys.exit(NOT_CHECKED)
         _print_report(report, output)
         sys.exit(report.exit_code)
@@ -124,14 +131,15 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _print_error(error: LakesinkError, output: str) -> None:
-    facts = redact({"code": error.code, "what": error.what, "data": error.data, "action": error.action})
+def _print_error(error: LakesinkError, output: str, *, only_reads: bool) -> None:
+    data = _UNTOUCHED if only_reads and error.data in _OF_A_WRITER else error.data
+    facts = redact({"code": error.code, "what": error.what, "data": data, "action": error.action})
     if output == "json":
         _print_json({"error": facts})
         return
     console = _console(stderr=True)
     console.print(Text(f"[{facts['code']}] {facts['what']}", style="bold red"))
-    console.print(Text(f"  Data: {facts['data']}\n  Do: {facts['action']}"))
+    console.print(Text("\n".join([f"  Data: {facts['data']}", *map(redact, error.advice())])))
     if error.more:
         console.print(Text(f"  More: {error.more}"))
 
@@ -144,7 +152,7 @@ def _unexpected(error: Exception) -> LakesinkError:
     return LakesinkError(
         code,
         what,
-        data="A command that only reads changed nothing. Another command may have made a part of its changes.",
+        data=_PERHAPS_CHANGED,
         action="Check that PyIceberg's configuration (~/.pyiceberg.yaml) and the table's files can be read;"
         " if they can, report this.",
     )

@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
 from lakesink.cli.output import Report, progress
-from lakesink.words import size
+from lakesink.words import counted, size
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import describe
 
@@ -47,7 +47,7 @@ def pack(*, file: Path) -> Report:
             "platform": platform,
             "packages": packages,
         },
-        title=f"{shown}: {len(packages)} packages, {size(size_bytes)}",
+        title=f"{shown}: {counted(len(packages), 'package')}, {size(size_bytes)}",
         hints=[
             f"For executors with Python {python} on {platform}; the Python itself is not in it.",
             f"Next: spark-submit {options} ...",

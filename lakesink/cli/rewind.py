@@ -6,7 +6,7 @@ from lakesink.audit.checkpoint import opened
 from lakesink.cli.output import Report, confirmed, invalid
 from lakesink.operate.rewind import Plan, RewindableCheckpoint
 from lakesink.operate.rewind_directory import DirectoryPlan, RewindableDirectory
-from lakesink.words import number
+from lakesink.words import counted
 
 
 def rewind(
@@ -48,7 +48,7 @@ def _question(plan: Plan, commits: DirectoryPlan | None) -> str:
     parts = []
     if commits is not None and (commits.numbers or commits.records):
         parts.append(
-            f"take {number(len(commits.numbers))} commits with {number(commits.rows)} rows out of the directory"
+            f"take {counted(len(commits.numbers), 'commit')} with {counted(commits.rows, 'row')} out of the directory"
         )
     if plan.files:
         which = (
@@ -59,12 +59,12 @@ def _question(plan: Plan, commits: DirectoryPlan | None) -> str:
 
 
 def _title(plan: Plan, commits: DirectoryPlan | None) -> str:
-    text = f"The checkpoint ends at batch {plan.to_batch}: {number(len(plan.batches))} batches will run again."
+    text = f"The checkpoint ends at batch {plan.to_batch}: {counted(len(plan.batches), 'batch')} will run again."
     if not plan.files:
         text = f"Nothing to do: the checkpoint ends at batch {plan.to_batch}."
     if commits is None:
         return text
-    return f"{number(len(commits.numbers))} commits of sink {commits.sink_id} were removed from the directory. {text}"
+    return f"Removed from the directory: {counted(len(commits.numbers), 'commit')} of sink {commits.sink_id}. {text}"
 
 
 def _document(directory: str | None, commits: DirectoryPlan, aside: str | None) -> dict[str, Any]:

@@ -50,6 +50,15 @@ def document_of(state: SinkState, standing: Standing, now: datetime) -> dict[str
     }
 
 
+def prepared_hint(sink: str, batch_id: int) -> str:
+    """What becomes of a batch whose driver wrote all files, and died before the commit or is about to commit."""
+    return (
+        f"Batch {batch_id} of sink {sink} is prepared and not committed: readers do not see its rows. If its query does"
+        " not run, start it again: the restart commits the prepared files. If they are missing or too old, it writes"
+        " the batch again."
+    )
+
+
 def stale_hint(sink: str, last: datetime | None, max_age: timedelta | None, now: datetime) -> str:
     """What a stale sink means, and what to look at."""
     if max_age is not None or last is None:

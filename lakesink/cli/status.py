@@ -5,16 +5,19 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, of_documents, sink_label
+from lakesink.audit.leftovers import PreparedRecord, waiting_batches
 from lakesink.cli.directory import is_directory, status_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
-from lakesink.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
+from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink.cli.status_of_catalog import status_of_catalog
-from lakesink.words import ago, moment, number, size, span
+from lakesink.words import ago, counted, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
+from lakesink_protocol.redact import describe
 
 _COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "rows>", "size>", "since", "standing")
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
@@ -36,6 +39,7 @@ def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
     now = datetime.now(UTC)
     found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
     snapshots, totals = len(table.metadata.snapshots), _totals(table)
+    waiting, unlisted = _waiting(table, [state for state, _ in found])
     return Report(
         document={
             "table": identifier,
@@ -43,14 +47,31 @@ def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
             "snapshots": snapshots,
             **totals,
             "sinks": [document_of(state, standing, now) for state, standing in found],
+            "prepared": [{"sink": one.key.name, "branch": one.key.branch, "batch_id": one.batch_id} for one in waiting],
         },
-        title=f"{identifier} in {table.catalog.name}: {number(totals['rows'])} rows, {number(totals['files'])} files,"
-        f" {size(totals['bytes'])}, {number(snapshots)} snapshots",
+        title=f"{identifier} in {table.catalog.name}: {counted(totals['rows'], 'row')},"
+        f" {counted(totals['files'], 'file')}, {size(totals['bytes'])}, {counted(snapshots, 'snapshot')}",
         columns=_COLUMNS,
         rows=[_row(state, standing, now) for state, standing in found],
-        hints=[*_ages([state for state, _ in found], max_age, now), *_hints(identifier, found, max_age, now)],
+        hints=[
+            *_ages([state for state, _ in found], max_age, now),
+            *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
+            *unlisted,
+            *_hints(identifier, found, max_age, now),
+        ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
+
+
+def _waiting(table: Table, states: list[SinkState]) -> tuple[list[PreparedRecord], list[str]]:
+    """Prepared batches, and why they could not be looked for: the other lines need only the metadata."""
+    try:
+        return waiting_batches(table, states) or [], []
+    except CatalogError as error:
+        why = error.what.rstrip(".")
+    except OSError as error:
+        why = describe(error, table.io.properties)
+    return [], [f"Prepared batches were not looked for: {why}."]
 
 
 def _totals(table: Table) -> dict[str, int | None]:
@@ -92,7 +113,7 @@ def _hints(
     identifier: str, found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime
 ) -> list[str]:
     if not found:
-        return [f"No lakesink stream has written to {identifier}. Next: check the name of the table and the catalog."]
+        return [f"No lakesink stream has committed to {identifier}. Next: check the name of the table and the catalog."]
     hints = [
         f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."
         f" Next: lakesink explain {state.trouble.name}"

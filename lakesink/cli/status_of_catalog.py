@@ -113,7 +113,7 @@ def _notes(seen: Sequence[Seen], unread: Sequence[Seen], hidden: int) -> Iterato
     if len(unread) > _SHOWN:
         yield f"{number(len(unread) - _SHOWN)} more could not be read; --output json has all."
     if hidden:
-        yield f"{counted(hidden, 'table')} after {plain(seen[-1].name)} were not looked at; --limit looks at more."
+        yield f"Not looked at: {counted(hidden, 'table')} after {plain(seen[-1].name)}; --limit looks at more."
 
 
 def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime) -> Iterator[str]:
@@ -124,6 +124,9 @@ def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | Non
 
 def _next(written: Sequence[Seen]) -> str:
     if not written:
-        return "No lakesink stream has written to this catalog. Next: check --catalog, or start with lakesink init."
+        return (
+            "This catalog has no table that a lakesink stream has written to; a dropped table is not shown."
+            " Next: check --catalog, or start with lakesink init."
+        )
     troubled = [one for one in written if any(standing.word != "ok" for _, standing in one.sinks)]
     return f"Next: lakesink status {plain((troubled or list(written))[0].name)}"

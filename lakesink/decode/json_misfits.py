@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path
+from lakesink.words import counted
 from lakesink.writer.schema import Field, Primitive, sql_type_of
 
 OBJECT = "a JSON object"
@@ -49,13 +50,13 @@ def invalid_text(value: bytes | None) -> Found | None:
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        return Found(f"{_counted(len(value), 'byte')}, not UTF-8", expected=OBJECT)
+        return Found(f"{counted(len(value), 'byte')}, not UTF-8", expected=OBJECT)
     if not text.strip():
         return Found("blank text", text, expected=OBJECT)
     try:
         document = parsed(text)
     except ValueError:
-        return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
+        return Found(f"text of {counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
     return None if isinstance(document, Object) else Found(_kind(document), as_written(document), expected=OBJECT)
 
 
@@ -65,7 +66,7 @@ def unreadable(document: Any, text: str) -> Found:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return Found("JSON with half of a surrogate pair in a text", text, expected=OBJECT)
-    return Found(f"text of {_counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
+    return Found(f"text of {counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
 
 
 def found_at(document: Any, column: Column, fits: Fits) -> Found:
@@ -118,11 +119,11 @@ def _kind(value: Any) -> str:
         case Number():
             return _kind_of_number(value)
         case str():
-            return f"text of {_counted(len(value), 'character')}"
+            return f"text of {counted(len(value), 'character')}"
         case list():
-            return f"an array of {_counted(len(value), 'element')}"
+            return f"an array of {counted(len(value), 'element')}"
         case _:
-            return f"an object of {_counted(len(value), 'key')}"
+            return f"an object of {counted(len(value), 'key')}"
 
 
 def _kind_of_number(text: str) -> str:
@@ -130,8 +131,8 @@ def _kind_of_number(text: str) -> str:
     if not digits:
         return "NaN or Infinity"
     if text.lstrip("-").isdigit():
-        return f"a whole number of {_counted(digits, 'digit')}"
-    return "a number with an exponent" if "e" in text.lower() else f"a fraction of {_counted(digits, 'digit')}"
+        return f"a whole number of {counted(digits, 'digit')}"
+    return "a number with an exponent" if "e" in text.lower() else f"a fraction of {counted(digits, 'digit')}"
 
 
 def as_written(value: Any) -> str:
@@ -139,7 +140,3 @@ def as_written(value: Any) -> str:
     if value is ABSENT:
         return ""
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

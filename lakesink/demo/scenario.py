@@ -14,6 +14,7 @@ from lakesink.demo.evidence import files_as_of, read_facts, read_record
 from lakesink.demo.flights import DailyFiles, write_daily_files
 from lakesink.demo.place import Place
 from lakesink.demo.process import BatchLine, DriverRun, run_driver
+from lakesink.words import counted
 from lakesink_protocol.errors import LakesinkError
 
 MOST_BATCHES = 25
@@ -106,7 +107,8 @@ def run_demo(place: Place, screen: Screen, *, row_limit: int, kill: bool) -> End
     plan = Plan.of(write_daily_files(place.home, row_limit))
     stage = _Stage(place, screen, plan, runs=[])
     screen.say(
-        f"{sum(plan.source.rows):,} flights in {len(plan.source.rows)} files, one per day: {plan.batches} batches."
+        f"{counted(sum(plan.source.rows), 'flight')} in {counted(len(plan.source.rows), 'file')}, one per day:"
+        f" {counted(plan.batches, 'batch')}."
     )
     screen.expect(plan.batches)
     deaths = (stage.die_before_commit(), stage.die_after_commit()) if kill else ()

@@ -39,9 +39,10 @@ from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
 
 _ON_CONNECT = {
-    "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes. Or: ',
-    "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version. Or: ',
+    "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes.',
+    "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version.',
 }
+_CLASSIC = "Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote."
 
 
 def stream(
@@ -218,11 +219,11 @@ def check_streaming(df: Any, function: str) -> None:
 
 def _check_classic(df: Any, function: str) -> None:
     if is_of_connect(df):
+        ways = (_ON_CONNECT.get(function), _CLASSIC)
         raise QueryError(
             "SPARK_CONNECT",
             f"{function} cannot write a DataFrame of a Spark Connect session: its code would run on the server.",
-            action=_ON_CONNECT.get(function, "")
-            + "Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote.",
+            action=[way for way in ways if way is not None],
         )
     if not isinstance(df, DataFrame):
         raise TypeError(f"expected a Spark DataFrame, not a {type(df).__name__}")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from lakesink_protocol.errors import Reason
-from lakesink_protocol.redact import redact
+from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
 
@@ -28,10 +28,9 @@ def _refreshed(flow: str, folder: str) -> Words:
     return Words(
         Reason.NEW_CHECKPOINT,
         f"The full refresh of flow {flow} would add rows a second time: sink {{sink}} has them up to batch {{last}}.",
-        "To undo the refresh, delete the folder"
-        f" {folder}: the flow goes on with the checkpoint of the number before. To rebuild the table, drop it (with the"
-        " option create-table), or delete the sink's rows and accept batch {n} as below by the option accept; then run"
-        " the pipeline again without a refresh.",
+        f"To undo the refresh, delete the folder {folder}: the flow goes on with the checkpoint of the number before.\n"
+        "To rebuild the table, drop it (with the option create-table), or delete the sink's rows and accept batch"
+        " {n} as below by the option accept; then run the pipeline again without a refresh.",
         when=_is_first,
     )
 
@@ -40,9 +39,10 @@ def _shared(flow: str, folder: str) -> Words:
     return Words(
         Reason.NEW_CHECKPOINT,
         f"Flow {flow} begins anew, but sink {{sink}} has batches up to {{last}} of another flow or checkpoint.",
-        "If another flow of the pipeline has this sink-id, give each flow a sink (dp.create_sink) with a sink-id of its"
-        " own; they can write one table. If flow or sink was renamed, or the storage of the pipeline changed, put the"
-        f" old checkpoint into {folder}.",
+        "If another flow of the pipeline has this sink-id, give each flow a sink (dp.create_sink) with a sink-id of"
+        " its own; they can write one table.\n"
+        "If flow or sink was renamed, or the storage of the pipeline changed, put the old checkpoint into"
+        f" {folder}.",
         when=_is_first,
     )
 
@@ -52,5 +52,5 @@ def _is_first(situation: Situation) -> bool:
 
 
 def _literal(text: str) -> str:
-    """A text for the inside of a format string."""
-    return text.replace("{", "{{").replace("}", "}}")
+    """A text for one line of a format string."""
+    return shown(text, len(text)).replace("{", "{{").replace("}", "}}")

@@ -102,8 +102,8 @@ def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
     try:
         return Settings.parse(named, kind=kind)
     except SettingsError as error:
-        code = error.code.removeprefix("LAKESINK_")
-        raise SettingsError(code, _spelled(error.what), data=error.data, action=_spelled(error.action)) from None
+        code, ways = error.code.removeprefix("LAKESINK_"), [_spelled(way) for way in error.choices or (error.action,)]
+        raise SettingsError(code, _spelled(error.what), data=error.data, action=ways) from None
 
 
 def _spelled(text: str) -> str:

@@ -27,6 +27,7 @@ INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling ...:
 
 _RAISED_BY_LAKESINK = re.compile(
     r"\[LAKESINK_(?P<code>[A-Z0-9_]+)\] (?P<what>.*)\n  Data: (?P<data>.*)\n  Do: (?P<action>.*)"
+    r"(?P<choices>(?:\n    - .*)*)"
 )
 _KIND = re.compile(r"\b(\w+): \Z")
 _KINDS = {kind.__name__: kind for kind in (SettingsError, CatalogError, QueryError, WriteError)}
@@ -110,7 +111,8 @@ def _own_error(text: str) -> LakesinkError | None:
     last = raised[-1]
     named = _KIND.search(text[max(0, last.start() - MAX_LINE) : last.start()])
     kind = _KINDS.get(named[1] if named else "", WriteError)
-    return kind(last["code"], last["what"], data=last["data"], action=last["action"])
+    choices = last["choices"].split("\n    - ")[1:]
+    return kind(last["code"], last["what"], data=last["data"], action=choices or last["action"])
 
 
 def _executor_python(text: str) -> LakesinkError | None:

@@ -1,12 +1,13 @@
 """The lines that a person reads of a running stream, one for each event that has one. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from lakesink.words import counted, printable, size
 from lakesink_protocol import events
-from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 
+_FOUND = "already committed"
 WELL, NOTABLE, BAD, FRAME = "green", "yellow", "red", "bold"
 
 
@@ -27,29 +28,46 @@ class Line:
 
 
 @dataclass(slots=True)
-class Totals:
-    """What a run has done so far."""
-
+class _Sum:
     batches: int = 0
     rows: int = 0
     files: int = 0
     bytes: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.batches += 1
+        if isinstance(outcome, Committed):
+            self.rows += outcome.rows
+            self.files += outcome.files
+            self.bytes += outcome.bytes
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a run has done so far, by the word of each batch's line."""
+
+    sums: dict[str, _Sum] = field(default_factory=dict)
     seconds: float = 0.0
 
     def add(self, event: events.BatchFinished) -> None:
         """Count a batch."""
-        self.batches += 1
         self.seconds += event.seconds
-        if isinstance(event.outcome, Committed):
-            self.rows += event.outcome.rows
-            self.files += event.outcome.files
-            self.bytes += event.outcome.bytes
+        word, _ = _word(event.outcome)
+        self.sums.setdefault(word, _Sum()).add(event.outcome)
 
     def line(self, name: str) -> Line:
         """The line at the end of a run of the stream of that name."""
-        written = f"{counted(self.rows, 'row')}, {counted(self.files, 'file')}, {size(self.bytes)}"
-        after = f"  {counted(self.batches, 'batch')}: {written} written in {self.seconds:.1f} s"
-        return Line("", f"{name}  query ended", FRAME, after)
+        batches = counted(sum(one.batches for one in self.sums.values()), "batch")
+        parts = "; ".join(_part(word, one) for word, one in self.sums.items())
+        return Line(
+            "", f"{name}  query ended", FRAME, f"  {batches} in {self.seconds:.1f} s{': ' if parts else ''}{parts}"
+        )
+
+
+def _part(word: str, one: _Sum) -> str:
+    if word == _FOUND:
+        return f"{one.batches:,} {word}"
+    return f"{one.batches:,} {word} ({counted(one.rows, 'row')}, {counted(one.files, 'file')}, {size(one.bytes)})"
 
 
 def started(event: events.QueryStarted, target: str) -> Line:
@@ -65,7 +83,7 @@ def ended(event: events.BatchEnded, name: str, noun: str) -> Line | None:
     took = f"{round(event.seconds * 1000):,} ms"
     match event:
         case events.BatchFinished(outcome=AlreadyCommitted()):
-            return line("already committed", NOTABLE, f"  nothing to write  {took}")
+            return line(_FOUND, NOTABLE, f"  nothing to write  {took}")
         case events.BatchFinished(outcome=Committed() as outcome):
             return line(*_written(outcome, took))
         case events.BatchInterrupted():
@@ -83,16 +101,17 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
     notes = (
         (outcome.recovered, "the rows that an earlier run prepared"),
         (outcome.accepted, f"accept {outcome.accepted}"),
-        (outcome.attempts > 1, f"{outcome.attempts} attempts"),
+        (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
         (outcome.decoded.malformed_rows, f"{counted(outcome.decoded.malformed_rows, 'malformed row')}"),
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")
 
 
-def _word(outcome: Committed) -> tuple[str, str]:
+def _word(outcome: Outcome) -> tuple[str, str]:
+    """The word of `lakesink.history`, so that a batch has one everywhere."""
+    if isinstance(outcome, AlreadyCommitted):
+        return _FOUND, NOTABLE
     if outcome.recovered:
         return "recovered", NOTABLE
-    if outcome.accepted is not None:
-        return "accepted", NOTABLE
-    return ("written", WELL) if outcome.rows else ("empty", WELL)
+    return ("committed", WELL) if outcome.accepted is None else ("accepted", NOTABLE)

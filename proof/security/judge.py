@@ -15,6 +15,7 @@ WRITTEN_AGAIN = "written again"
 """What becomes of a prepared record that is not believed: neither an error nor an accepted input."""
 LONGEST_FIRST_LINE = 200
 LONGEST_MESSAGE = 20_000
+MOST_CHOICES = 6
 LARGEST_BATCH = 2**62
 _NAME = re.compile(r"-\d{5,10}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet", re.ASCII)
 
@@ -53,9 +54,14 @@ def refused_by(call: Callable[[], object]) -> str | None:
 
 def check_message(error: LakesinkError) -> None:
     """A message is bounded, and nothing in it moves a terminal or forges a line of a log."""
-    lines = str(error).split("\n")
-    expected = 4 if error.more else 3
-    if len(lines) != expected or len(lines[0]) >= LONGEST_FIRST_LINE or len(str(error)) > LONGEST_MESSAGE:
+    lines, choices = str(error).split("\n"), len(error.choices)
+    if choices == 1 or choices > MOST_CHOICES or lines[3 : 3 + choices] != [f"    - {one}" for one in error.choices]:
+        raise Unsafe(f"{error.code}: a message whose choices are not one line each")
+    if (
+        len(lines) != 3 + choices + bool(error.more)
+        or len(lines[0]) >= LONGEST_FIRST_LINE
+        or len(str(error)) > LONGEST_MESSAGE
+    ):
         raise Unsafe(f"{error.code}: a message of {len(lines)} lines, {len(lines[0])} and {len(str(error))} characters")
     if not all(line.isprintable() for line in lines):
         raise Unsafe(f"{error.code}: a message with control characters")

@@ -36,10 +36,15 @@ class Explanation:
     action: str  # what to do, in Markdown
     more: str  # further paragraphs; may be empty
 
+    @property
+    def meaning(self) -> str:
+        """What happened, as plain text."""
+        return _plain(self.what)
+
     def page(self) -> str:
         """The whole explanation as plain text."""
         parts = [
-            f"{self.code}: {_plain(self.what)}.",
+            f"{self.code}: {self.meaning}.",
             f"Data:  {self.data.value}\nDo:    {_plain(self.action)}.",
             self.more.strip(),
         ]

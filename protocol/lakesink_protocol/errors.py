@@ -4,8 +4,9 @@ The first line travels inside a Java stack trace, so it contains the code and st
 expected results of a batch are values (see `outcome`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import islice
 
 from lakesink_protocol.catalogue import DataState, state_of, where_explained
 from lakesink_protocol.redact import shown
@@ -14,6 +15,8 @@ LONGEST_FIRST_LINE = 199
 LONGEST_DETAIL = 800
 LONGEST_PART = 8_000
 """Limit for the texts `data` and `action`: an action may quote 4 KiB of offsets."""
+MOST_CHOICES = 6
+_CHOOSE = "Choose one of these."
 
 
 class LakesinkError(Exception):
@@ -23,15 +26,20 @@ class LakesinkError(Exception):
         code: Stable identifier for a search in logs, for example ``LAKESINK_BATCH_CHANGED``.
         what: One sentence: what happened.
         data: One sentence: which data is in the table now; by default, the text of the catalogue for the code.
-        action: One or more sentences: what the reader should do.
+        action: One or more sentences: what the reader should do; with choices, all of them as one text.
+        choices: The ways to go on, if there are several. Each one is a line of the message.
         more: Where the code is explained; empty for a code that is not lakesink's.
     """
 
-    def __init__(self, code: str, what: str, *, action: str, data: DataState | str | None = None) -> None:
+    def __init__(
+        self, code: str, what: str, *, action: str | Sequence[str], data: DataState | str | None = None
+    ) -> None:
         self.code = f"LAKESINK_{code}"
         data = state_of(code) if data is None else data
-        data = data.value if isinstance(data, DataState) else data
-        self.data, self.action = shown(data, LONGEST_PART), shown(action, LONGEST_PART)
+        self.data = shown(data.value if isinstance(data, DataState) else data, LONGEST_PART)
+        ways = tuple(_bounded([action] if isinstance(action, str) else action))
+        self.choices = ways if len(ways) > 1 else ()
+        self.action = f"{_CHOOSE} {' Or: '.join(ways)}" if self.choices else "".join(ways)
         self.more = where_explained(code)
         super().__init__()
         self._set_what(what)
@@ -40,12 +48,24 @@ class LakesinkError(Exception):
         """Put the target that failed in front of the first line, for a batch with several targets."""
         self._set_what(f"{target}: {self.what}")
 
+    def advice(self) -> list[str]:
+        """The lines of the message that say what to do: one, or one more for each choice."""
+        return [f"  Do: {_CHOOSE if self.choices else self.action}", *(f"    - {choice}" for choice in self.choices)]
+
     def _set_what(self, what: str) -> None:
         # Names in tables are untrusted text: limit its length, and allow no line breaks or terminal controls.
         room = LONGEST_FIRST_LINE - len(f"[{self.code}] ")
         self.what = shown(what if len(what) <= room else f"{what[: room - 1]}…", room)
-        lines = [f"[{self.code}] {self.what}", f"  Data: {self.data}", f"  Do: {self.action}"]
+        lines = [f"[{self.code}] {self.what}", f"  Data: {self.data}", *self.advice()]
         self.args = ("\n".join([*lines, *([f"  More: {self.more}"] if self.more else [])]),)
+
+
+def _bounded(texts: Iterable[str]) -> Iterator[str]:
+    """Each text without line breaks, so that none forges another choice, and all together at most `LONGEST_PART`."""
+    room = LONGEST_PART
+    for text in islice(texts, MOST_CHOICES):
+        yield shown(text, room)
+        room = max(room - len(text), 0)
 
 
 class SettingsError(LakesinkError):
@@ -68,7 +88,13 @@ class WriteError(LakesinkError):
     """
 
     def __init__(
-        self, code: str, what: str, *, action: str, data: DataState | str | None = None, details: Iterable[str] = ()
+        self,
+        code: str,
+        what: str,
+        *,
+        action: str | Sequence[str],
+        data: DataState | str | None = None,
+        details: Iterable[str] = (),
     ) -> None:
         super().__init__(code, what, action=action, data=data)
         self.details = tuple(shown(line, LONGEST_DETAIL) for line in details)
@@ -81,7 +107,8 @@ class WriteError(LakesinkError):
         """This error without details, because Spark prints an error of a batch three times."""
         if not self.details:
             return self
-        action = f"{self.action} The driver's log has the complete list."
+        first, *rest = self.choices or (self.action,)
+        action = (f"{first} The driver's log has the complete list.", *rest)
         return WriteError(self.code.removeprefix("LAKESINK_"), self.what, data=self.data, action=action)
 
 
@@ -109,7 +136,9 @@ class BatchRefused(LakesinkError):
         reason: The refusal, see `Reason`.
     """
 
-    def __init__(self, reason: Reason, what: str, *, action: str, data: DataState | str | None = None) -> None:
+    def __init__(
+        self, reason: Reason, what: str, *, action: str | Sequence[str], data: DataState | str | None = None
+    ) -> None:
         self.reason = reason
         super().__init__(reason.name, what, action=action, data=data)
 

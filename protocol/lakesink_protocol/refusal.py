@@ -31,7 +31,7 @@ def refusal(
         reason,
         words.what.format_map(facts),
         data=f"Nothing of batch {situation.batch.batch_id} was committed; no file was deleted.",
-        action=f"{words.action.format_map(facts)}{_offer(reason, situation, overruled)}",
+        action=_with_offers([way.format_map(facts) for way in words.action.split("\n")], reason, situation, overruled),
     )
 
 
@@ -46,18 +46,21 @@ def input_missing(batch: Batch) -> BatchRefused:
     )
 
 
-def _offer(reason: Reason, situation: Situation, overruled: str) -> str:
-    """The accepts that overrule the refusal, and the effect of each on the rows."""
+def _with_offers(ways: list[str], reason: Reason, situation: Situation, overruled: str) -> list[str]:
+    """The ways to go on, and the accepts that overrule the refusal, each with its effect on the rows."""
     if reason in NEVER_OVERRULED or _is_to_be_adopted(reason, situation):
-        return ""
+        return ways
     offered = _with_missing_inputs(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
     if offered:
-        listed = "; ".join(f'accept="{word}" {does}' for word, does in offered)
-        return f" To overrule this refusal once, for this batch only: {listed}."
-    if situation.later_landed is not None:
-        what = "versions" if situation.key.kind is SinkKind.TXN else "batches of this query"
-        return f" No accept is possible: {what} up to {situation.later_landed} are already committed."
-    return " No accept is possible."
+        return [
+            *ways,
+            *(f'Overrule this refusal once, for this batch only: accept="{w}" {does}.' for w, does in offered),
+        ]
+    if situation.later_landed is None:
+        return [*ways[:-1], f"{ways[-1]} No accept is possible."]
+    what = "versions" if situation.key.kind is SinkKind.TXN else "batches of this query"
+    why = f"{what} up to {situation.later_landed} are already committed"
+    return [*ways[:-1], f"{ways[-1]} No accept is possible: {why}."]
 
 
 def _offered(reason: Reason, situation: Situation) -> list[tuple[Accept, str]]:

@@ -22,9 +22,18 @@ def _can_be_restored(s: Situation) -> bool:
     return s.entry is not None and s.unread_version is None and s.newest_known is not None
 
 
+NEW_CHECKPOINT = (
+    "Batch {n} is from a new checkpoint, but sink {sink} has batches up to {last}: restore the old one"
+    " (other choices below)."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What happened and what to do, for a reason, in situations that fulfil `when`. Names of facts are in braces."""
+    """What happened and what to do, for a reason, in situations that fulfil `when`. Names of facts are in braces.
+
+    Each line of `action` is one way to go on.
+    """
 
     reason: Reason
     what: str
@@ -45,10 +54,10 @@ URGENT = (
     Words(
         Reason.ROLLED_BACK,
         "The table no longer shows that it has batch {last} of sink {sink}: rolled back, or rewritten and expired.",
-        "Check whether the rows of batch {last} are in the table. If they are not, the table was rolled back:"
-        " stop the stream, determine the newest batch from the rows, and run `lakesink rewind <checkpoint>"
-        " --to-batch <that batch>`. If they are, nothing was rolled back: accept as below if the rows of batch {n}"
-        " are not in the table.",
+        "If the rows of batch {last} are not in the table, it was rolled back: stop the stream, determine the newest"
+        " batch from the rows, and run `lakesink rewind <checkpoint> --to-batch <that batch>`.\n"
+        "If they are in the table, nothing was rolled back: accept as below if the rows of batch {n} are not in the"
+        " table.",
         when=lambda s: s.rolled_back and not s.rollback_is_proven,
     ),
 )
@@ -63,25 +72,27 @@ WORDS: Sequence[Words] = (
     Words(
         Reason.BRANCH_MISSING,
         "The branch {branch!r} is not in the table.",
-        "Correct the option branch, or create it (Spark SQL: ALTER TABLE ... CREATE BRANCH ... AS OF VERSION"
-        " {entry_snapshot}). At that snapshot the branch has every row up to batch {last} of this sink. At another"
-        " snapshot it can lack rows, and the next batch is then refused as rolled back.",
+        "Correct the option branch.\n"
+        "Create the branch (Spark SQL: ALTER TABLE ... CREATE BRANCH ... AS OF VERSION {entry_snapshot}). At that"
+        " snapshot it has every row up to batch {last} of this sink. At another snapshot it can lack rows, and the"
+        " next batch is then refused as rolled back.",
     ),
     Words(
         Reason.TABLE_REPLACED,
         "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
-        "This table is a copy: it has the batches of sink {sink} up to {newest}. To continue in the copy, use a"
-        " new sink id and a new checkpoint that starts where these batches end: {newest_end}. A checkpoint that"
-        " starts earlier brings their rows twice; file sources start at the beginning. Otherwise restore the old"
-        " table.",
+        "Restore the old table. This table is a copy: it has the batches of sink {sink} up to {newest}.\n"
+        "To continue in the copy, use a new sink id and a new checkpoint that starts where these batches end:"
+        " {newest_end}. A checkpoint that starts earlier brings their rows twice; file sources start at the"
+        " beginning.",
         when=lambda s: s.newest_mark is not None,
     ),
     Words(
         Reason.TABLE_REPLACED,
         "The table now has UUID {table_uuid}; this stream wrote to {known_uuid}.",
-        "This table shows no batch of sink {sink}. If it was dropped and recreated on purpose, use a new sink id"
-        " and a new checkpoint: they read the source from its beginning, rows that the source no longer has are"
-        " lost, and rows that this table already has come twice. Otherwise restore the old table.",
+        "Restore the old table. This table shows no batch of sink {sink}.\n"
+        "If it was dropped and recreated on purpose, use a new sink id and a new checkpoint: they read the source"
+        " from its beginning, rows that the source no longer has are lost, and rows that this table already has"
+        " come twice.",
     ),
     Words(
         Reason.LEDGER_DAMAGED,
@@ -100,9 +111,9 @@ WORDS: Sequence[Words] = (
     Words(
         Reason.LEDGER_LOST,
         "The table has batches of sink {sink}, but their ledger entry is missing.",
-        "If `lakesink forget` removed this sink, use another sink id. If the table property {property} was removed"
-        " in another way, run `lakesink restore <table> --sink {name}{options}`: it sets the entry from the newest"
-        " batch in the table, {newest}, and changes no row.",
+        "If `lakesink forget` removed this sink, use another sink id.\n"
+        "If the table property {property} was removed in another way, run `lakesink restore <table> --sink"
+        " {name}{options}`: it sets the entry from the newest batch in the table, {newest}, and changes no row.",
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
@@ -113,9 +124,9 @@ WORDS: Sequence[Words] = (
     Words(
         Reason.UNKNOWN_HISTORY,
         "Version {n} of application {sink} may already be in this branch: expiry hides the history before a fork.",
-        "The table has {elsewhere} of this application from another branch; higher versions are appended without"
-        " this check. Check whether the rows of version {n} are in this branch, and choose below if there is a"
-        " choice. Otherwise use a separate application id.",
+        "Check whether the rows of version {n} are in this branch, and choose below if there is a choice. The table"
+        " has {elsewhere} of this application from another branch; higher versions are appended without this check.\n"
+        "Use a separate application id.",
         when=_of_application,
     ),
     Words(
@@ -128,24 +139,25 @@ WORDS: Sequence[Words] = (
     Words(
         Reason.UNKNOWN_HISTORY,
         "Batch {n} of sink {sink} is for a branch that has batches of its query under another sink id or branch.",
-        "The newest of them is batch {newest_of_stream}. If the query continues here on purpose, run `lakesink"
-        " rewind <checkpoint> --to-batch {newest_of_stream}`, and accept the next batch, {after_stream}. Otherwise"
-        " check table, branch and sink id.",
+        "Check table, branch and sink id.\n"
+        "If the query continues here on purpose, run `lakesink rewind <checkpoint> --to-batch {newest_of_stream}`,"
+        " the newest of those batches, and accept the next batch, {after_stream}.",
         when=lambda s: s.newest_of_stream is not None,
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
         "Batch {n} of sink {sink} is for a branch that may have its batches: expiry hides the history before a fork.",
+        "Check table, branch and sink id.\n"
         "The table has {elsewhere} of this sink from another branch. Determine from the rows which of its batches"
-        " this branch has. They come twice if they are read again, also by a new checkpoint, which reads the source"
-        " from its beginning. Check table, branch and sink id, or choose below.",
+        " this branch has, and choose below. They come twice if they are read again, also by a new checkpoint, which"
+        " reads the source from its beginning.",
         when=lambda s: s.hidden,
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
         "Batch {n} of sink {sink} is for a table or branch that has no record of the batches before it.",
-        "Check table, branch and sink id. If earlier batches were written elsewhere on purpose, choose below, or"
-        " start a new checkpoint, which reads the source from its beginning: rows that the table has come twice.",
+        "Check table, branch and sink id. If earlier batches were written elsewhere on purpose, choose below.\n"
+        "Start a new checkpoint, which reads the source from its beginning: rows that the table has come twice.",
     ),
     Words(
         Reason.ROLLED_BACK,
@@ -164,7 +176,8 @@ WORDS: Sequence[Words] = (
     ),
     Words(
         Reason.ROLLED_BACK,
-        "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}.",
+        "The table was rolled back behind batch {last} of sink {sink}; the newest batch in it is {newest}:"
+        " rewind the checkpoint to it.",
         "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {newest_id}` (it deletes from commits/ and"
         " offsets/ every file above {newest_id}), and start it again: the batches after it are replayed, and no row"
         " comes twice. The table ends at {newest_end}. This does not restore batches of other sink ids that the"
@@ -172,23 +185,24 @@ WORDS: Sequence[Words] = (
     ),
     Words(
         Reason.NEW_CHECKPOINT,
-        "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
-        "Restore the old checkpoint: then no row is lost and none comes twice. If you no longer have it, move every"
-        " file that the sink has read out of the source's directory (a file source always starts at the beginning)."
-        " Then start with another new checkpoint, and accept its first batch.",
+        NEW_CHECKPOINT,
+        "Restore the old checkpoint: then no row is lost and none comes twice.\n"
+        "If you no longer have it, move every file that the sink has read out of the source's directory (a file"
+        " source always starts at the beginning). Then start with another new checkpoint, and accept its first"
+        " batch.",
         when=reads_files,
     ),
     Words(
         Reason.NEW_CHECKPOINT,
-        "Batch {n} comes from a new checkpoint, but sink {sink} has already written up to batch {last}.",
-        "Restore the old checkpoint, or start the new one exactly where the sink ended: {end}. Then no row is lost"
-        " and none comes twice.",
+        NEW_CHECKPOINT,
+        "Restore the old checkpoint: then no row is lost and none comes twice.\n"
+        "Start the new checkpoint exactly where the sink ended: {end}. Then no row is lost and none comes twice.",
     ),
     Words(
         Reason.BATCH_CHANGED,
-        "Batch {changed} of sink {sink} was replayed with other data than the table has.",
-        "The source or the checkpoint changed since batch {last} was committed, which ended at {end}. Restore the"
-        " checkpoint that belongs to the table: then no row is lost and none comes twice.",
+        "Batch {changed} of sink {sink} was replayed with other data than the table has: restore its checkpoint.",
+        "Restore the checkpoint that belongs to the table: then no row is lost and none comes twice. The source or"
+        " the checkpoint changed since batch {last} was committed, which ended at {end}.",
     ),
     Words(
         Reason.REWOUND,
@@ -200,18 +214,19 @@ WORDS: Sequence[Words] = (
     Words(
         Reason.REWOUND,
         "Batch {n} of sink {sink} is older than the ledger's batch {last}, and {why_rewound}.",
-        "The checkpoint is older than the table. Restore the newest one; the ledger ended at {end}. Nothing was"
+        "Restore the newest checkpoint: this one is older than the table. The ledger ended at {end}. Nothing was"
         " rolled back. An accept does not change the ledger: it stays at batch {last}.",
     ),
     Words(
         Reason.GAP,
-        "Batch {n} of sink {sink} does not follow the ledger's batch {last}: batches are missing.",
-        "The checkpoint is newer than the table, or two queries share this sink id. Stop the stream, run `lakesink"
-        " rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed.",
+        "Batch {n} of sink {sink} does not follow the ledger's batch {last}: batches are missing. Rewind to {last}.",
+        "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {last}`, and start it again: batches {next}"
+        " to {n} are replayed. The checkpoint is newer than the table, or two queries share this sink id.",
     ),
     Words(
         Reason.INPUT_MISSING,
-        "Batch {n} of sink {sink} reads files of which {missing_count} cannot be found: its rows would be missing.",
+        "Batch {n} of sink {sink} reads files of which {missing_count} cannot be found, and would lack their rows."
+        " Put them back.",
         "Put the files back where they were (a source with cleanSource moves or deletes the files of earlier"
         " batches) and start the query again: then no row is lost and none comes twice. Missing: {missing}.",
     ),

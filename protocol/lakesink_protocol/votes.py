@@ -64,7 +64,8 @@ class Votes:
         if sorted(vote.task for vote in self.cast) != list(range(self.planned_tasks)):
             tasks = len({vote.task for vote in self.cast})
             raise votes_incomplete(
-                f"Spark planned {self.planned_tasks} tasks; {len(self.cast)} receipts arrived, from {tasks} of them."
+                f"Tasks that Spark planned: {self.planned_tasks}; receipts that arrived: {len(self.cast)},"
+                f" from {tasks} of them."
             )
         for vote in self.cast:
             if vote.version != self.version:

@@ -51,6 +51,35 @@ def test_a_clean_table_ends_with_0(run: Run, lake: Lake, stream: Stream, tmp_pat
     assert contents(lake) == before
 
 
+def test_a_dropped_table_is_not_to_be_created_where_a_checkpoint_shows_its_batches(
+    run: Run, lake: Lake, stream: Stream, tmp_path: Path
+) -> None:
+    assert stream.writes == 4
+    lake.catalog.drop_table(TABLE)
+    root = checkpoint(tmp_path / "c", range(4))
+    error = refused(run("audit", "--checkpoint", root, *JSON))
+    assert error["code"] == "LAKESINK_TABLE_MISSING"
+    assert "committed batches up to 3" in error["what"]
+    assert "The rows up to batch 3 were in a table" in error["data"]
+    advice = [line for line in run("audit", "--checkpoint", root).stderr.splitlines() if line.startswith("    - ")]
+    assert [
+        next(word for word in ("--catalog", "renamed", "restore it", "new checkpoint") if word in line)
+        for line in advice
+    ] == ["--catalog", "renamed", "restore it", "new checkpoint"]
+
+
+@pytest.mark.parametrize("options", [(), ("--checkpoint", "of no batch")])
+def test_a_table_that_perhaps_never_was_is_not_to_be_created_by_who_only_reads(
+    run: Run, lake: Lake, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    lake.catalog.drop_table(TABLE)
+    root = checkpoint(tmp_path / "c", ())
+    error = refused(run("audit", *(root if option == "of no batch" else option for option in options), *JSON))
+    assert error["data"] == "This command only reads; nothing was changed."
+    assert "a dropped or renamed table is not found" in error["action"]
+    assert "create_table" not in error["action"]
+
+
 def test_the_same_as_json(run: Run, lake: Lake, stream: Stream) -> None:
     assert stream.writes == 4
     document = found(run("audit", *JSON))

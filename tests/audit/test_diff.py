@@ -83,7 +83,7 @@ def test_after_a_compaction_rows_are_compared_and_it_is_said(run: Run, lake: Lak
     assert told(document) == [3, 3, 3, 4, 4, 4]
     assert (document["rows_added"], document["rows_removed"], document["compared"]) == (6, 0, "rows")
     text = run("diff", "--from-batch", 2, "--to-batch", 4).stdout
-    assert "rows were compared; 0 rows were removed." in text
+    assert "rows were compared: 0 rows removed." in text
 
 
 def test_rows_that_somebody_deleted_between_are_told_apart_from_those_added(
@@ -155,7 +155,7 @@ def test_a_branch_has_its_own_batches(run: Run, lake: Lake, stream: Stream) -> N
 def test_the_answer_in_words_ends_by_what_to_do_next(run: Run, stream: Stream) -> None:
     assert stream.writes == 4
     lines = run("diff", "--from-batch", 2, "--to-batch", 3, "--limit", 2).stdout.splitlines()
-    assert lines[0] == "demo.events in test: 3 rows added after batch 2 up to batch 3 of events, 1 files"
+    assert lines[0] == "demo.events in test: 3 rows added after batch 2 up to batch 3 of events, 1 file"
     assert lines[1].split() == ["batch", "position", "written"]
     assert lines[-2:] == [
         "2 of 3 rows shown; --limit shows more.",

@@ -221,3 +221,14 @@ def test_a_directory_without_a_slash_in_its_name_is_known_by_what_is_in_it(
 ) -> None:
     monkeypatch.chdir(stream.directory.parent)
     assert invoke("audit", "out").exit_code == OK
+
+
+def test_status_names_a_batch_that_a_restart_will_publish(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "after-prepared@4=raise")
+    with pytest.raises(FailpointReached):
+        stream.run(4)
+    monkeypatch.delenv(VARIABLE)
+    assert look("status", stream)[1]["sinks"][0]["prepared"] == [4]
+    assert "is prepared and not committed" in invoke("status", stream.directory).stdout
+    stream.run(4)
+    assert look("status", stream)[1]["sinks"][0]["prepared"] == []

@@ -1,5 +1,6 @@
 """Own files that no snapshot references are counted by what their names and the prepared records say, never touched."""
 
+import shutil
 import uuid
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
 from testkit.builders import Lake, Stream, contents
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
+from tests.audit.terminal import found, terminal
 
 UUID = "0b9ae0a8-94d2-4e63-8d3a-2b9e4a5c1d70"
 
@@ -89,6 +91,38 @@ def test_a_prepared_batch_is_no_leftover(lake: Lake, stream: Stream, monkeypatch
         record.write_bytes(record.read_bytes()[:-1])
     torn = audit(lake.table()).leftovers
     assert (torn.prepared, torn.pending_files) == ((), 1)
+
+
+def test_status_names_a_batch_that_a_restart_will_commit(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = terminal(lake, monkeypatch)
+    assert "prepared" not in run("status").stdout
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@4=raise")
+    with pytest.raises(FailpointReached):
+        stream.run(4)
+    monkeypatch.delenv("LAKESINK_FAILPOINTS")
+    waiting = run("status")
+    assert waiting.exit_code == 0
+    assert "Batch 4 of sink events is prepared and not committed" in waiting.stdout
+    assert "the restart commits the prepared files" in waiting.stdout
+    prepared = found(run("status", "--output", "json"))["prepared"]
+    assert prepared == [{"sink": "events", "branch": "main", "batch_id": 4}]
+    stream.run(4)
+    assert found(run("status", "--output", "json"))["prepared"] == []
+
+
+def test_a_record_that_cannot_be_read_hides_no_sink(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stream.writes == 4
+    folder = lake.folder / "warehouse" / "demo" / "events" / "metadata" / "lakesink"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_bytes(b"")
+    result = terminal(lake, monkeypatch)("status")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[2].split()[-1] == "ok"
+    assert "Prepared batches were not looked for: " in result.stdout
 
 
 def test_another_sink_and_a_retired_one_are_told_the_same_way(lake: Lake, stream: Stream) -> None:

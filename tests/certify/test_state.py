@@ -26,10 +26,10 @@ def test_an_answer_that_was_lost_may_belong_to_a_commit_that_landed() -> None:
     ("sent", "state", "words"),
     [
         ([ONE, TWO, Sent((3,))], HONEST, "1 of 3 acknowledged commits are lost"),
-        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, None))), "1 of 2 acknowledged commits are lost, 1 snapshots"),
-        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (3, 1))), "1 snapshots share their parent"),
-        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (2, 1))), "1 snapshots share their parent"),
-        ([ONE, Sent((2,), read_back=False)], HONEST, "1 acknowledged commits were not visible"),
+        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, None))), "1 of 2 acknowledged commits are lost, 1 snapshot"),
+        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (3, 1))), "1 snapshot with the parent of another"),
+        ([ONE, TWO], State("u", 2, 2, 2, ((1, None), (2, 1), (2, 1))), "1 snapshot with the parent of another"),
+        ([ONE, Sent((2,), read_back=False)], HONEST, "1 acknowledged commit not visible"),
         ([ONE, TWO], State("u", 2, 2, 1, HONEST.snapshots), "ledger entry or tag"),
         ([ONE, TWO], State("u", 2, 1, 2, HONEST.snapshots), "ledger entry or tag"),
         ([ONE], State("u", None, None, None, ()), "1 of 1 acknowledged commits are lost"),
@@ -46,7 +46,7 @@ def test_the_tag_counts_only_where_it_is_set() -> None:
 def test_a_commit_that_is_in_one_of_two_tables_is_torn_whatever_was_said() -> None:
     other = State("u2", head=11, tag=11, entry=11, snapshots=((11, None),))
     assert broken([Sent((1, 11)), Sent((2, 12), "CommitFailedException")], HONEST, other) == (
-        "1 commits are in one table and not in the other"
+        "1 commit in one table and not in the other"
     )
 
 

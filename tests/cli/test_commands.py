@@ -122,7 +122,7 @@ def test_a_table_that_no_stream_wrote_to_ends_with_1(run: Run, catalog: Catalog)
     assert catalog.name == "lakehouse"
     assert found(run("status", "demo.events", "--output", "json"), 1)["sinks"] == []
     assert found(run("log", "demo.events", "--output", "json"), 1)["batches"] == []
-    assert "No lakesink stream has written to demo.events" in run("status", "demo.events").stdout
+    assert "No lakesink stream has committed to demo.events" in run("status", "demo.events").stdout
     assert "Next: lakesink status demo.events" in run("log", "demo.events").stdout
 
 
@@ -194,7 +194,7 @@ def test_log_in_words_says_what_is_hidden_and_rolled_back(run: Run, writer: Writ
     assert lines[0] == "demo.events in lakehouse: 2 of 3 retained batches"
     assert "committed, rolled back" in lines[3]
     assert '[{"at":3}]' in lines[3]
-    assert lines[-2] == "1 older batches are not shown; --limit shows more."
+    assert lines[-2] == "Not shown: 1 older batch; --limit shows more."
     assert lines[-1].startswith("Next: read the table as of a batch")
 
 
@@ -243,6 +243,8 @@ def test_an_error_is_told_with_its_code_and_what_to_do(
     assert told.stderr.startswith(f"[{code}] ")
     assert "Traceback" not in told.stderr
     assert f"  Do: {error['action']}" in told.stderr
+    assert error["data"] == "This command only reads; nothing was changed."
+    assert f"  Data: {error['data']}\n" in told.stderr
 
 
 def test_looking_makes_no_catalog(run: Run, home: Path) -> None:

@@ -25,8 +25,17 @@ def test_a_code_is_explained_however_it_is_spelled(spelled: str) -> None:
     assert "`" not in page
 
 
-def test_without_a_code_every_code_is_listed() -> None:
-    assert set(explanations()) <= set(explain().split())
+def test_without_a_code_every_code_is_listed_with_what_it_means() -> None:
+    _, *lines = explain().partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == sorted(explanations())
+    [gap] = [line for line in lines if line.startswith("LAKESINK_GAP ")]
+    assert gap.endswith("  batches are missing between ledger and checkpoint")
+
+
+def test_a_new_checkpoint_is_explained_for_sources_that_cannot_start_in_the_middle() -> None:
+    page = explain("NEW_CHECKPOINT")
+    assert "File sources always start at the beginning." in page
+    assert 'accept="NewCheckpoint:0@...:commit"' in page
 
 
 def test_of_an_unknown_code_the_nearest_is_named() -> None:

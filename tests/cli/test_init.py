@@ -57,7 +57,7 @@ def test_a_file_that_is_there_stays_and_nothing_is_written_beside_it(tmp_path: P
     result = init(str(tmp_path))
     assert result.exit_code == 2
     assert result.stderr.startswith("[LAKESINK_FILE_EXISTS] There is already")
-    assert "Data: Nothing was written.\n  Do: Name another folder" in result.stderr
+    assert "Data: Nothing was written.\n  Do: Choose one of these.\n    - Name another folder" in result.stderr
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
 
 

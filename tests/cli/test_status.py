@@ -114,14 +114,27 @@ def test_a_catalog_without_a_sink_ends_with_1_and_what_to_do(run: Run, catalog: 
     create_table(catalog, "demo.events", pa.schema([("id", pa.int64())]))
     result = run()
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1].endswith("Next: check --catalog, or start with lakesink init.")
+    assert result.stdout.splitlines()[-1] == (
+        "This catalog has no table that a lakesink stream has written to; a dropped table is not shown."
+        " Next: check --catalog, or start with lakesink init."
+    )
+
+
+def test_a_catalog_whose_only_table_was_dropped_does_not_say_that_no_stream_has_written(
+    run: Run, catalog: Catalog
+) -> None:
+    writer(catalog, "demo.a", batches=1)
+    catalog.drop_table("demo.a")
+    result = run()
+    assert result.exit_code == 1
+    assert "a dropped table is not shown" in result.stdout
 
 
 def test_no_more_tables_are_looked_at_than_asked_for(run: Run, catalog: Catalog) -> None:
     for name in "abc":
         writer(catalog, f"demo.{name}", batches=1)
     result = run("--limit", "2")
-    assert "1 table after demo.b were not looked at; --limit looks at more." in result.stdout
+    assert "Not looked at: 1 table after demo.b; --limit looks at more." in result.stdout
     assert found(run("--limit", "2", "--output", "json"))["not_looked_at"] == 1
 
 

@@ -75,7 +75,7 @@ def test_without_kills_one_driver_tells_it_all_in_text(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1,000 flights in 2 batches by 1 drivers, 0 of them killed" in done.stdout
+    assert "1,000 flights in 2 batches by 1 driver, 0 of them killed" in done.stdout
     assert "Every claim holds." in done.stdout
     assert "SIGKILL" not in done.stderr
     assert "\x1b" not in done.stdout + done.stderr, "no bar where there is no terminal"

@@ -48,7 +48,7 @@ def test_one_whose_files_were_taken_is_told_whatever_its_age(crashed: Crashed) -
     crashed.data_file.unlink()
     finding = prepared(crashed, 1)
     assert finding.standing is Standing.WARNING
-    assert "1 of its 1 files are missing" in finding.found
+    assert "1 file of 1 missing" in finding.found
 
 
 def test_nothing_waits_once_the_driver_came_back(crashed: Crashed) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.choices import choices
-from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.errors import MOST_CHOICES, CatalogError, Reason
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.situation import Situation
@@ -63,13 +63,19 @@ def _lengthened(summary: Mapping[str, str] | None, offsets: str) -> dict[str, st
 def test_a_rollback_is_answered_with_the_newest_batch_left_and_what_to_delete() -> None:
     error = refusal(Reason.ROLLED_BACK, CASES["rolled back, the batch after the entry"].situation)
     assert "behind batch 4" in error.what
-    assert "the newest batch in it is 2" in error.what
+    assert error.what.endswith("the newest batch in it is 2: rewind the checkpoint to it.")
     assert "commits/ and offsets/ every file above 2" in error.action
 
 
 def test_a_new_checkpoint_is_answered_with_where_the_sink_ended() -> None:
     error = refusal(Reason.NEW_CHECKPOINT, CASES["new checkpoint from the beginning"].situation)
-    assert "[3]" in error.action
+    assert "restore the old one" in error.what
+    restored, started_there, *overruled = error.choices
+    assert restored.startswith("Restore the old checkpoint")
+    assert "where the sink ended: [3]" in started_there
+    assert [one.partition("accept=")[0] for one in overruled] == [
+        "Overrule this refusal once, for this batch only: "
+    ] * 2
 
 
 HOSTILE = "\x1b[2J\ud800" + "y" * 100_000
@@ -107,3 +113,20 @@ def test_no_error_forges_a_line_or_moves_a_terminal_whatever_it_is_told() -> Non
     long = CatalogError("X", "a" * 10**6, data="d" * 10**6, action="e" * 10**6)
     assert len(str(long).partition("\n")[0]) == 199
     assert len(str(long)) < 20_000
+
+
+def test_each_choice_is_a_line_of_its_own_and_none_forges_another() -> None:
+    error = CatalogError("X", "a", data="d", action=("Restore it.", "Drop it.\n    - Or believe me.\r\x1b[2J"))
+    assert str(error).split("\n")[2:] == [
+        "  Do: Choose one of these.",
+        "    - Restore it.",
+        "    - Drop it.?    - Or believe me.??[2J",
+    ]
+    assert error.action == "Choose one of these. Restore it. Or: Drop it.?    - Or believe me.??[2J"
+    assert (CatalogError("X", "a", data="d", action=["Drop it."]).action, error.choices[0]) == (
+        "Drop it.",
+        "Restore it.",
+    )
+    many = CatalogError("X", "a", data="d", action=["e" * 10**6] * 10**4)
+    assert len(many.choices) == MOST_CHOICES
+    assert len(str(many)) < 20_000

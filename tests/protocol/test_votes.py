@@ -28,7 +28,7 @@ def test_receipts_are_given_in_the_order_of_their_tasks_whichever_came_first() -
 def test_a_vote_that_is_missing_doubled_or_unplanned_fails_the_batch(tasks: list[int]) -> None:
     error = refused(Votes(2, cast(*tasks), "1.0"), "a")
     assert error.code == "LAKESINK_VOTES_INCOMPLETE"
-    assert error.what.startswith(f"Spark planned 2 tasks; {len(tasks)} receipts arrived, from")
+    assert error.what.startswith(f"Tasks that Spark planned: 2; receipts that arrived: {len(tasks)}, from")
 
 
 def test_a_task_that_has_nothing_for_a_participant_fails_the_batch() -> None:

@@ -139,7 +139,7 @@ def test_at_a_first_start_the_likely_cause_comes_first(events: Any, home: Path) 
             lakesink.CatalogError, match=r"LAKESINK_CATALOG_MISSING\] There is no table demo\.events yet\."
         ) as caught:
             call()
-        assert caught.value.action.startswith("At a first start, set create_table=True")
+        assert caught.value.choices[0].startswith("At a first start, set create_table=True")
         assert not home.exists()
 
 

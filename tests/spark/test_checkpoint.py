@@ -190,7 +190,7 @@ def test_a_missing_part_of_the_checkpoint_is_an_error_that_names_it(
 
 def test_a_checkpoint_whose_number_of_sources_changed_is_refused(reader: Reader, tmp_path: Path) -> None:
     content = {"offsets/2": _offsets("1", "2"), "offsets/3": _offsets("1")}
-    with pytest.raises(QueryError, match="1 sources, the batch before 2"):
+    with pytest.raises(QueryError, match="1 source, the batch before 2"):
         _batch(reader(_fill(tmp_path, content)), 3)
 
 

@@ -80,7 +80,7 @@ def test_what_needs_the_jvm_names_the_way_and_a_batch_write_is_done_once(tmp_pat
         assert (
             f"[LAKESINK_SPARK_CONNECT] lakesink.{function} cannot write a DataFrame of a Spark Connect session" in told
         )
-    assert 'Do: Use df.writeStream.format("lakesink"), which takes the same options with dashes. Or: Use a' in told
-    assert 'Do: Use df.write.format("lakesink") with the options txn-app-id and txn-version. Or: Use a classic' in told
+    assert '- Use df.writeStream.format("lakesink"), which takes the same options with dashes.\n    - Use a' in told
+    assert '- Use df.write.format("lakesink") with the options txn-app-id and txn-version.\n    - Use a classic' in told
     assert "lakesink.server.unchecked spark=" in done.stderr
     assert told.splitlines()[-1] == "[(1, 5), (2, 5)]"

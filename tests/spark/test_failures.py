@@ -27,6 +27,13 @@ def test_an_error_of_lakesink_comes_back_as_the_same_error(name: str, kind: type
     assert str(error) == raised
 
 
+def test_an_error_with_several_ways_to_go_on_comes_back_with_each_of_them() -> None:
+    raised = WriteError("LOSSY", "a: 1.5", data="Nothing is in.", action=("Cast it.", "Leave it out."))
+    error = job_error(_python_failure(f"lakesink_protocol.errors.WriteError: {raised}"))
+    assert error.choices == ("Cast it.", "Leave it out.")
+    assert str(error) == str(raised)
+
+
 def test_of_a_chain_of_errors_the_last_one_counts() -> None:
     chain = [f"lakesink_protocol.errors.WriteError: [LAKESINK_{n}] w\n  Data: d\n  Do: a" for n in ("FIRST", "SECOND")]
     text = _python_failure("\n\nThe above exception was the direct cause of the following exception:\n\n".join(chain))

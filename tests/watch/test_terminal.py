@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import lakesink
+from lakesink.watch.lines import Totals
 from lakesink.watch.terminal import VARIABLE, watched
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol import events
@@ -59,18 +61,18 @@ def matches(lines: list[str], *patterns: str) -> None:
         assert re.fullmatch(pattern, line), line
 
 
-WRITTEN = r"written  +10 rows +1 file +\d+ B  [\d,]+ ms"
-ENDED = r"query ended  3 batches: 30 rows, 3 files, [\d.]+ \w+ written in [\d.]+ s"
+COMMITTED = r"committed  +10 rows +1 file +\d+ B  [\d,]+ ms"
+ENDED = r"query ended  3 batches in [\d.]+ s: 3 committed \(30 rows, 3 files, [\d.]+ \w+\)"
 
 
 def test_a_stream_says_where_it_writes_and_shows_a_line_for_each_batch(parts: dict[str, list[str]]) -> None:
     matches(
         parts["first"],
         r"lakesink: demo\.events in the embedded catalog in /.*/lakehouse, sink events, begins with batch 0",
-        rf"demo\.events  batch 0     {WRITTEN}",
-        rf"demo\.events  batch 1     {WRITTEN}",
+        rf"demo\.events  batch 0     {COMMITTED}",
+        rf"demo\.events  batch 1     {COMMITTED}",
         r"demo\.events  batch 2     failed  FailpointReached: after-prepared  [\d,]+ ms",
-        r"demo\.events  query ended  2 batches: 20 rows, 2 files, [\d.]+ \w+ written in [\d.]+ s",
+        r"demo\.events  query ended  2 batches in [\d.]+ s: 2 committed \(20 rows, 2 files, [\d.]+ \w+\)",
     )
 
 
@@ -79,27 +81,27 @@ def test_a_later_run_says_where_it_goes_on_and_what_it_found(parts: dict[str, li
         parts["recovered"],
         r"lakesink: demo\.events in .*, sink events, goes on with batch 2",
         r"demo\.events  batch 2     recovered +10 rows +1 file .* \(the rows that an earlier run prepared\)",
-        r"demo\.events  query ended  1 batch: .*",
+        r"demo\.events  query ended  1 batch in [\d.]+ s: 1 recovered \(10 rows, 1 file, \d+ B\)",
     )
     matches(
         parts["replayed"],
         r"lakesink: .*",
         r"demo\.events  batch 2     already committed  nothing to write  [\d,]+ ms",
-        r"demo\.events  query ended  1 batch: 0 rows, 0 files, 0 B written in .*",
+        r"demo\.events  query ended  1 batch in [\d.]+ s: 1 already committed",
     )
 
 
 def test_a_refusal_has_its_code(parts: dict[str, list[str]]) -> None:
     [_, refusal, end] = parts["refused"]
-    assert refusal.startswith("demo.events  batch 0     refused  [LAKESINK_NEW_CHECKPOINT] Batch 0 comes from a new ")
-    assert end.startswith("demo.events  query ended  0 batches: 0 rows")
+    assert refusal.startswith("demo.events  batch 0     refused  [LAKESINK_NEW_CHECKPOINT] Batch 0 is from a new ")
+    assert end.startswith("demo.events  query ended  0 batches in 0.0 s")
 
 
 def test_appends_directories_and_own_sinks_have_lines_too(parts: dict[str, list[str]]) -> None:
-    matches(parts["appended"], r"demo\.loads  version 42    written  +5 rows +\d files? .*")
+    matches(parts["appended"], r"demo\.loads  version 42    committed  +5 rows +\d files? .*")
     header, *batches, end = parts["files"]
     assert re.fullmatch(r"lakesink: directory /.*/out, sink f, begins with batch 0", header)
-    matches(batches, *(rf"f  batch {n}     {WRITTEN}" for n in range(3)))
+    matches(batches, *(rf"f  batch {n}     {COMMITTED}" for n in range(3)))
     assert re.fullmatch(rf"f  {ENDED}", end)
     assert [line.split()[:3] for line in parts["own sink"][1:4]] == [["lines", "batch", str(n)] for n in range(3)]
 
@@ -112,7 +114,7 @@ def test_no_batch_is_shown_twice_where_logging_writes_to_the_same_terminal(parts
     shown = [line for line in parts["warnings logged"] if "batch" in line and "query" not in line]
     second = [line for line in shown if re.search(r"batch[ =]2 ", line)]  # the failpoint, the failure, the recovery
     assert [line.startswith("log: ") for line in second] == [True, True, True]
-    assert len([line for line in shown if re.search(r"written  ", line)]) == 2
+    assert len([line for line in shown if re.search(r"committed  ", line)]) == 2
     assert all(line.startswith("log: ") for line in parts["all logged"])
     assert len([line for line in parts["all logged"] if "batch.committed" in line]) == 3
 
@@ -127,7 +129,7 @@ def test_no_line_is_glued_to_the_progress_bar(written: str, parts: dict[str, lis
 
 def test_colours_repeat_what_words_say(written: str) -> None:
     for word, colour in {
-        "written  ": 32,
+        "committed": 32,
         "recovered": 33,
         "already committed": 33,
         "failed": 31,
@@ -184,9 +186,9 @@ def log_with(handler: logging.Handler) -> None:
 @pytest.mark.usefixtures("unlogged")
 def test_no_color_and_dumb_terminals_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal() as written:
-        plain = "demo.events  batch 3     written      1,000 rows    1 file   2.0 KiB  500 ms"
+        plain = "demo.events  batch 3     committed    1,000 rows    1 file   2.0 KiB  500 ms"
         watched("demo.events", "", verbose=None)(FINISHED)
-        assert "\x1b[32mwritten" in written()
+        assert "\x1b[32mcommitted" in written()
         monkeypatch.setenv("NO_COLOR", "1")
         watched("demo.events", "", verbose=None)(FINISHED)
         assert written() == f"\r\x1b[2K{plain}\r\n"
@@ -229,6 +231,22 @@ def test_a_log_in_a_file_loses_nothing(tmp_path: Path) -> None:
             "lakesink.batch.already-committed",
         ]
         assert "batch 4     " in written()
+
+
+def test_recovered_batches_are_counted_apart_at_the_end() -> None:
+    totals = Totals()
+    for outcome in (
+        Committed(7, 1000, 1, 2048),
+        Committed(8, 0, 0, 0),
+        Committed(9, 500, 2, 1024, recovered=True),
+        Committed(10, 1, 1, 1024, accepted="Gap"),
+        AlreadyCommitted(None),
+    ):
+        totals.add(replace(FINISHED, outcome=outcome))
+    assert totals.line("s").after == (
+        "  5 batches in 2.5 s: 2 committed (1,000 rows, 1 file, 2.0 KiB); 1 recovered (500 rows, 2 files, 1.0 KiB);"
+        " 1 accepted (1 row, 1 file, 1.0 KiB); 1 already committed"
+    )
 
 
 def test_without_a_terminal_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,4 +294,4 @@ def test_a_stream_without_a_terminal_prints_its_lines_only_if_asked_to(
     write_files(tmp_path / "in", 1, first=1)
     run(lakesink.stream(file_stream(spark, tmp_path / "in"), "demo.events", **options, verbose=True))
     lines = capfd.readouterr().err.splitlines()
-    matches(lines[:2], r"lakesink: demo\.events in .*, goes on with batch 1", rf"demo\.events  batch 1     {WRITTEN}")
+    matches(lines[:2], r"lakesink: demo\.events in .*, goes on with batch 1", rf"demo\.events  batch 1     {COMMITTED}")

@@ -287,7 +287,7 @@ def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
     what, prepared, again = _UNRESOLVED[key.kind]
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after {unseen.attempts} attempts.",
+        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after attempt {unseen.attempts}.",
         data=f"{prepared}. A request may have succeeded, or may still succeed. Nothing was deleted. The last error:"
         f" {unseen.trouble.rstrip('.')}.",
         action=f"Make the catalog reachable and {again}.",

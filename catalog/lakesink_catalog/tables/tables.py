@@ -57,8 +57,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table:
         "TABLE_MISSING",
         f"There is no table {identifier} in the catalog {catalog.name!r}.",
         data=DataState.UNCHANGED,
-        action=f"Correct the name or the option catalog, or let the stream create it: create_table=True."
-        f"{_near(catalog, parts)}",
+        action=f"Correct the name or the catalog; a dropped or renamed table is not found.{_near(catalog, parts)}",
     )
 
 

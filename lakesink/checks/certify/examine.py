@@ -19,6 +19,7 @@ from lakesink.checks.certify.probes import PROBES, two_tables
 from lakesink.checks.certify.race import Size, race
 from lakesink.checks.certify.state import RaceFigures, race_figures
 from lakesink.checks.certify.verdict import Check, Finding, Standing, Verdict, judge
+from lakesink.words import counted
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.kinds import kind_of
 from lakesink_catalog.connect.rest import BoundedRestCatalog
@@ -147,7 +148,8 @@ class _Asker:
 
 def _raced(check: Check, figures: RaceFigures, troubles: list[str], size: Size) -> Finding:
     """The result of a race; without an acknowledged commit for each writer, it proves nothing."""
-    told = f"{size.writers} writers at once: {figures.acknowledged} commits acknowledged, {figures.refused} refused"
+    acknowledged = counted(figures.acknowledged, "commit")
+    told = f"{counted(size.writers, 'writer')} at once: {acknowledged} acknowledged, {figures.refused} refused"
     if figures.unknown or troubles:
         told += f", {figures.unknown + len(troubles)} without an answer"
     numbers = asdict(figures) | {"troubles": len(troubles)}

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakesink.words import counted
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -55,9 +57,9 @@ class RaceFigures:
         """What the catalog did wrong; else empty."""
         wrongs = {
             f"{self.lost} of {self.acknowledged} acknowledged commits are lost": self.lost,
-            f"{self.torn} commits are in one table and not in the other": self.torn,
-            f"{self.forked} snapshots share their parent with another snapshot": self.forked,
-            f"{self.unread} acknowledged commits were not visible to their own writer": self.unread,
+            f"{counted(self.torn, 'commit')} in one table and not in the other": self.torn,
+            f"{counted(self.forked, 'snapshot')} with the parent of another snapshot": self.forked,
+            f"{counted(self.unread, 'acknowledged commit')} not visible to their own writer": self.unread,
             "ledger entry or tag are not at the head": self.parted,
         }
         return ", ".join(text for text, count in wrongs.items() if count)

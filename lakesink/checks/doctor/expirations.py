@@ -15,11 +15,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of
-from lakesink.audit.leftovers import Listing, PreparedRecord, opened_listing, prepared_records
+from lakesink.audit.leftovers import Listing, PreparedRecord, opened_listing, waiting_batches
 from lakesink.checks.caught import caught
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt_all
 from lakesink.settings.settings import PREPARED_MAX_AGE
+from lakesink.words import counted
 from lakesink_catalog.connect.rest import BoundedRestCatalog
 from lakesink_catalog.read.history import sinks
 from lakesink_protocol.redact import describe
@@ -84,13 +84,11 @@ def _bucket_rules(scheme: str, bucket: str, properties: Mapping[str, Any]) -> li
 
 
 def _prepared(table: Table, now_ms: int) -> Iterator[Finding]:
-    opened = opened_listing(table)
-    if opened is None:
+    opened, waiting = opened_listing(table), waiting_batches(table, sinks(table))
+    if opened is None or waiting is None:
         found = f"not looked for: {type(table.io).__name__} cannot list"
         yield Finding(Part.TABLE, _PREPARED, Standing.SKIPPED, found)
         return
-    ledgers = {key_of(state): -1 if state.batch_id is None else state.batch_id for state in sinks(table)}
-    waiting = sorted(prepared_records(table, opened, ledgers), key=lambda record: record.batch_id)
     if not waiting:
         yield Finding(Part.TABLE, _PREPARED, Standing.OK, "no prepared batch waits for a driver")
     for record in waiting:
@@ -101,7 +99,7 @@ def _waiting(record: PreparedRecord, age: timedelta, gone: int) -> Finding:
     longest = PREPARED_MAX_AGE
     found = f"batch {record.batch_id} of {record.key.name} was prepared {_span(age)} ago and is not committed"
     if gone:
-        found = f"{found}; {gone} of its {len(record.files)} files are missing, so the next driver writes it again"
+        found = f"{found}; {counted(gone, 'file')} of {len(record.files)} missing, so the next driver writes it again"
         fix = f"Let orphan cleanups keep files for {_span(longest)} plus the duration of the longest batch."
         return Finding(Part.TABLE, _PREPARED, Standing.WARNING, found, fix)
     if not timedelta() <= age <= longest:

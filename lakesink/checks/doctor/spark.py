@@ -16,6 +16,7 @@ from lakesink import __version__
 from lakesink.checks.child import child, end
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
+from lakesink.words import counted
 from lakesink_protocol.redact import redact
 
 LONGEST_SECONDS = 180.0
@@ -125,7 +126,7 @@ def _described(worker: WorkerFacts) -> str:
 
 
 def _arrow(answer: SparkAnswer) -> Finding:
-    found = f"{answer.rows:,} rows to lakesink's writer and back"
+    found = f"{counted(answer.rows, 'row')} to lakesink's writer and back"
     return Finding(Part.SPARK, "arrow", Standing.OK, found)
 
 

@@ -10,6 +10,7 @@ from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, Origin
+from lakesink.words import counted
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.partition_by import is_misread_by_java
@@ -32,9 +33,8 @@ def check_table(identifier: str, table: Table) -> Iterator[Finding]:
 
 def _loads(identifier: str, table: Table) -> Finding:
     version = table.metadata.format_version
-    found = (
-        f"{identifier}: format version {version}, {len(table.metadata.snapshots):,} snapshots, in {table.location()}"
-    )
+    snapshots = counted(len(table.metadata.snapshots), "snapshot")
+    found = f"{identifier}: format version {version}, {snapshots}, in {table.location()}"
     if version == SUPPORTED_FORMAT_VERSION:
         return Finding(Part.TABLE, "loads", Standing.OK, redact(found))
     fix = f"Stream into a table of format version {SUPPORTED_FORMAT_VERSION}: lakesink writes no other."
@@ -46,7 +46,7 @@ def _readable(table: Table) -> Finding:
     if head is None:
         return Finding(Part.TABLE, "readable", Standing.OK, "the table has no snapshot yet")
     manifests = list(read_manifest_list(table.io.new_input(head.manifest_list)))
-    found = f"snapshot {head.snapshot_id}: {len(manifests)} manifests in its list"
+    found = f"snapshot {head.snapshot_id}: {counted(len(manifests), 'manifest')} in its list"
     return Finding(Part.TABLE, "readable", Standing.OK, found)
 
 

@@ -133,7 +133,7 @@ class Publication:
         return CommitUnresolved(
             "COMMIT_UNRESOLVED",
             f"The commit of batch {self.batch.batch_id} of sink {sink_id!r} is not visible in the directory after"
-            f" {unseen.attempts} attempts.",
+            f" attempt {unseen.attempts}.",
             data="The batch is prepared. It is unknown whether it is committed: an earlier request may still take"
             f" effect. Nothing was deleted. The last error: {unseen.trouble.rstrip('.')}.",
             action="Make the storage reachable and start the query again. The replay finds the prepared batch, checks"

@@ -83,7 +83,10 @@ def _commits(storage: Storage, layout: Layout, up_to_batch: int | None) -> list[
             "LEDGER_DAMAGED",
             f"The commits of sink {layout.sink_id!r} cannot be trusted: {damage}.",
             data=DataState.UNCHANGED,
-            action=f"Restore the original files, one for each number from 0: {redact(layout.commits)!r}. {TAKING_BACK}",
+            action=(
+                f"Restore the original files, one for each number from 0: {redact(layout.commits)!r}.",
+                TAKING_BACK,
+            ),
         ) from None
     if up_to_batch is None:
         return markers

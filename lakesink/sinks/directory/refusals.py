@@ -18,39 +18,40 @@ _WORDS = (
     Words(
         Reason.TABLE_REPLACED,
         "The commits of sink {sink} in the directory are not those that this run read before.",
-        "If the directory was emptied or replaced on purpose, use a new sink id and a new checkpoint. The stream then"
-        " reads the source from its beginning; rows that are still in the directory are written a second time.",
+        "If the directory was emptied or replaced on purpose, use a new sink id and a new checkpoint. The stream"
+        " then reads the source from its beginning; rows that are still in the directory are written a second time.",
     ),
     Words(
         Reason.LEDGER_DAMAGED,
         "The commits of sink {sink} cannot be trusted: {damage}.",
-        "Restore the original files in its folder commits, one for each number from 0. Upgrade lakesink if a newer"
-        f" version wrote them. {TAKING_BACK}",
+        "Restore the original files in its folder commits, one for each number from 0.\n"
+        "Upgrade lakesink if a newer version wrote them.\n"
+        f"{TAKING_BACK}",
     ),
     Words(
         Reason.UNKNOWN_HISTORY,
         "The directory has none of the batches before batch {n} of sink {sink}.",
-        "Check directory and sink id. If earlier batches were written elsewhere on purpose, choose below, or start"
-        " with a new checkpoint, which reads the source from its beginning.",
+        "Check directory and sink id. If earlier batches were written elsewhere on purpose, choose below.\n"
+        "Start with a new checkpoint, which reads the source from its beginning.",
     ),
     Words(
         Reason.BATCH_CHANGED,
-        "Batch {changed} of sink {sink} was replayed with other data than the directory contains.",
-        "The source or the checkpoint changed after the commit of batch {last}, which ended at {end}. Restore the"
-        " checkpoint that belongs to the directory: then no row is lost or duplicated."
-        f" {TAKING_BACK}",
+        "Batch {changed} of sink {sink} was replayed with other data than the directory has: restore its checkpoint.",
+        "Restore the checkpoint that belongs to the directory: then no row is lost or duplicated. The source or the"
+        " checkpoint changed after the commit of batch {last}, which ended at {end}.\n"
+        f"{TAKING_BACK}",
     ),
     Words(
         Reason.REWOUND,
         "Batch {n} of sink {sink} is older than batch {last}, and {why_rewound}.",
-        "The checkpoint is older than the directory. Restore the newest checkpoint; the sink ended at {end}."
-        " The sink stays at batch {last}, even if an older batch is accepted.",
+        "Restore the newest checkpoint: this one is older than the directory. The sink ended at {end}, and stays at"
+        " batch {last}, even if an older batch is accepted.",
     ),
     Words(
         Reason.GAP,
-        "Batch {n} of sink {sink} does not follow the directory's batch {last}: batches are missing.",
-        "The checkpoint is newer than the directory, or two queries share this sink id. Stop the stream, run"
-        " `lakesink rewind <checkpoint> --to-batch {last}`, and start it again: batches {next} to {n} are replayed.",
+        "Batch {n} of sink {sink} does not follow the directory's batch {last}: batches are missing. Rewind to {last}.",
+        "Stop the stream, run `lakesink rewind <checkpoint> --to-batch {last}`, and start it again: batches {next}"
+        " to {n} are replayed. The checkpoint is newer than the directory, or two queries share this sink id.",
     ),
 )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from lakesink.words import counted
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt
 
@@ -35,25 +36,30 @@ def first_of(receipts: Iterable[Receipt]) -> Misfit | None:
 def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
     malformed = sum(receipt.decoded.malformed_rows for receipt in receipts)
     some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
-    count = f"{'At least ' if some_stopped else ''}{malformed:,}"
+    count = f"{'At least ' if some_stopped else ''}{counted(malformed, 'malformed document')}"
     return WriteError(
         "VALUE_MALFORMED",
-        _with_first(f"{count} malformed document{'' if malformed == 1 else 's'} in batch {batch_id}", receipts),
+        _with_first(f"{count} in batch {batch_id}", receipts),
         data=f"Nothing of batch {batch_id} was committed.",
-        action=f"{_ADVICE} Or filter these documents in the query. Or set on_malformed='null-row', which writes a"
-        " row of NULLs for each.",
+        action=(
+            _ADVICE,
+            "Filter these documents in the query.",
+            "Set on_malformed='null-row', which writes a row of NULLs for each.",
+        ),
         details=_details(receipts),
     )
 
 
 def _all_malformed(receipts: Sequence[Receipt], batch_id: int, malformed: int) -> WriteError:
-    every = "The only document" if malformed == 1 else f"All {malformed:,} documents"
+    every = "The only document" if malformed == 1 else f"All {counted(malformed, 'document')}"
     return WriteError(
         "ALL_MALFORMED",
         _with_first(f"{every} of batch {batch_id} {'is' if malformed == 1 else 'are'} malformed", receipts),
         data=f"Nothing of batch {batch_id} was committed: it would only contain rows of NULLs.",
-        action=f"{_ADVICE} To continue without these documents, filter them in the query, for example by Kafka's"
-        " partition and offset.",
+        action=(
+            _ADVICE,
+            "To go on without these documents, filter them in the query, for example by Kafka's partition and offset.",
+        ),
         details=_details(receipts),
     )
 

@@ -52,7 +52,7 @@ def check_start(
         check_columns(schema, write_plan(existing, _PROBE, key, settings, case_sensitive=case_sensitive))
     except WriteError as error:  # a task's refusal, before any batch exists
         code = error.code.removeprefix("LAKESINK_")
-        raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.action) from None
+        raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action) from None
 
 
 def check_creation(schema: pa.Schema, settings: Settings) -> None:
@@ -82,8 +82,10 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
         "PARTITION_BY_DIFFERS",
         f"The table is partitioned by {has}, but partition_by asks for {wanted}.",
         data="Nothing was written. The option does not change the partitioning of an existing table.",
-        action="Remove partition_by, and the table's partitioning is used. Or change the table, in Spark SQL: ALTER"
-        " TABLE ... ADD PARTITION FIELD.",
+        action=(
+            "Remove partition_by, and the table's partitioning is used.",
+            "Change the table, in Spark SQL: ALTER TABLE ... ADD PARTITION FIELD.",
+        ),
     )
 
 
@@ -96,8 +98,7 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
         error.code.removeprefix("LAKESINK_"),
         f"There is no table {table} yet.{where}" if where else error.what,
         data=error.data,
-        action=f"At a first start, set create_table=True (with decode, create the table first). Otherwise:"
-        f" {error.action}",
+        action=("At a first start, set create_table=True (with decode, create the table first).", error.action),
     )
 
 

@@ -296,9 +296,14 @@ def _dropped(table: str, batch: Batch) -> CatalogError:
         "TABLE_MISSING",
         f"There is no table {table}, but the checkpoint is already at batch {batch.batch_id}.",
         data=f"Nothing was created or written. The rows of {before} were in the missing table.",
-        action="Restore the table, or correct its name or the option catalog. If it was dropped on purpose, start with"
-        " a new checkpoint: the stream then creates the table and reads the source from its beginning. Rows that the"
-        " source no longer has are lost. With this checkpoint, a new table would lack every earlier row.",
+        action=(
+            "Restore the table, or correct its name or the option catalog.",
+            (
+                "If it was dropped on purpose, start with a new checkpoint: the stream then creates the table and reads"
+                " the source from its beginning. Rows that the source no longer has are lost. With this checkpoint, a"
+                " new table would lack every earlier row."
+            ),
+        ),
     )
 
 
