@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from lakesink.spark.rows.arrow_limits import MAX_BYTES
@@ -95,7 +95,7 @@ def sink(tmp_path: Path) -> DirectorySink:
     return DirectorySink(tmp_path / "out")
 
 
-def many_partitions(spark: Any, rows: int) -> DataFrame:
+def many_partitions(spark: SparkSession, rows: int) -> DataFrame:
     """So many rows a batch in 32 partitions; its offsets count them, as Kafka's do."""
     options = {"rowsPerBatch": rows, "numPartitions": 32, "startTimestamp": FIRST_FILE_TIME * 1000}
     source = spark.readStream.format("rate-micro-batch").options(advanceMillisPerBatch=1000, **options)
