@@ -143,7 +143,8 @@ class BatchFunction:
         started = time.monotonic()
         try:
             outcome = self._current_run(rows, batch_id).process(rows, batch_id)
-        except Exception as error:  # noqa: BLE001 - no error may leave with JVM objects
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - no error may leave with JVM objects, and Py4J
+            # tells Spark nothing of a SystemExit: it would wait for ever.
             failure = self._presentable(error)
             self.reporter.failed(batch_id, failure, *self._seconds(started))
             raise brief(failure) from None
@@ -185,8 +186,10 @@ class BatchFunction:
             TaskCount(self.session.sparkContext.defaultParallelism, self.runs_python),
         )
 
-    def _presentable(self, error: Exception) -> Exception:
+    def _presentable(self, error: Exception | SystemExit) -> Exception:
         """The error without secrets and JVM objects; QueryStopped if the query was asked to stop."""
+        if isinstance(error, SystemExit):
+            return without_secrets(RuntimeError(f"SystemExit: {error}"))
         if isinstance(error, (LakesinkError, QueryStopped)):
             return error.with_traceback(None)
         if not isinstance(error, JAVA_ERRORS):

@@ -65,15 +65,23 @@ def _console(*, wanted: bool | None) -> Console | None:
     if wanted is False:
         return None
     if Console().is_jupyter:
-        return Console(file=sys.stdout, force_jupyter=False, force_terminal=False, soft_wrap=True, highlight=False)
+        return _Printer(file=sys.stdout, force_jupyter=False, force_terminal=False, soft_wrap=True, highlight=False)
     at_terminal = _is_terminal(sys.stderr)
     if not (at_terminal or wanted):
         return None
-    return Console(file=sys.stderr, force_terminal=at_terminal, soft_wrap=True, highlight=False)
+    return _Printer(file=sys.stderr, force_terminal=at_terminal, soft_wrap=True, highlight=False)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
+
+
+class _Printer(Console):
+    """A console whose reader may leave: Rich would end the process, and throw away its standard output."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error that is being handled pass."""
+        raise  # noqa: PLE0704 - Rich calls this while it handles the error
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ class Listeners:
         for listener in self.others:
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - no error of a listener may stop the batch
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - no listener may stop the batch, or the process
                 self.log(ListenerFailed(type(listener).__name__, type(event).__name__, describe(error)))
         self.failpoints(event)
 

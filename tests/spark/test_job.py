@@ -249,6 +249,58 @@ def test_a_worker_reads_an_archive_again_only_when_it_has_changed(tmp_path: Path
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0"]
 
 
+LOSES_ITS_ARCHIVE = """
+import importlib, os, sys
+sys.path.insert(0, sys.argv[1])
+import first
+from lakesink.spark.rows.worker_reuse import read_archives_once
+read_archives_once()
+importlib.invalidate_caches()
+os.rename(sys.argv[1], sys.argv[1] + ".away")
+importlib.invalidate_caches()
+os.rename(sys.argv[1] + ".away", sys.argv[1])
+importlib.invalidate_caches()
+import second
+print("found")
+"""
+
+
+def test_an_archive_that_was_away_for_a_moment_is_read_again(tmp_path: Path) -> None:
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("first.py", "")
+        file.writestr("second.py", "")
+    command = [sys.executable, "-c", LOSES_ITS_ARCHIVE, str(archive)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["found"]
+
+
+TEARS_ITS_ARCHIVE = """
+import importlib, os, sys
+sys.path.insert(0, sys.argv[1])
+import first
+from lakesink.spark.rows.worker_reuse import read_archives_once
+read_archives_once()
+importlib.invalidate_caches()
+whole, at = open(sys.argv[1], "rb").read(), os.stat(sys.argv[1])
+for content in (bytes(len(whole)), whole):
+    with open(sys.argv[1], "wb") as file:
+        file.write(content)
+    os.utime(sys.argv[1], ns=(at.st_atime_ns, at.st_mtime_ns))
+    importlib.invalidate_caches()
+import second
+print("found")
+"""
+
+
+def test_an_archive_that_was_torn_when_it_was_read_is_read_again(tmp_path: Path) -> None:
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("first.py", "")
+        file.writestr("second.py", "")
+    command = [sys.executable, "-c", TEARS_ITS_ARCHIVE, str(archive)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["found"]
+
+
 COLLECTS = """
 import gc
 from lakesink.spark.rows.worker_reuse import freeze_imports

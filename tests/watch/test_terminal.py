@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -295,3 +296,39 @@ def test_a_stream_without_a_terminal_prints_its_lines_only_if_asked_to(
     run(lakesink.stream(file_stream(spark, tmp_path / "in"), "demo.events", **options, verbose=True))
     lines = capfd.readouterr().err.splitlines()
     matches(lines[:2], r"lakesink: demo\.events in .*, goes on with batch 1", rf"demo\.events  batch 1     {COMMITTED}")
+
+
+NOBODY_READS = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+import lakesink
+from tests.spark.streams import file_stream, write_files
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+folder = Path(sys.argv[1])
+write_files(folder / "in", 2)
+options = {"sink_id": "events", "checkpoint": folder / "ck", "create_table": True, "verbose": True}
+writer = lakesink.stream(file_stream(spark, folder / "in"), "demo.events", **options)
+writer.trigger(availableNow=True).start().awaitTermination()
+rows = spark.createDataFrame([(1,)], "id long")
+done = lakesink.append(rows, "demo.loads", txn=("loads", 1), create_table=True, verbose=True)
+print(type(done).__name__, [one.rows for one in lakesink.history("demo.events")])
+"""
+
+
+def test_a_reader_that_has_gone_stops_neither_the_stream_nor_the_program(tmp_path: Path) -> None:
+    """As in ``python job.py 2>&1 | head``, or where a collector of logs has died."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    own = {"LAKESINK_HOME": str(tmp_path / "lakehouse"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    with os.fdopen(theirs, "wb") as broken:
+        done = subprocess.run(
+            [sys.executable, "-c", NOBODY_READS, str(tmp_path)],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=broken,
+            text=True,
+            env=os.environ | own,
+        )
+    assert done.stdout.splitlines()[-1:] == ["Committed [10, 10]"]

@@ -28,14 +28,16 @@ def read_archives_once() -> None:
     if hasattr(importer, "_get_files") or hasattr(importer, "_lakesink_reads_once"):
         return
     read_again = importer.invalidate_caches
-    known: dict[tuple[str, str], tuple[int, int]] = {}
+    known: dict[tuple[str, str], tuple[int, ...]] = {}
 
-    def invalidate_caches(self: zipimport.zipimporter) -> None:
-        state = _state_of(self.archive)
-        if state is None or known.get((self.archive, self.prefix)) != state:
-            read_again(self)
-        if state is not None:
-            known[self.archive, self.prefix] = state
+    def invalidate_caches(self: Any) -> None:
+        key, state = (self.archive, self.prefix), _state_of(self.archive)
+        if state is not None and known.get(key) == state:
+            return
+        known.pop(key, None)
+        read_again(self)  # an archive that cannot be read has no files then, and says nothing
+        if state is not None and self._files and _state_of(self.archive) == state:
+            known[key] = state
 
     importer.invalidate_caches = invalidate_caches
     importer._lakesink_reads_once = True  # marks this process as patched
@@ -55,9 +57,9 @@ def freeze_imports() -> None:
 _TASKS_BEFORE = count()
 
 
-def _state_of(archive: str) -> tuple[int, int] | None:
+def _state_of(archive: str) -> tuple[int, ...] | None:
     try:
         status = Path(archive).stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
