@@ -56,7 +56,8 @@ class FrameRows:
         if self.tasks is None:
             return self.frame
         partitions = int(self.frame._jdf.queryExecution().toRdd().getNumPartitions())  # plans, and runs nothing
-        return self.frame.coalesce(self.tasks(partitions))
+        tasks = self.tasks(partitions)
+        return self.frame.coalesce(tasks) if tasks < partitions else self.frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ class PlanRows:
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """See `FrameRows.reports`."""
         messages = self._messages()
-        if self.tasks is not None:
-            messages = messages.coalesce(self.tasks(messages.getNumPartitions()))
+        partitions = messages.getNumPartitions()
+        if self.tasks is not None and (tasks := self.tasks(partitions)) < partitions:
+            messages = messages.coalesce(tasks)
         write = partial(write_messages, _task(writer, self.transport), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
         written._jrdd_deserializer = RawBytes()  # else PySpark would unpickle reports, which is unsafe

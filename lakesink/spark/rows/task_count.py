@@ -75,7 +75,8 @@ class TaskCount:
         if not measured and (self.runs_functions or size.unit.value is None):
             return partitions
         arrow_bytes = size.count * max((one for one, _ in measured), default=size.unit.value or 0)
-        seconds = size.count * max((one for _, one in measured), default=0)
+        # The least, because a worker's first task also imports what it needs.
+        seconds = size.count * min((one for _, one in measured), default=0)
         worth = max(self._by_bytes(arrow_bytes), int(seconds / TASK_SECONDS), -(-partitions // MOST_PARTITIONS), 1)
         return min(partitions, worth)
 
