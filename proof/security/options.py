@@ -26,7 +26,10 @@ SECRET_KEYS = (
     "catalog.header.X-Auth", "catalog.adls.account-key", "catalog.gcs.oauth2.token", "catalog.oauth2.client_secret",
     "snapshot-property.api-key", "catalog.adls.connection-string", "catalog.s3.session-token", "catalog.HEADER.cookie",
 )  # fmt: skip
-SECRET_VALUES = (f"postgresql://me:{SECRET}@db/lake", f"s3://key:{SECRET}@bucket/x", f"https://{SECRET}@rest/v1")
+SECRET_VALUES = (
+    f"postgresql://me:{SECRET}@db/lake", f"s3://key:{SECRET}@bucket/x", f"https://{SECRET}@rest/v1",
+    f"postgresql://db/lake?user=me&password={SECRET}", f"https://rest/v1?sig={SECRET}", f"note: pass={SECRET}",
+)  # fmt: skip
 FORBIDDEN = frozenset("*?'\"`/\\#;:%<>|")
 _SCHEMA = iceberg_schema(pa.schema([("day", pa.date32()), ("name", pa.string())]))
 _NAMES = (*(option.name for option in OPTIONS), *(option.name.replace("_", "-") for option in OPTIONS), "catalog.uri")

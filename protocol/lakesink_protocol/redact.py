@@ -13,24 +13,27 @@ MASK = "***"
 MAX_DESCRIPTION = 160
 
 _REVEALING_WORDS = (
-    r"pass(?:word|wd|phrase)|pwd|secret|token|credential|authorization|cookie|signature|connection-?string"
-    r"|key-?id|(?:api|access|account|private|encryption|decryption|customer|shared|master|signing)-?key"
+    r"pass(?:word|wd|phrase)|(?<![a-z0-9])pass(?![a-z0-9_-])|pwd|secret|token|credential|authorization|cookie|signature"
+    r"|connection-?string|key-?id|(?:api|access|account|private|encryption|decryption|customer|shared|master|signing)-?key"
     r"|(?<![a-z0-9])(?:sas|sig)(?![a-z0-9])"
 )
 _SECRET_KEY = re.compile(rf"(?:{_REVEALING_WORDS}|(?:^|[.-])header[.-])", re.IGNORECASE)
 _SECRET_PAIR = re.compile(
+    r"(?P<address>://[\w.\-]{1,255}:[0-9]{1,5}(?![\w.\-]))|"  # a host named like a secret, with its port
     rf"""(?P<key>(?:{_REVEALING_WORDS.replace("-?", "[-_]?")})[\w.\-]{{0,64}}["']?\s{{0,8}}(?:=>|[=:])\s{{0,8}})"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:(?:bearer|basic|negotiate)\s+)?[^\s,;&}\])"']+)""",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=\-]{8,}", re.IGNORECASE)
+_PROSE = r"\s+(?-i:[a-z]+)(?![\w+/=])"
+_BEARER = re.compile(rf"\b(bearer|basic(?!{_PROSE}))\s+[A-Za-z0-9._~+/=\-]{{8,}}", re.IGNORECASE)
 _USER_INFO = re.compile(
     r"""(?P<scheme>[a-z][a-z0-9+.\-]{0,30})://(?P<user>[^\s/:@"]{0,512}:[^\s"]{0,512}|[^\s/?\#"]{1,512})@""",
     re.IGNORECASE,
 )
 _ACCEPTED_WORD = r"\w{1,40}(?:\+InputMissing)?:[0-9]{1,19}@[0-9a-z-]{1,40}:(?:commit|skip)$"
 _USER_WITHOUT_SCHEME = re.compile(rf"^(?!{_ACCEPTED_WORD})[^\s/:@]{{1,512}}:(?!//)[^\s]{{1,512}}@")
-_CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+_NAMING_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs", "postgresql"})
+"""Schemes with a container or a database user before the @; in others, a word there can be a token."""
 _SHORTEST_SECRET = 4
 _OF_S3 = "AWS Error "
 
@@ -55,8 +58,8 @@ def is_secret(key: str) -> bool:
 
 
 def contains_secret(key: str, value: object) -> bool:
-    """True if this property must stay hidden: a secret by its name, or a URI with user info."""
-    return is_secret(key) or (isinstance(value, str) and any(_user_infos(value)))
+    """True if this property must stay hidden: a secret by its name, or a value of which `redact` hides a part."""
+    return is_secret(key) or redact({key: value}) != {key: value}
 
 
 def describe(error: BaseException, known: Mapping[str, Any] | None = None) -> str:
@@ -96,7 +99,7 @@ def _redact_text(text: str, known: Mapping[str, Any]) -> str:
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, MASK)
     text = _USER_WITHOUT_SCHEME.sub(f"{MASK}@", _USER_INFO.sub(_without_user, text))
-    text = _SECRET_PAIR.sub(lambda found: f"{found['key']}{MASK}", text)
+    text = _SECRET_PAIR.sub(lambda found: found["address"] or f"{found['key']}{MASK}", text)
     return _BEARER.sub(rf"\1 {MASK}", text)
 
 
@@ -105,7 +108,7 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 def _is_user_info(found: re.Match[str]) -> bool:
-    return ":" in found["user"] or found["scheme"].lower() not in _CONTAINER_SCHEMES
+    return ":" in found["user"] or found["scheme"].lower().partition("+")[0] not in _NAMING_SCHEMES
 
 
 def _user_infos(text: str) -> Iterator[str]:
@@ -123,6 +126,7 @@ def _secrets(known: Mapping[str, Any]) -> set[str]:
             found.add(str(value))
         elif isinstance(value, str):
             found.update(user.partition(":")[2] for user in _user_infos(value))
+            found.update(pair["value"].strip("\"'") for pair in _SECRET_PAIR.finditer(value) if pair["value"])
     found |= {unquote(secret) for secret in found}
     return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
 

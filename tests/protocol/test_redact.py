@@ -30,6 +30,9 @@ TEXTS = [
     f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={CANARY};Suffix=b",
     f"adls.sas-token.account={CANARY}",
     f'token="{CANARY} with blanks"',
+    f"postgresql://db.example:5432/lake?user=me&password={CANARY}",
+    f"http://token-service:8181/v1?pass={CANARY}",
+    f"user: me, pass: {CANARY}",
 ]
 
 PROPERTIES = {
@@ -74,10 +77,15 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
         "s3://bucket/demo/events/metadata/00001-abc.metadata.json",
         "file:///home/me/lakehouse/warehouse/demo/events/data/x.parquet",
         "abfss://container@account.dfs.core.windows.net/warehouse",
+        "postgresql+psycopg2://lake@db.example:5432/lake",
         "http://127.0.0.1:8181/v1/config",
         "the table demo.events has 3 partitions: month(ts), region",
         "sqlite:////home/me/lakehouse/catalog.db",
         "disagree: 5 rows, asset=7, passing=true",
+        "pass-through=true, bypass=5, compass: north",
+        "no answer from http://token-service:8181/v1 and https://secrets.example:443",
+        "hdfs://password-store:8020/checkpoints",
+        "the basic aggregation of orders",
         "InputMissing:7@6-0a1b2c:commit",
         "LedgerLost:0@none:skip",
         "NewCheckpoint+InputMissing:0@6-0a1b2c:commit",
@@ -100,13 +108,15 @@ def test_a_known_secret_is_hidden_where_no_pattern_would_find_it() -> None:
     assert "alice" in shown
 
 
-@pytest.mark.parametrize("key", ["s3.access-key-id", "token", "adls.sas-token", "sig", "header.x"])
+@pytest.mark.parametrize("key", ["s3.access-key-id", "token", "adls.sas-token", "sig", "header.x", "pass", "db_pass"])
 def test_a_secret_is_known_by_its_name(key: str) -> None:
     assert is_secret(key)
     assert contains_secret(key, "anything")
 
 
-@pytest.mark.parametrize("key", ["uri", "warehouse", "s3.region", "s3.endpoint", "sassafras", "signal", "type"])
+@pytest.mark.parametrize(
+    "key", ["uri", "warehouse", "s3.region", "s3.endpoint", "sassafras", "signal", "type", "pass-through", "compass"]
+)
 def test_other_names_are_no_secrets(key: str) -> None:
     assert not is_secret(key)
     assert not contains_secret(key, "http://host/path")
@@ -115,6 +125,19 @@ def test_other_names_are_no_secrets(key: str) -> None:
 def test_a_uri_with_user_info_bears_a_secret_under_any_name() -> None:
     assert contains_secret("uri", f"postgresql://alice:{CANARY}@db/lake")
     assert not contains_secret("warehouse", "abfss://container@account.dfs.core.windows.net/w")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_value_of_which_a_part_is_hidden_is_a_secret(text: str) -> None:
+    assert contains_secret("note", text)
+    assert contains_secret("note", {"nested": {"note": text}})
+
+
+def test_a_secret_in_the_query_of_a_known_address_is_hidden_in_every_form() -> None:
+    uri = f"postgresql://db/lake?user=alice&password={CANARY}%21"
+    known = {"uri": uri, "auth": '{"basic": {"password": "hunter22"}}'}
+    shown = redact(f"server says: user alice may not use {CANARY}! nor hunter22", known)
+    assert shown == f"server says: user alice may not use {MASK} nor {MASK}"
 
 
 def test_a_description_is_one_short_printable_line_without_secrets() -> None:

@@ -98,6 +98,14 @@ def test_a_version_is_a_whole_number(version: str) -> None:
         ("Catalog.Header.X-Anything", "canary"),
         ("snapshot-property.password", "canary"),
         ("checkpointLocation", "s3://key:canary@bucket/ck"),
+        ("catalog.pass", "canary"),
+        ("catalog.uri", "postgresql://h/db?user=u&password=canary"),
+        ("catalog.uri", "https://h/x?sig=canary"),
+        ("catalog.auth", '{"type": "basic", "basic": {"username": "u", "password": "canary"}}'),
+        ("catalog.auth", '{"type":"oauth2","oauth2":{"client_id":"u","client_secret":"canary"}}'),
+        ("snapshot-property.note", "password=canary"),
+        ("snapshot-property.note", "Bearer canary-canary"),
+        ("table", "demo.token=canary"),
     ],
 )
 def test_an_option_that_bears_a_secret_is_refused_without_showing_it(name: str, value: str) -> None:
@@ -105,6 +113,60 @@ def test_an_option_that_bears_a_secret_is_refused_without_showing_it(name: str, 
         stream_destination(STREAM | {name: value})
     assert error.value.code == "LAKESINK_OPTION_SECRET"
     assert "canary" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("catalog.type", "rest"),
+        ("catalog.uri", "sqlite:////srv/lake/catalog.db"),
+        ("catalog.uri", "postgresql://lake@db.example:5432/lake?sslmode=require&application_name=passenger"),
+        ("catalog.uri", "http://catalog.example:8181"),
+        ("catalog.uri", "http://credential-broker:8181/api/catalog"),
+        ("catalog.uri", "thrift://hive-metastore.example:9083"),
+        ("catalog.warehouse", "file:///srv/lake/warehouse"),
+        ("catalog.warehouse", "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"),
+        ("catalog.warehouse", "hdfs://namenode.example:8020/warehouse"),
+        ("catalog.warehouse", "abfss://container@account.dfs.core.windows.net/warehouse"),
+        ("catalog.oauth2-server-uri", "http://catalog.example:8181/v1/oauth/tokens"),
+        ("catalog.oauth2-server-uri", "https://login.example/realms/lake/protocol/openid-connect/token"),
+        ("catalog.scope", "PRINCIPAL_ROLE:ALL"),
+        ("catalog.audience", "https://lake.example/.default"),
+        ("catalog.rest.sigv4-enabled", "true"),
+        ("catalog.rest.signing-name", "execute-api"),
+        ("catalog.rest.signing-region", "us-east-1"),
+        ("catalog.prefix", "lake"),
+        ("catalog.ssl", '{"cabundle": "/etc/ssl/ca.pem"}'),
+        ("catalog.auth", '{"type": "google"}'),
+        ("catalog.s3.endpoint", "http://s3.example:9000"),
+        ("catalog.s3.endpoint", "http://token-store:9000"),
+        ("catalog.s3.region", "us-east-1"),
+        ("catalog.s3.role-arn", "arn:aws:iam::123456789012:role/token-reader"),
+        ("catalog.s3.proxy-uri", "http://proxy.example:3128"),
+        ("catalog.glue.id", "123456789012"),
+        ("catalog.hive.kerberos-authentication", "true"),
+        ("catalog.hive.kerberos-service-name", "hive"),
+        ("catalog.adls.account-name", "account"),
+        ("catalog.gcs.project-id", "project"),
+        ("catalog.py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO"),
+        ("catalog.lakesink.http-timeout-seconds", "30"),
+        ("snapshot-property.note", "basic aggregation of the passing orders"),
+        ("snapshot-property.commit", "9944cfe50132d5219afbfac34a20"),
+        ("snapshot-property.run", "https://airflow.example/dags/orders/grid?dag_run_id=scheduled__2026-01-01T00:00:00"),
+        ("snapshot-property.owner", "team data <data@example.com>"),
+        ("snapshot-property.offsets", '{"orders": {"0": 51, "1": 48}}'),
+        ("snapshot-property.started", "2026-01-01T00:00:00+00:00"),
+        ("checkpointLocation", "abfss://ck@account.dfs.core.windows.net/checkpoints/events"),
+        ("checkpointLocation", "hdfs://namenode.example:8020/checkpoints/events"),
+        ("accept", "NewCheckpoint+InputMissing:0@6-0a1b2c:commit"),
+        ("schema-registry", "http://registry.example:8081"),
+        ("table", "demo.password_resets"),
+        ("partition-by", "month(ts), bucket(16, token)"),
+    ],
+)
+def test_a_harmless_option_is_no_secret(name: str, value: str) -> None:
+    needed = {"decode": "avro"} if name == "schema-registry" else {"create-table": "true"}
+    stream_destination(STREAM | needed | {name: value})
 
 
 @pytest.mark.parametrize("only_for_streams", ["sink-id", "checkpointLocation"])
