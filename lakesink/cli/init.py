@@ -1,5 +1,6 @@
 """The command ``init``: a commented configuration and a first program. It never overwrites a file."""
 
+import os
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +18,7 @@ def init(folder: Path) -> Report:
     try:
         written = _write(folder)
     except FileExistsError as error:
-        raise _exists(Path(error.filename)) from None
+        raise _exists(Path(error.filename), "No file was overwritten.") from None
     except OSError as error:
         raise _unwritable(folder, error) from None
     program = shlex.quote(str(folder / "first_stream.py"))
@@ -34,8 +35,8 @@ def init(folder: Path) -> Report:
 def _write(folder: Path) -> list[Path]:
     """Look before anything is written; a file that appears meanwhile is kept too."""
     for name in _FILES:
-        if (folder / name).exists():
-            raise FileExistsError(0, "exists", str(folder / name))
+        if os.path.lexists(folder / name):  # also a symbolic link to nothing
+            raise _exists(folder / name, "Nothing was written.")
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in _FILES.items():
         with (folder / name).open("x", encoding="utf-8") as file:
@@ -43,11 +44,11 @@ def _write(folder: Path) -> list[Path]:
     return [folder / name for name in _FILES]
 
 
-def _exists(path: Path) -> SettingsError:
+def _exists(path: Path, data: str) -> SettingsError:
     return SettingsError(
         "FILE_EXISTS",
         f"There is already {str(path)[:120]!r}, and lakesink init overwrites nothing.",
-        data="Nothing was written.",
+        data=data,
         action=("Name another folder: lakesink init DIR.", "Move that file away."),
     )
 

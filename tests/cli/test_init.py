@@ -61,6 +61,15 @@ def test_a_file_that_is_there_stays_and_nothing_is_written_beside_it(tmp_path: P
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
 
 
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_link_to_nothing_stays_and_nothing_is_written_beside_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "missing")
+    result = init(str(tmp_path))
+    assert result.exit_code == 2
+    assert "Data: Nothing was written." in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_second_init_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert json.loads(init("--output", "json").stdout) == {"folder": ".", "written": WRITTEN}
