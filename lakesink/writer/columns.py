@@ -107,7 +107,8 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
             raise schema_mismatch(
                 f"Columns {_named((*path, names[positions[key]]))} and {_named((*path, name))} of {owner} have "
                 "the same name for Spark.",
-                action="Rename one of them, or set spark.sql.caseSensitive to true if only their case differs.",
+                action="Rename one of them. If only their case differs, lakesink.stream and lakesink.append can keep"
+                ' both: set spark.sql.caseSensitive to true. format("lakesink") ignores the case of names.',
             )
         positions[key] = position
     return positions
