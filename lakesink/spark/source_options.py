@@ -4,7 +4,8 @@ Spark keeps a query's options in its plan, which appears in errors, in the web U
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from lakesink.settings.options import OPTIONS
 from lakesink.settings.settings import Settings
 from lakesink_catalog.tables.tables import parse_identifier
 from lakesink_protocol.catalogue import DataState
-from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean
@@ -99,11 +100,18 @@ def _settings(given: Mapping[str, str], kind: SinkKind) -> Settings:
     for group, python in _GROUPS.items():
         members = {key.removeprefix(group): value for key, value in given.items() if key.startswith(group)}
         named |= {python: members} if members else {}
-    try:
+    with spelled_for_spark():
         return Settings.parse(named, kind=kind)
-    except SettingsError as error:
+
+
+@contextmanager
+def spelled_for_spark() -> Iterator[None]:
+    """Let errors name the options as the format does."""
+    try:
+        yield
+    except (SettingsError, CatalogError) as error:
         code, ways = error.code.removeprefix("LAKESINK_"), [_spelled(way) for way in error.choices or (error.action,)]
-        raise SettingsError(code, _spelled(error.what), data=error.data, action=ways) from None
+        raise type(error)(code, _spelled(error.what), data=_spelled(error.data), action=ways) from None
 
 
 def _spelled(text: str) -> str:

@@ -29,7 +29,12 @@ from lakesink.spark.pipelines import words_of
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
-from lakesink.spark.source_options import Destination, stream_destination, transaction_destination
+from lakesink.spark.source_options import (
+    Destination,
+    spelled_for_spark,
+    stream_destination,
+    transaction_destination,
+)
 from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
 from lakesink.spark.spark_errors import brief, presentable
 from lakesink.watch.terminal import wanted
@@ -57,7 +62,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchTask:
     """The writer of a batch write, already planned."""
     make_reuse_cheap()
-    with presentable():
+    with presentable(), spelled_for_spark():
         _check_appends(overwrite=overwrite)
         destination, batch = transaction_destination(options)
         columns = stored_schema(schema)
@@ -146,7 +151,7 @@ def _reported(destination: Destination, batch_id: int) -> Iterator[Reporter]:
     reporter = Reporter(destination.table, destination.key.name)
     started = time.monotonic()
     try:
-        with presentable():
+        with presentable(), spelled_for_spark():
             yield reporter
     except Exception as error:
         _open_catalog.cache_clear()

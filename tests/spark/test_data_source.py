@@ -125,6 +125,29 @@ def test_bad_options_end_the_query_by_name_and_write_nothing(
     assert not list(home.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"compression-level": "99"}, "The option compression-level is 99"),
+        ({"partition-by": "day(nothing)"}, "partition-by: "),
+        ({"compression-level": "none"}, "The option compression-level is 'none'"),
+    ],
+)
+def test_errors_of_the_planner_name_the_options_of_the_format(
+    spark: Any, source: Path, changed: dict[str, str], named: str
+) -> None:
+    text = failure(by_format(file_stream(spark, source), TABLE, **OPTIONS).options(**changed))
+    assert named in text
+
+
+def test_errors_of_a_batch_write_name_the_options_of_the_format(spark: Any) -> None:
+    spark.dataSource.register(LakesinkDataSource)
+    options = embedded_catalog() | {"table": TABLE, "txn-app-id": "nightly", "txn-version": "1"}
+    options |= {"create-table": "true", "compression-level": "99"}
+    with pytest.raises(PySparkException, match="The option compression-level is 99"):
+        spark.range(3).write.format("lakesink").mode("append").options(**options).save()
+
+
 def test_a_checkpoint_of_sparks_configuration_is_not_enough(spark: Any, source: Path, tmp_path: Path) -> None:
     spark.dataSource.register(LakesinkDataSource)
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "somewhere"))
