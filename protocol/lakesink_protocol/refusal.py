@@ -174,6 +174,11 @@ def _newest_of_stream(situation: Situation) -> int:
     return situation.newest_of_stream.batch_id
 
 
+def _entry_snapshot(situation: Situation) -> int:
+    assert situation.entry is not None
+    return situation.entry.snapshot_id
+
+
 def _last(situation: Situation) -> int:
     return situation.entry.batch_id if situation.entry else -1
 
@@ -193,7 +198,7 @@ _FACTS: Mapping[str, Callable[[Situation, Mark | None], object]] = {
     "next": lambda s, _: _last(s) + 1,
     "changed": lambda s, _: min(s.batch.batch_id, _last(s)),
     "options": lambda s, _: _restore_options(s),
-    "entry_snapshot": lambda s, _: s.entry.snapshot_id if s.entry else "<snapshot>",
+    "entry_snapshot": lambda s, _: _entry_snapshot(s),
     "newest": lambda _, newest: newest.batch_id if newest else "none that is retained",
     "newest_id": lambda _, newest: newest.batch_id if newest else -1,
     "newest_end": lambda _, newest: _end(newest),

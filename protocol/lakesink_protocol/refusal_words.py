@@ -73,6 +73,14 @@ WORDS: Sequence[Words] = (
         Reason.BRANCH_MISSING,
         "The branch {branch!r} is not in the table.",
         "Correct the option branch.\n"
+        "Create the branch (Spark SQL: ALTER TABLE ... CREATE BRANCH ...). Sink {sink} has no readable ledger entry for"
+        " it, so no snapshot is known that has every row of the sink.",
+        when=lambda s: s.entry is None,
+    ),
+    Words(
+        Reason.BRANCH_MISSING,
+        "The branch {branch!r} is not in the table.",
+        "Correct the option branch.\n"
         "Create the branch (Spark SQL: ALTER TABLE ... CREATE BRANCH ... AS OF VERSION {entry_snapshot}). At that"
         " snapshot it has every row up to batch {last} of this sink. At another snapshot it can lack rows, and the"
         " next batch is then refused as rolled back.",

@@ -37,6 +37,14 @@ def test_a_refusal_says_what_happened_what_is_in_the_table_and_what_to_do(name: 
     assert ("lakesink adopt <table> --sink events" in error.action) == adopts
 
 
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_message_names_a_batch_or_a_snapshot_that_does_not_exist(name: str) -> None:
+    case = REFUSED[name]
+    assert isinstance(case.verdict, Refuse)
+    text = str(refusal(case.verdict.reason, case.situation))
+    assert not re.search(r"batch none|batches up to none|VERSION AS OF <", text)
+
+
 LONG_KEY = SinkKey("s" * 64, "b" * 255)
 
 

@@ -16,7 +16,7 @@ from lakesink.spark.source_tasks import StreamTask, TaskMessage
 from lakesink.spark.source_writers import FinishedJob, StreamWriter
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import WriteError
+from lakesink_protocol.errors import CatalogError, WriteError
 from tests.spark.adapters import ADAPTERS, by_format, embedded_catalog
 from tests.spark.streams import failure, file_stream, forget_commits, run, write_files
 
@@ -146,6 +146,13 @@ def test_errors_of_a_batch_write_name_the_options_of_the_format(spark: Any) -> N
     options |= {"create-table": "true", "compression-level": "99"}
     with pytest.raises(PySparkException, match="The option compression-level is 99"):
         spark.range(3).write.format("lakesink").mode("append").options(**options).save()
+
+
+def test_a_branch_that_a_new_table_cannot_have_is_refused_before_the_table_is_created(spark: Any, source: Path) -> None:
+    text = failure(by_format(file_stream(spark, source), TABLE, **OPTIONS).options(branch="nope"))
+    assert "[LAKESINK_BRANCH_MISSING] There is no branch 'nope'" in text
+    with pytest.raises(CatalogError, match="LAKESINK_TABLE_MISSING"):
+        load_table(connect(create=False), TABLE)
 
 
 def test_a_checkpoint_of_sparks_configuration_is_not_enough(spark: Any, source: Path, tmp_path: Path) -> None:

@@ -42,9 +42,7 @@ def check_start(
     parse_identifier(table)
     existing = _existing_table(found, table, settings)
     if existing is None:
-        check_creation(schema, settings)
-        if key.branch != MAIN_BRANCH:
-            raise _no_branch(key.branch, f"the stream creates the table {table}, with no branch but {MAIN_BRANCH}", [])
+        check_creation(table, key, settings, schema)
         return
     _check_version_and_branch(existing, table, key)
     check_partitions(existing, settings.partition_by)
@@ -55,10 +53,16 @@ def check_start(
         raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action) from None
 
 
-def check_creation(schema: pa.Schema, settings: Settings) -> None:
+def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:
     """Check that a table can be created with these columns and written with these options."""
     parse_partition_by(settings.partition_by, iceberg_schema(schema))
     settings.effective({})
+    if key.branch != MAIN_BRANCH:
+        raise _no_branch(
+            key.branch,
+            f"the table {table} does not exist yet, and a new table has {MAIN_BRANCH} only",
+            "Create the table and the branch first, or leave out the option branch.",
+        )
 
 
 def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
@@ -120,16 +124,17 @@ def _check_version_and_branch(table: Table, name: str, key: SinkKey) -> None:
             action="Use a table of format version 2.",
         )
     if key.branch != MAIN_BRANCH and key.branch not in table.metadata.refs:
-        raise _no_branch(key.branch, f"the table {name} does not have it", list(table.metadata.refs))
+        near = did_you_mean(key.branch, list(table.metadata.refs))
+        ways = "Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the option branch."
+        raise _no_branch(key.branch, f"the table {name} does not have it", f"{near} {ways}".lstrip())
 
 
-def _no_branch(branch: str, why: str, known: list[str]) -> BatchRefused:
+def _no_branch(branch: str, why: str, action: str) -> BatchRefused:
     return BatchRefused(
         Reason.BRANCH_MISSING,
         f"There is no branch {branch[:60]!r}: {why}.",
         data=DataState.UNCHANGED,
-        action=f"{did_you_mean(branch, known)} Create it (Spark SQL: ALTER TABLE ... CREATE BRANCH), or correct the"
-        " option branch.".lstrip(),
+        action=action,
     )
 
 

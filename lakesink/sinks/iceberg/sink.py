@@ -221,7 +221,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise
             if not first:
                 raise _dropped(self.table, batch) from None
-        check_creation(self.schema, self.settings)
+        check_creation(self.table, self.key, self.settings, self.schema)
         table = create_table(self._connected(), self.table, self.schema, self.settings.partition_by, {})
         self.effects.emit(events.TableCreated(batch.batch_id, self.table))
         return table
