@@ -155,6 +155,15 @@ def test_a_branch_that_a_new_table_cannot_have_is_refused_before_the_table_is_cr
         load_table(connect(create=False), TABLE)
 
 
+def test_sparks_own_partitions_do_not_reach_the_format(spark: Any, source: Path) -> None:
+    run(by_format(file_stream(spark, source), TABLE, **OPTIONS).partitionBy("text"))
+    assert load_table(connect(create=False), TABLE).spec().is_unpartitioned()  # as the page of the format says
+    options = embedded_catalog() | {"table": TABLE, "txn-app-id": "nightly", "txn-version": "1"}
+    writer = spark.range(3).write.partitionBy("id").format("lakesink").mode("append").options(**options)
+    with pytest.raises(PySparkException, match="do not match the existing table's"):  # Spark's own words
+        writer.save()
+
+
 def test_a_checkpoint_of_sparks_configuration_is_not_enough(spark: Any, source: Path, tmp_path: Path) -> None:
     spark.dataSource.register(LakesinkDataSource)
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "somewhere"))
