@@ -17,7 +17,7 @@ from lakesink.audit.html import MOST_ROWS, page
 from lakesink.audit.in_words import sink_in_words, told, verdict_of
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.scan import TableScan
-from lakesink.words import number
+from lakesink.words import counted, number
 from lakesink_catalog.read.history import SinkState
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 from lakesink_protocol.ledger import stated
@@ -56,14 +56,17 @@ class Proof:
 
     def _repr_html_(self) -> str:
         """The result as a notebook shows it."""
-        lines = [f"[{finding.code.name}] {told(finding)} {finding.code.action}" for finding in self.findings]
+        findings = self.findings[:MOST_ROWS]
+        hidden = len(self.findings) - len(findings)
+        lines = [f"[{finding.code.name}] {told(finding)} {finding.code.action}" for finding in findings]
+        lines += [f"{counted(hidden, 'more finding')}; .findings has all."] if hidden else []
         notes = [f"note: {told(note)}" for note in self.notes]
         rows = [
             (sink_in_words(one), one.branch, *map(number, (one.last, one.oldest, one.batches, one.rows)))
             for one in self.sinks
         ]
         columns = ("sink", "branch", "last batch>", "retained from>", "batches>", "rows>")
-        return page(f"Audit: {verdict_of(self)}", columns, rows, [*lines, *notes][:MOST_ROWS])
+        return page(f"Audit: {verdict_of(self)}", columns, rows, [*lines, *notes])
 
 
 def audit(

@@ -1,5 +1,6 @@
 """What a notebook shows of a history and of an audit: a table that nobody can smuggle markup into."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import lakesink
 from lakesink.audit.audit import audit
+from lakesink.audit.finding import Code, Finding, Note
 from lakesink.audit.history import History
 from lakesink.audit.html import MOST_ROWS, page
 from lakesink_catalog.connect.catalog import connect
@@ -86,6 +88,18 @@ def test_an_audit_by_name_finds_what_the_command_finds() -> None:
     cells = Cells(proof._repr_html_())
     assert cells.texts[0] == "Audit: 1 finding"
     assert any(text.startswith("[FILE_MISSING] ") for text in cells.texts)
+
+
+def test_findings_that_are_not_shown_are_counted_and_every_note_is_shown(tmp_path: Path) -> None:
+    lake = Lake.make(tmp_path)
+    Stream(lake).run(0)
+    clean = audit(load_table(lake.catalog, TABLE), footers=False)
+    findings = tuple(Finding(Code.FILE_MISSING, "", f"File {n} is missing.") for n in range(MOST_ROWS + 1_200))
+    notes = tuple(Note("history", "", f"Note {n}.") for n in range(MOST_ROWS + 1))
+    texts = Cells(replace(clean, findings=findings, notes=notes)._repr_html_()).texts
+    assert sum(text.startswith("[FILE_MISSING] ") for text in texts) == MOST_ROWS
+    assert "1,200 more findings; .findings has all." in texts
+    assert sum(text.startswith("note: ") for text in texts) == len(notes)
 
 
 def test_a_clean_audit_says_so(tmp_path: Path) -> None:
