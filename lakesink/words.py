@@ -1,5 +1,6 @@
 """Numbers, sizes and times in the words that every command and every shown line uses. Pure."""
 
+import shlex
 from datetime import UTC, datetime, timedelta
 
 
@@ -49,3 +50,8 @@ def ago(value: timedelta) -> str:
     count, _, unit = span(value).partition(" ")
     word = {"d": "day", "h": "hour", "min": "minute", "s": "second"}[unit]
     return f"{count} {word}{'' if count == '1' else 's'} ago"
+
+
+def as_arguments(table: str, catalog: str | None) -> str:
+    """A table as the arguments of a command, with the catalog that the user named."""
+    return shlex.join([table] if catalog is None else [table, "--catalog", catalog])

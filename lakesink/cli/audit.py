@@ -14,8 +14,8 @@ from lakesink.audit.directory import DirectoryProof, audit_directory
 from lakesink.audit.finding import Code, Finding, Note
 from lakesink.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
 from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
-from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report, plain
-from lakesink.words import counted, moment, number, size
+from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report
+from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.redact import redact
 
@@ -56,6 +56,7 @@ def audit_report(
     table = loaded_for(done, connect(catalog, create=False), identifier)
     proof = proved(table, done, sink, footers=footers)
     seconds = time.perf_counter() - started
+    next_step = _next_step(as_arguments(identifier, catalog), proof)
     return Report(
         document={
             "table": identifier,
@@ -78,7 +79,7 @@ def audit_report(
         title=f"{identifier} in {table.catalog.name}: {verdict_of(proof)}",
         columns=("sink", "branch", "last batch>", "retained from>", "batches>", "rows>", "since"),
         rows=[_row(found) for found in proof.sinks],
-        hints=[redact(hint) for hint in (*_lines(proof, seconds), _next_step(identifier, proof))],
+        hints=[redact(hint) for hint in (*_lines(proof, seconds), next_step)],
         exit_code=_exit_code(proof.findings, proof.unchecked) if proof.sinks else NOT_WELL,
     )
 
@@ -184,13 +185,13 @@ def _of_code(code: Code, findings: Sequence[Finding]) -> Iterator[str]:
     yield f"  Do: {code.action}"
 
 
-def _next_step(identifier: str, proof: Proof) -> str:
+def _next_step(table: str, proof: Proof) -> str:
     if proof.findings and not broken(proof.findings):
         return "Next: check the rows of the accepted batches; the findings stay until the snapshots expire."
     if proof.findings:
         return "Next: correct the findings, from the top, and run lakesink audit again."
     if not proof.sinks:
-        return f"Next: check the name of the table and the catalog, or lakesink status {plain(identifier)}"
+        return f"Next: check the name of the table and the catalog, or lakesink status {table}"
     if proof.unchecked:
         return "Next: correct why files could not be checked (rights, network), and run lakesink audit again."
-    return f"Next: lakesink log {plain(identifier)} shows the batches."
+    return f"Next: lakesink log {table} shows the batches."

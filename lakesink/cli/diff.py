@@ -10,7 +10,7 @@ from lakesink.audit.finding import sink_label
 from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch
 from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
-from lakesink.words import counted, number
+from lakesink.words import as_arguments, counted, number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import time_of
 from lakesink_catalog.tables.tables import load_table
@@ -62,7 +62,7 @@ def diff(
         hints=[
             *_hints(found, from_batch, commits if linked else None),
             *(end.note for end in (older, newer) if end and end.note),
-            _next_step(table, to_batch, sink, branch),
+            _next_step(as_arguments(table, catalog), to_batch, sink, branch),
         ],
     )
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from lakesink.checks.doctor import java, machine
 from lakesink.checks.doctor.finding import Finding
 from lakesink.cli.output import NOT_WELL, OK, Report, invalid, progress
+from lakesink.words import as_arguments
 
 _CHECK_WIDTH = 16
 
@@ -32,7 +33,7 @@ def doctor(
         wanted = examine.Wanted(table, catalog, checkpoint, spark=spark, write_probe=write_probe)
         with progress() as say:
             findings += examine.examine(wanted, say, java=not _failed(findings, "java"))
-    return _report(findings, _next_step(_counts(findings), table))
+    return _report(findings, _next_step(_counts(findings), None if table is None else as_arguments(table, catalog)))
 
 
 def _of_query(root: str, *, alone: bool) -> Report:

@@ -4,7 +4,7 @@ from functools import partial
 
 from lakesink.cli.output import Report, confirmed
 from lakesink.operate.forget import forget_sink
-from lakesink.words import number
+from lakesink.words import as_arguments, number
 
 
 def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool, tags: bool, yes: bool) -> Report:
@@ -27,6 +27,6 @@ def forget(table: str, catalog: str | None, sink: str, branch: str, *, txn: bool
             if tags
             else "Its audit tags stay; --tags removes them.",
             "A stream with this sink id is refused while the branch has a batch of it.",
-            f"Next: lakesink status {table}",
+            f"Next: lakesink status {as_arguments(table, catalog)}",
         ],
     )

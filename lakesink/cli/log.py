@@ -7,7 +7,7 @@ from lakesink.audit.in_words import outcome_in_words
 from lakesink.cli.directory import is_directory, log_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.cli.rows import parsed_offsets
-from lakesink.words import counted, moment, number, size
+from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record, history
 from lakesink_catalog.tables.tables import load_table
@@ -21,10 +21,11 @@ def log(table: str, catalog: str | None, sink: str | None, branch: str | None, l
         return log_of_directory(table, sink=sink, branch=branch, limit=limit)
     opened = load_table(connect(catalog, create=False), table)
     records = history(opened, sink=sink, branch=branch)
-    return _report(table, opened.catalog.name, records[-limit:], len(records))
+    hints = _hints(table, catalog, records[-limit:], hidden=max(len(records) - limit, 0))
+    return _report(table, opened.catalog.name, records[-limit:], len(records), hints)
 
 
-def _report(identifier: str, catalog: str | None, shown: list[Record], retained: int) -> Report:
+def _report(identifier: str, catalog: str | None, shown: list[Record], retained: int, hints: list[str]) -> Report:
     return Report(
         document={
             "table": identifier,
@@ -35,7 +36,7 @@ def _report(identifier: str, catalog: str | None, shown: list[Record], retained:
         title=f"{identifier} in {catalog}: {number(len(shown))} of {counted(retained, 'retained batch')}",
         columns=_COLUMNS,
         rows=[_row(record) for record in shown],
-        hints=_hints(identifier, shown, hidden=retained - len(shown)),
+        hints=hints,
         exit_code=OK if retained else NOT_WELL,
     )
 
@@ -55,9 +56,10 @@ def _row(record: Record) -> list[str]:
     ]
 
 
-def _hints(identifier: str, shown: list[Record], *, hidden: int) -> list[str]:
+def _hints(identifier: str, catalog: str | None, shown: list[Record], *, hidden: int) -> list[str]:
     if not shown:
-        return [f"No batch of lakesink is retained in {identifier}. Next: lakesink status {identifier}"]
+        next_step = f"Next: lakesink status {as_arguments(identifier, catalog)}"
+        return [f"No batch of lakesink is retained in {identifier}. {next_step}"]
     older = [f"Not shown: {counted(hidden, 'older batch')}; --limit shows more."] if hidden else []
     newest = shown[-1].snapshot_id
     return [*older, f"Next: read the table as of a batch by its snapshot, for example VERSION AS OF {newest} in Spark."]

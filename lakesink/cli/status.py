@@ -10,7 +10,7 @@ from lakesink.cli.directory import is_directory, status_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink.cli.status_of_catalog import status_of_catalog
-from lakesink.words import ago, counted, moment, number, size, span
+from lakesink.words import ago, as_arguments, counted, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.tables import load_table
@@ -29,13 +29,14 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
     Exit code 2: a table of the catalog could not be read, and no sink has a problem.
     """
     if table is None:
-        return status_of_catalog(connect(catalog, create=False), max_age, limit=limit)
+        return status_of_catalog(catalog, max_age, limit=limit)
     if is_directory(table, catalog):
         return status_of_directory(table, max_age)
-    return _report(table, load_table(connect(catalog, create=False), table), max_age)
+    opened = load_table(connect(catalog, create=False), table)
+    return _report(table, opened, max_age, next_step=f"Next: lakesink log {as_arguments(table, catalog)}")
 
 
-def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
+def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_step: str) -> Report:
     now = datetime.now(UTC)
     found = [(state, standing_of(state, max_age, now)) for state in sinks(table)]
     snapshots, totals = len(table.metadata.snapshots), _totals(table)
@@ -57,7 +58,8 @@ def _report(identifier: str, table: Table, max_age: timedelta | None) -> Report:
             *_ages([state for state, _ in found], max_age, now),
             *(prepared_hint(plain(one.key.name), one.batch_id) for one in waiting),
             *unlisted,
-            *_hints(identifier, found, max_age, now),
+            *_hints(found, max_age, now),
+            next_step if found else _no_sink(identifier),
         ],
         exit_code=OK if found and all(standing.is_well for _, standing in found) else NOT_WELL,
     )
@@ -109,11 +111,7 @@ def _ages(states: list[SinkState], max_age: timedelta | None, now: datetime) -> 
     return told
 
 
-def _hints(
-    identifier: str, found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime
-) -> list[str]:
-    if not found:
-        return [f"No lakesink stream has committed to {identifier}. Next: check the name of the table and the catalog."]
+def _hints(found: list[tuple[SinkState, Standing]], max_age: timedelta | None, now: datetime) -> list[str]:
     hints = [
         f"The next batch of sink {plain(state.sink)} would be refused: {standing.word}."
         f" Next: lakesink explain {state.trouble.name}"
@@ -126,4 +124,8 @@ def _hints(
         for state, standing in found
         if standing.word == STALE
     ]
-    return [*hints, f"Next: lakesink log {identifier}"]
+    return hints
+
+
+def _no_sink(identifier: str) -> str:
+    return f"No lakesink stream has committed to {identifier}. Next: check the name of the table and the catalog."

@@ -10,7 +10,8 @@ from pyiceberg.catalog import Catalog
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.cli.output import NOT_CHECKED, NOT_WELL, OK, Report, plain, progress
 from lakesink.cli.standing import STALE, Standing, document_of, stale_hint, standing_of
-from lakesink.words import counted, moment, number, span
+from lakesink.words import as_arguments, counted, moment, number, span
+from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.listing import Found, tables_in
 from lakesink_catalog.tables.tables import load_table
@@ -30,12 +31,13 @@ class Seen:
     error: LakesinkError | None = None
 
 
-def status_of_catalog(catalog: Catalog, max_age: timedelta | None, *, limit: int) -> Report:
-    """How each sink in the first tables of a catalog stands."""
+def status_of_catalog(named: str | None, max_age: timedelta | None, *, limit: int) -> Report:
+    """How each sink in the first tables of a catalog stands; without a name, of the default catalog."""
+    catalog = connect(named, create=False)
     now = datetime.now(UTC)
     listed = list(tables_in(catalog))
     seen = list(_looked_at(catalog, listed[:limit], max_age, now))
-    return _report(catalog.name, seen, len(listed) - len(seen), max_age, now)
+    return _report(catalog.name, seen, len(listed) - len(seen), max_age, now, next_step=_next(seen, named))
 
 
 def _looked_at(catalog: Catalog, listed: Sequence[Found], max_age: timedelta | None, now: datetime) -> Iterator[Seen]:
@@ -53,8 +55,9 @@ def _seen(catalog: Catalog, name: str, max_age: timedelta | None, now: datetime)
     return Seen(name, tuple((state, standing_of(state, max_age, now)) for state in states))
 
 
-def _report(catalog: str, seen: Sequence[Seen], hidden: int, max_age: timedelta | None, now: datetime) -> Report:
-    written = [one for one in seen if one.sinks]
+def _report(
+    catalog: str, seen: Sequence[Seen], hidden: int, max_age: timedelta | None, now: datetime, *, next_step: str
+) -> Report:
     unread = [one for one in seen if one.error is not None]
     every = [sink for one in seen for sink in one.sinks]
     return Report(
@@ -64,11 +67,11 @@ def _report(catalog: str, seen: Sequence[Seen], hidden: int, max_age: timedelta 
             "unreadable": [_trouble(one) for one in unread],
             "not_looked_at": hidden,
         },
-        title=f"{catalog}: {counted(len(every), 'sink')} in {number(len(written))} of"
+        title=f"{catalog}: {counted(len(every), 'sink')} in {number(len(_written(seen)))} of"
         f" {counted(len(seen) - len(unread), 'table')}",
         columns=_COLUMNS,
         rows=[row for one in seen if one.error is None for row in _rows(one, now)],
-        hints=[redact(hint) for hint in (*_notes(seen, unread, hidden), *_stale(every, max_age, now), _next(written))],
+        hints=[redact(hint) for hint in (*_notes(seen, unread, hidden), *_stale(every, max_age, now), next_step)],
         exit_code=_exit_code(every, unread),
     )
 
@@ -122,11 +125,16 @@ def _stale(every: Sequence[tuple[SinkState, Standing]], max_age: timedelta | Non
         yield stale_hint(plain(state.sink), state.committed_at, max_age, now)
 
 
-def _next(written: Sequence[Seen]) -> str:
+def _written(seen: Sequence[Seen]) -> list[Seen]:
+    return [one for one in seen if one.sinks]
+
+
+def _next(seen: Sequence[Seen], named: str | None) -> str:
+    written = _written(seen)
     if not written:
         return (
             "This catalog has no table that a lakesink stream has written to; a dropped table is not shown."
             " Next: check --catalog, or start with lakesink init."
         )
     troubled = [one for one in written if any(standing.word != "ok" for _, standing in one.sinks)]
-    return f"Next: lakesink status {plain((troubled or list(written))[0].name)}"
+    return f"Next: lakesink status {as_arguments((troubled or written)[0].name, named)}"

@@ -47,7 +47,7 @@ def test_a_clean_table_ends_with_0(run: Run, lake: Lake, stream: Stream, tmp_pat
     assert lines[2].split()[:6] == ["events", "main", "3", "0", "4", "12"]
     assert lines[3].startswith("note: events into main: Every batch that Spark completed is in the table, up to 3;")
     assert lines[4].startswith("Checked 4 snapshots, 4 manifests, and sizes and footers of 4 files (")
-    assert lines[5].startswith(f"Next: lakesink log {TABLE} shows the batches")
+    assert lines[5].startswith(f"Next: lakesink log {TABLE} --catalog test shows the batches")
     assert contents(lake) == before
 
 

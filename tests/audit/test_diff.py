@@ -159,7 +159,7 @@ def test_the_answer_in_words_ends_by_what_to_do_next(run: Run, stream: Stream) -
     assert lines[1].split() == ["batch", "position", "written"]
     assert lines[-2:] == [
         "2 of 3 rows shown; --limit shows more.",
-        "Next: lakesink as-of demo.events --batch 3 --read",
+        "Next: lakesink as-of demo.events --catalog test --batch 3 --read",
     ]
 
 

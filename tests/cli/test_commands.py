@@ -118,6 +118,30 @@ def test_status_in_words_ends_by_what_to_do_next(run: Run, writer: Writer) -> No
     assert lines[-1] == "Next: lakesink log demo.events"
 
 
+def test_the_next_command_names_the_catalog_that_the_user_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/lake.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/lake")
+    lake = connect("lake")
+    for table in ("demo.empty", "demo.events"):
+        create_table(lake, table, pa.schema([("id", pa.int64())]))
+
+    def last_line(*arguments: str) -> str:
+        return run(*arguments, "--catalog", "lake").stdout.splitlines()[-1]
+
+    assert last_line("log", "demo.empty").endswith("Next: lakesink status demo.empty --catalog lake")
+    assert last_line("audit", "demo.empty").endswith("or lakesink status demo.empty --catalog lake")
+    stream = Writer(lake, "demo.events")
+    stream.commit(0, rows=10)
+    assert last_line("status") == "Next: lakesink status demo.events --catalog lake"
+    assert last_line("status", "demo.events") == "Next: lakesink log demo.events --catalog lake"
+    assert last_line("doctor", "--no-spark", "demo.events") == "Next: lakesink status demo.events --catalog lake"
+    forgotten = last_line("forget", "demo.events", "--sink", "events", "--yes")
+    assert forgotten == "Next: lakesink status demo.events --catalog lake"
+
+
 def test_a_table_that_no_stream_wrote_to_ends_with_1(run: Run, catalog: Catalog) -> None:
     assert catalog.name == "lakehouse"
     assert found(run("status", "demo.events", "--output", "json"), 1)["sinks"] == []
