@@ -20,7 +20,7 @@ def test_the_notebook_runs_and_shows_what_is_stored_in_it(tmp_path: Path) -> Non
     now = shown(executed(tmp_path))
     assert now == shown(stored), "if that is right: python -m tests.demo.notebook"
     text = "\n".join(now)
-    assert "orders  batch 2     written" in text
+    assert "orders  batch 2     committed" in text
     assert "Audit: clean: 4 batches, each there once, whole and readable" in text
     assert now[-1].splitlines()[-1] == "as of batch 3: 400 orders"
 

@@ -26,6 +26,7 @@ from tests.spark.streams import file_stream, run, write_files
 from tests.watch import pseudo_terminal
 
 LOGGER = logging.getLogger("lakesink")
+END = "\x03end\x03"
 
 
 @pytest.fixture(scope="module")
@@ -156,15 +157,17 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def terminal() -> Iterator[Callable[[], str]]:
     """Standard error is a terminal; the function gives what was written since."""
     ours, theirs = os.openpty()
-    os.set_blocking(ours, False)  # what is written is there at once, and nothing is an answer too
-
-    def written() -> str:
-        try:
-            return os.read(ours, 65_536).decode()
-        except BlockingIOError:
-            return ""
-
     with os.fdopen(theirs, "w") as stream, redirect_stderr(stream):
+
+        def written() -> str:
+            """A terminal passes on what it gets in parts: the end is where the mark is."""
+            stream.write(END)
+            stream.flush()
+            found = b""
+            while not found.endswith(END.encode()):
+                found += os.read(ours, 65_536)
+            return found.decode().removesuffix(END)
+
         yield written
     os.close(ours)
 
