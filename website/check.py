@@ -112,9 +112,12 @@ def _too_wide(page: Page, address: str) -> Iterator[str]:
 def _search(page: Page, root: str) -> Iterator[str]:
     """A word is typed as a reader would, and a page about it is found."""
     page.goto(root)
-    page.keyboard.press("Control+k")
-    page.keyboard.type(WORD)
+    field = page.locator("input[role=combobox]")
     try:
+        # A script makes the field after the page has loaded; a key that is pressed before is lost.
+        field.wait_for(state="attached", timeout=SEARCH_MS)
+        page.keyboard.press("Control+k")
+        field.fill(WORD, timeout=SEARCH_MS)
         page.locator(f"a[href*='{WORD}'][href*='?h=']").first.wait_for(timeout=SEARCH_MS)
     except NotFound:
         yield f"{root}: a search for {WORD!r} finds nothing"
