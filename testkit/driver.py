@@ -15,10 +15,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import lakesink
+from lakesink.spark.rows import task_count
 
 
 def main(config: dict[str, Any]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    task_count.FULL_TASK_BYTES = config["full_task_bytes"]
     on_connect = config["adapter"] == "connect"
     start = SparkSession.builder.remote if on_connect else SparkSession.builder.master
     builder = start(config["master"]).appName("lakesink driver under test")

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 from pyiceberg.table import Table
 
+from lakesink.spark.rows.task_count import FULL_TASK_BYTES
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
@@ -51,6 +52,7 @@ class Stream:
     environment: Mapping[str, str] = field(default_factory=dict)
     program: Path = DRIVER
     shared_home: Path | None = None
+    full_task_bytes: int = FULL_TASK_BYTES
 
     @property
     def checkpoint(self) -> Path:
@@ -85,6 +87,7 @@ class Stream:
             "options": dict(self.options),
             "where": list(self.where),
             "trigger": dict(self.trigger),
+            "full_task_bytes": self.full_task_bytes,
         }
 
     @contextmanager

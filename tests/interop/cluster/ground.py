@@ -64,6 +64,7 @@ class Ground:
         named = {
             "options": {"create_table": True, "catalog": CATALOG},
             "table": f"{root.parent.name}.{root.name}",
+            "full_task_bytes": 1,  # the few bytes of a file here stand for as many as keep all their tasks
             **fields,
         }
         return (kind or ClusterStream)(root, master=self.cluster.master, conf=whole, ground=self, **named)
