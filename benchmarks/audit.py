@@ -1,4 +1,7 @@
-"""Seconds of one `lakesink audit` of a table with a long history, each run in a process of its own, on local disk."""
+"""What `lakesink` costs a reader of a long history: seconds and peak memory of each command, in a process of its own.
+
+Python's start and imports are in every figure; their part is measured by the first line, a table of one batch.
+"""
 
 import json
 import os
@@ -7,43 +10,89 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from benchmarks.long_table import TABLE, make_long_table
+from benchmarks.long_table import make_long_tables
 from lakesink_catalog.connect.catalog import connect
 
-GOAL_SECONDS = 10.0
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "status": ("status",),
+    "log": ("log",),
+    "as-of": ("as-of", "--batch", "0"),
+    "audit --skip-footers": ("audit", "--skip-footers"),
+    "audit": ("audit",),
+}
+LENGTHS = (1_000, 30_000, 50_000)
 
 
-def audit_seconds(environment: dict[str, str], *options: str) -> tuple[float, float]:
-    """Wall-clock and processor seconds of the whole command, Python's start and imports among them."""
-    started, before = time.perf_counter(), os.times()
-    command = [sys.executable, "-c", "from lakesink.cli.main import main; main()", "audit", TABLE, "--output", "json"]
-    done = subprocess.run([*command, *options], capture_output=True, env=os.environ | environment, check=True)
-    assert json.loads(done.stdout)["well"] is True
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return time.perf_counter() - started, used
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one run of a command."""
+
+    seconds: float
+    processor_seconds: float
+    peak_mib: float
+
+
+def cost_of(command: Sequence[str], table: str, environment: Mapping[str, str]) -> Cost:
+    """Run a command on a table that is as it should be."""
+    code = "from lakesink.cli.main import main; main()"
+    name, *options = command
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", code, name, table, *options, "--catalog", "bench", "--output", "json"],
+        stdout=subprocess.PIPE,
+        env=os.environ | environment,
+    ) as process:
+        assert process.stdout is not None
+        document = json.load(process.stdout)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - started
+    assert process.returncode == 0, document
+    return Cost(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def _environment(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The catalog's properties, and the same for a process."""
+    properties = {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
+    return properties, {f"PYICEBERG_CATALOG__BENCH__{name.upper()}": value for name, value in properties.items()}
+
+
+def _measure(folder: Path, lengths: Sequence[int], commands: Sequence[str], runs: int) -> None:
+    properties, environment = _environment(folder)
+    tables = {length: f"bench.h{length}" for length in (1, *lengths)}
+    if not (folder / "catalog.db").exists():
+        started = time.perf_counter()
+        make_long_tables(connect("bench", properties), tables)
+        print(f"{max(lengths):,} batches made in {time.perf_counter() - started:.0f} s")
+    for length, table in tables.items():
+        for command in commands:
+            costs = [cost_of(COMMANDS[command], table, environment) for _ in range(runs)]
+            wall, used, peak = (
+                statistics.median(getattr(cost, part) for cost in costs)
+                for part in ("seconds", "processor_seconds", "peak_mib")
+            )
+            print(f"{length:7,} batches, {command:21} {wall:6.2f} s, {used:6.2f} s of processor, {peak:4.0f} MiB")
 
 
 @click.command()
-@click.option("--batches", default=10_000, show_default=True, help="How long the history is.")
+@click.option("--batches", type=int, multiple=True, default=LENGTHS, show_default=True, help="Lengths of history.")
+@click.option("--command", "commands", type=click.Choice(list(COMMANDS)), multiple=True, default=list(COMMANDS))
 @click.option("--runs", default=3, show_default=True, help="Runs behind each median.")
-def main(batches: int, runs: int) -> None:
-    """Make the table, audit it again and again, and print the medians."""
-    with tempfile.TemporaryDirectory() as folder:
-        uri, warehouse = f"sqlite:///{Path(folder) / 'catalog.db'}", f"file://{folder}"
-        started = time.perf_counter()
-        make_long_table(connect("bench", {"type": "sql", "uri": uri, "warehouse": warehouse}), batches)
-        print(f"{batches:,} batches made in {time.perf_counter() - started:.0f} s")
-        names = {"TYPE": "sql", "URI": uri, "WAREHOUSE": warehouse}
-        environment = {f"PYICEBERG_CATALOG__BENCH__{name}": value for name, value in names.items()}
-        for title, options in (("sizes and footers", ()), ("sizes alone", ("--skip-footers",))):
-            seconds = [audit_seconds(environment, "--catalog", "bench", *options) for _ in range(runs)]
-            wall, used = (statistics.median(column) for column in zip(*seconds, strict=True))
-            print(f"audit, {title}: median {wall:.1f} s, {used:.1f} s of processor  goal <= {GOAL_SECONDS:.0f}")
+@click.option("--folder", type=click.Path(path_type=Path), help="Keeps the tables here, and finds them here again.")
+def main(batches: Sequence[int], commands: Sequence[str], runs: int, folder: Path | None) -> None:
+    """Make the tables, run the commands again and again, and print the medians."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _measure(folder.resolve(), batches, commands, runs)
+        return
+    with tempfile.TemporaryDirectory() as made:
+        _measure(Path(made), batches, commands, runs)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink.audit.finding import key_of
 from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch, by_tag, by_time, queries
-from lakesink_catalog.read.history import history, sinks, time_of
-from lakesink_catalog.tables.tables import parse_identifier
+from lakesink_catalog.read.history import retained, sinks, time_of
+from lakesink_catalog.tables.tables import at_snapshot, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
@@ -57,14 +57,14 @@ def look_back(table: Table, identifier: str, branch: str = MAIN_BRANCH) -> Past:
             data=DataState.UNCHANGED,
             action=did_you_mean(branch, branches),
         )
-    records = history(table)
+    found = retained(table)
     last: dict[SinkKey, int] = {}
-    for record in records:
-        last[key_of(record)] = max(record.batch_id, last.get(key_of(record), -1))
-    last |= {key_of(state): state.batch_id for state in sinks(table) if state.batch_id is not None}
+    for batch in found.batches:
+        last[batch.key] = max(batch.batch_id, last.get(batch.key, -1))
+    last |= {key_of(state): state.batch_id for state in sinks(table, found) if state.batch_id is not None}
     heads = [(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log]
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    past = Past(identifier, branch, records, last, snapshots, heads, tags)
+    past = Past(identifier, branch, found.batches, last, snapshots, heads, tags)
     if branch == MAIN_BRANCH:
         return past
     chain = [(snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in past.ancestry(refs[branch].snapshot_id)]
@@ -105,7 +105,7 @@ def choose(past: Past, question: Question) -> Chosen:
 def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
     """Read at most `limit` rows of a snapshot, in the schema that it was committed with."""
     with deletes_named(snapshot_id):
-        return table.scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
+        return at_snapshot(table, snapshot_id).scan(snapshot_id=snapshot_id, limit=limit).to_arrow()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from lakesink.audit.audit import Proof, audit
 from lakesink.audit.checkpoint import Done, read_done
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.errors import catalog_error
-from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import safe_cause
 
@@ -51,7 +51,7 @@ def audit_table(
 def loaded_for(done: Done | None, catalog: Catalog, table: str) -> Table:
     """The table to audit. If it is missing, the checkpoint shows whether it ever was there."""
     try:
-        return load_table(catalog, table)
+        return load_to_read(catalog, table)
     except CatalogError as error:
         if error.code != TABLE_MISSING or done is None or not done.batches:
             raise

@@ -10,7 +10,7 @@ from lakesink.words import counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record
 from lakesink_catalog.read.history import history as history_of
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import load_to_read
 
 
 class History(list[Record]):
@@ -59,5 +59,5 @@ def history(
         SettingsError: The identifier is malformed.
         CatalogError: The catalog is unusable, or has no such table.
     """
-    loaded = load_table(connect(catalog, catalog_properties, create=False), table)
+    loaded = load_to_read(connect(catalog, catalog_properties, create=False), table)
     return History(history_of(loaded, sink=sink, branch=branch))

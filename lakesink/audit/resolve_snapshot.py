@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink.audit.finding import key_of, runs
-from lakesink_catalog.read.history import Record, time_of
+from lakesink.audit.finding import runs
+from lakesink_catalog.read.history import RetainedBatch, time_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.ledger import mark_of
@@ -30,7 +30,7 @@ class Past:
 
     table: str  # identifier, for messages
     branch: str
-    records: Sequence[Record]  # every retained batch of all sinks and branches, oldest first
+    records: Sequence[RetainedBatch]  # every retained batch of all sinks and branches, oldest first
     last: Mapping[SinkKey, int]  # the last batch of each sink, by the ledger or its newest mark
     snapshots: Mapping[int, Snapshot]
     heads: Sequence[tuple[int, int]]  # each change of the branch's head: milliseconds and snapshot id, oldest first
@@ -69,10 +69,10 @@ def by_batch(past: Past, batch_id: int, sink: str | None = None) -> Chosen:
     `sink` may be None if the branch has one sink.
     """
     key = _sink(past, sink)
-    records = [record for record in past.records if key_of(record) == key]
+    records = [record for record in past.records if record.key == key]
     same = [record for record in records if record.batch_id == batch_id]
     if same:
-        there = [record for record in same if record.in_branch is not False] or same
+        there = [record for record in same if record.is_counted] or same
         best = ([record for record in there if _moved(past, record) is None] or there)[-1]
         return Chosen(best.snapshot_id, key, _note(best, same, _moved(past, best)))
     last = past.last.get(key, -1)
@@ -139,7 +139,7 @@ def id_for_trino(snapshot_id: int) -> str:
 
 
 def _sink(past: Past, sink: str | None) -> SinkKey:
-    known = set(past.last) | {key_of(record) for record in past.records}
+    known = set(past.last) | {record.key for record in past.records}
     here = {key for key in known if key.branch == past.branch}
     fitting = sorted((key for key in here if sink in (None, key.name)), key=lambda key: (key.name, key.kind.value))
     if len(fitting) == 1:
@@ -167,28 +167,28 @@ def _no_sink(past: Past, sink: str | None, known: set[SinkKey]) -> SettingsError
     )
 
 
-def _moved(past: Past, record: Record) -> int | None:
+def _moved(past: Past, record: RetainedBatch) -> int | None:
     """The later batch that the ledger had when an operator accepted this one; None if the batch came in order."""
     mark = mark_of(past.snapshots[record.snapshot_id].summary)
     return None if mark is None or mark.ledger_batch_id == mark.batch_id else mark.ledger_batch_id
 
 
-def _note(record: Record, same: Sequence[Record], after: int | None) -> str:
+def _note(record: RetainedBatch, same: Sequence[RetainedBatch], after: int | None) -> str:
     if after is not None:
         return (
             f"An operator accepted batch {record.batch_id} after batch {after}: this snapshot shows the batches up to"
             f" {after} too. The table as batch {record.batch_id} first left it is not retained."
         )
     if record.in_branch is False:
-        return f"Rolled back: branch {record.branch} no longer contains this snapshot of batch {record.batch_id}."
+        return f"Rolled back: branch {record.key.branch} no longer contains this snapshot of batch {record.batch_id}."
     if len(same) > 1:
         return f"{len(same)} retained snapshots contain batch {record.batch_id}: this is the newest in the branch."
     return ""
 
 
-def _left_unchanged(past: Past, records: Sequence[Record], batch_id: int) -> Record | None:
+def _left_unchanged(past: Past, records: Sequence[RetainedBatch], batch_id: int) -> RetainedBatch | None:
     """The previous batch, if the ancestry of the next one shows no commit between them."""
-    kept = [record for record in records if record.in_branch is not False]
+    kept = [record for record in records if record.is_counted]
     for before, after in reversed(list(pairwise(kept))):
         if before.batch_id < batch_id < after.batch_id:
             linked = any(step.snapshot_id == before.snapshot_id for step in past.ancestry(after.snapshot_id))
@@ -207,7 +207,7 @@ def _was_head(past: Past, place: int) -> bool:
     return (following.sequence_number or 0) <= (snapshot.sequence_number or 0)  # the branch was rolled back to it
 
 
-def _expired(key: SinkKey, batch_id: int, records: Sequence[Record]) -> CatalogError:
+def _expired(key: SinkKey, batch_id: int, records: Sequence[RetainedBatch]) -> CatalogError:
     retained = (
         _cut(f"batches {ranges([record.batch_id for record in records])}") if records else "no batch of it any more"
     )

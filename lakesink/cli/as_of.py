@@ -10,7 +10,7 @@ from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
 from lakesink.words import counted, moment, number
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import load_to_read
 
 
 def as_of(  # noqa: PLR0913 - click hands over one argument an option
@@ -30,7 +30,7 @@ def as_of(  # noqa: PLR0913 - click hands over one argument an option
         raise invalid("Not exactly one of --batch, --time and --tag was given.", "Give one of them.")
     if (sink is not None and batch is None) or (branch is not None and tag is not None):
         raise invalid("--sink goes with --batch, and --branch with --batch or --time.", "Leave out the wrong option.")
-    opened = load_table(connect(catalog, create=False), table)
+    opened = load_to_read(connect(catalog, create=False), table)
     question = Question(batch, time, tag, sink, branch or "main")
     answer = look_up(opened, table, question)
     rows = read(opened, answer.snapshot_id, limit) if read_rows else None

@@ -9,8 +9,8 @@ from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.cli.rows import parsed_offsets
 from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.read.history import Record, history
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.read.history import Record, record_of, retained, select
+from lakesink_catalog.tables.tables import load_to_read
 
 _COLUMNS = ("sink", "branch", "batch>", "snapshot>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
 
@@ -19,10 +19,11 @@ def log(table: str, catalog: str | None, sink: str | None, branch: str | None, l
     """Exit code 1: no batch is retained."""
     if is_directory(table, catalog):
         return log_of_directory(table, sink=sink, branch=branch, limit=limit)
-    opened = load_table(connect(catalog, create=False), table)
-    records = history(opened, sink=sink, branch=branch)
-    hints = _hints(table, catalog, records[-limit:], hidden=max(len(records) - limit, 0))
-    return _report(table, opened.catalog.name, records[-limit:], len(records), hints)
+    opened = load_to_read(connect(catalog, create=False), table)
+    batches = select(retained(opened).batches, sink, branch)
+    shown = [record_of(batch) for batch in batches[-limit:]]
+    hints = _hints(table, catalog, shown, hidden=len(batches) - len(shown))
+    return _report(table, opened.catalog.name, shown, len(batches), hints)
 
 
 def _report(identifier: str, catalog: str | None, shown: list[Record], retained: int, hints: list[str]) -> Report:

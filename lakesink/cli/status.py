@@ -13,7 +13,7 @@ from lakesink.cli.status_of_catalog import status_of_catalog
 from lakesink.words import ago, as_arguments, counted, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
@@ -32,7 +32,7 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
         return status_of_catalog(catalog, max_age, limit=limit)
     if is_directory(table, catalog):
         return status_of_directory(table, max_age)
-    opened = load_table(connect(catalog, create=False), table)
+    opened = load_to_read(connect(catalog, create=False), table)
     return _report(table, opened, max_age, next_step=f"Next: lakesink log {as_arguments(table, catalog)}")
 
 

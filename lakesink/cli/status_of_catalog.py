@@ -14,7 +14,7 @@ from lakesink.words import as_arguments, counted, moment, number, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.tables.listing import Found, tables_in
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import load_to_read
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.redact import redact
 
@@ -49,7 +49,7 @@ def _looked_at(catalog: Catalog, listed: Sequence[Found], max_age: timedelta | N
 
 def _seen(catalog: Catalog, name: str, max_age: timedelta | None, now: datetime) -> Seen:
     try:
-        states = sinks(load_table(catalog, name))
+        states = sinks(load_to_read(catalog, name))
     except LakesinkError as error:
         return Seen(name, error=error)
     return Seen(name, tuple((state, standing_of(state, max_age, now)) for state in states))

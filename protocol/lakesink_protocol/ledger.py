@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
@@ -161,17 +162,23 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
     if kind is None or batch_id is None or ledger_batch_id is None:
         return None
     return Mark(
-        key=SinkKey(text("sink-id"), text("branch"), kind),
+        key=_shared_key(text("sink-id"), text("branch"), kind),
         batch_id=batch_id,
-        query_id=text("query-id"),
+        query_id=sys.intern(text("query-id")),
         fingerprint=text("fingerprint"),
         end=text("end"),
-        outcome=text("outcome"),
+        outcome=sys.intern(text("outcome")),
         accepted=text("accepted"),
         ledger_batch_id=ledger_batch_id,
         offsets=text("offsets"),
         missing_inputs=stated(summary, "lakesink.missing-inputs") or 0,
     )
+
+
+@lru_cache(maxsize=64)
+def _shared_key(name: str, branch: str, kind: SinkKind) -> SinkKey:
+    """One object for all marks of a sink: a history has many thousands."""
+    return SinkKey(name, branch, kind)
 
 
 def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | None:

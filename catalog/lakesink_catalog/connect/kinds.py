@@ -14,6 +14,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.pool import QueuePool
 
+from lakesink_catalog.connect.lean import reading_leanly
 from lakesink_catalog.connect.sql_waits import bound_waits
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
@@ -120,7 +121,7 @@ class _Guarded(Catalog):
     # PyIceberg merges table properties into those of the file system, and offers no public hook to filter them.
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         allowed = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
-        return super()._load_file_io(allowed, location)
+        return reading_leanly(super()._load_file_io(allowed, location))
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table; refuse a table whose properties name a class that a commit would import."""

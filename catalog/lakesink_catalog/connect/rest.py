@@ -20,6 +20,7 @@ from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 from requests.exceptions import HTTPError, ReadTimeout
 
+from lakesink_catalog.connect.lean import lean_answer
 from lakesink_protocol.errors import SettingsError
 
 TIMEOUT_PROPERTY = "lakesink.http-timeout-seconds"
@@ -73,6 +74,7 @@ class BoundedRestCatalog(RestCatalog):
     # PyIceberg offers no public hook to configure the session, and its constructor already uses the session.
     def _create_session(self) -> Session:
         session = super()._create_session()
+        session.hooks["response"].append(lean_answer)
         self._bound(session)
         manager = self._auth_manager
         if manager is not None and not isinstance(manager, LegacyOAuth2AuthManager):

@@ -5,10 +5,10 @@ the retained batches, and `sinks` also shows a last batch whose snapshot has exp
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -103,31 +103,111 @@ class SinkState:
     silence_limit: timedelta | None = None
 
 
+class RetainedBatch(NamedTuple):
+    """One batch in one snapshot, as light as a history of many thousands needs it; `Record` explains the fields."""
+
+    mark: Mark
+    snapshot: Snapshot
+    in_branch: bool | None
+    rows: int
+    files: int
+    bytes: int
+    malformed_rows: int
+    unknown_keys: int
+
+    @property
+    def key(self) -> SinkKey:
+        """The sink."""
+        return self.mark.key
+
+    @property
+    def batch_id(self) -> int:
+        """Batch id, or version."""
+        return self.mark.batch_id
+
+    @property
+    def snapshot_id(self) -> int:
+        """Id of the snapshot."""
+        return self.snapshot.snapshot_id
+
+    @property
+    def is_counted(self) -> bool:
+        """False if the batch was rolled back."""
+        return self.in_branch is not False
+
+
+class Retained(NamedTuple):
+    """What all snapshots of a table show: every batch, oldest first, and the ledger properties that were removed."""
+
+    batches: Sequence[RetainedBatch]
+    forgotten: frozenset[str]
+
+
+def retained(table: Table) -> Retained:
+    """Read the summary of every snapshot, once."""
+    batches: list[RetainedBatch] = []
+    forgotten = set()
+    ancestries = _Ancestries(table)
+    for snapshot in sorted(table.metadata.snapshots, key=_age):
+        summary = snapshot.summary
+        if summary is None:
+            continue
+        forgotten.add(summary.get(FORGOTTEN))
+        mark = mark_of(summary)
+        if mark is not None:
+            batches.append(_retained_batch(mark, snapshot, summary, ancestries))
+    return Retained(batches, frozenset(name for name in forgotten if name is not None))
+
+
 def history(table: Table, *, sink: str | None = None, branch: str | None = None) -> list[Record]:
     """Every batch in the table's snapshots, newest last; `sink` is a sink id or an application id."""
-    ancestries = _Ancestries(table)
-    records = [
-        _record(mark, snapshot, ancestries)
-        for mark, snapshot in _marked(table)
-        if sink in (None, mark.key.name) and branch in (None, mark.key.branch)
-    ]
-    return sorted(records, key=lambda record: (record.sequence_number, record.snapshot_id))
+    return [record_of(batch) for batch in select(retained(table).batches, sink, branch)]
 
 
-def sinks(table: Table) -> list[SinkState]:
+def select(batches: Iterable[RetainedBatch], sink: str | None, branch: str | None) -> list[RetainedBatch]:
+    """The batches of one sink or branch, or of both; None for any."""
+    return [one for one in batches if sink in (None, one.key.name) and branch in (None, one.key.branch)]
+
+
+def record_of(batch: RetainedBatch) -> Record:
+    """All that is known of a batch."""
+    mark, snapshot, summary = batch.mark, batch.snapshot, batch.snapshot.summary
+    return Record(
+        sink=mark.key.name,
+        branch=mark.key.branch,
+        kind=mark.key.kind.value,
+        batch_id=mark.batch_id,
+        snapshot_id=snapshot.snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        rows=batch.rows,
+        files=batch.files,
+        bytes=batch.bytes,
+        offsets=mark.offsets,
+        committed_at=time_of(snapshot.timestamp_ms),
+        outcome=mark.outcome,
+        accepted=mark.accepted,
+        missing_inputs=mark.missing_inputs,
+        in_branch=batch.in_branch,
+        malformed_rows=batch.malformed_rows,
+        unknown_keys=batch.unknown_keys,
+        unknown_names=str(summary[UNKNOWN_NAMES] or "") if summary else "",
+    )
+
+
+def sinks(table: Table, known: Retained | None = None) -> list[SinkState]:
     """Every sink with a ledger entry or a retained mark, by name, except sinks that were removed.
 
     A mark that expiry cut off from its branch, such as a mark that only an audit tag retains, does not prove a lost
-    ledger. A verdict does not see it either, unless the ledger tag retains it.
+    ledger. A verdict does not see it either, unless the ledger tag retains it. `known` saves reading `retained` again.
     """
-    retained: dict[SinkKey, list[Record]] = defaultdict(list)
-    for record in history(table):
-        retained[SinkKey(record.sink, record.branch, SinkKind(record.kind))].append(record)
-    forgotten = {said.get(FORGOTTEN) for said in (snapshot.summary for snapshot in table.metadata.snapshots) if said}
-    marked = {key for key, records in retained.items() if any(record.in_branch is not None for record in records)}
-    marked |= {key for key in retained.keys() - marked if _is_marked(table, key)}
+    batches, forgotten = known or retained(table)
+    by_key: dict[SinkKey, list[RetainedBatch]] = defaultdict(list)
+    for batch in batches:
+        by_key[batch.key].append(batch)
+    marked = {key for key, found in by_key.items() if any(one.in_branch is not None for one in found)}
+    marked |= {key for key in by_key.keys() - marked if _is_marked(table, key)}
     keys = {key for key in marked if key.ledger_property not in forgotten} | set(_keys_of_ledger(table))
-    return [_state(table, key, retained.get(key, [])) for key in sorted(keys, key=_order)]
+    return [_state(table, key, by_key.get(key, ())) for key in sorted(keys, key=_order)]
 
 
 def _is_marked(table: Table, key: SinkKey) -> bool:
@@ -141,49 +221,36 @@ class _Ancestries:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._found: dict[str, dict[int, int]] = {}
+        self._found: dict[str, tuple[frozenset[int], int]] = {}
 
     def contains(self, branch: str, snapshot: Snapshot) -> bool | None:
-        ancestry = self._sequence_numbers(branch)
-        if snapshot.snapshot_id in ancestry:
+        if branch not in self._found:
+            self._found[branch] = self._ids_and_lowest_number(branch)
+        ids, lowest = self._found[branch]
+        if snapshot.snapshot_id in ids:
             return True
-        lowest = min(ancestry.values(), default=0)
         return False if (snapshot.sequence_number or 0) >= lowest or lowest <= 1 else None
 
-    def _sequence_numbers(self, branch: str) -> dict[int, int]:
-        if branch not in self._found:
-            view = view_table(self._table, SinkKey("history", branch))
-            self._found[branch] = {step.snapshot_id: step.sequence_number or 0 for step in view.ancestry()}
-        return self._found[branch]
+    def _ids_and_lowest_number(self, branch: str) -> tuple[frozenset[int], int]:
+        ancestry = list(view_table(self._table, SinkKey("history", branch)).ancestry())
+        lowest = min((step.sequence_number or 0 for step in ancestry), default=0)
+        return frozenset(step.snapshot_id for step in ancestry), lowest
 
 
-def _marked(table: Table) -> Iterator[tuple[Mark, Snapshot]]:
-    for snapshot in table.metadata.snapshots:
-        mark = mark_of(snapshot.summary)
-        if mark is not None:
-            yield mark, snapshot
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    return snapshot.sequence_number or 0, snapshot.snapshot_id
 
 
-def _record(mark: Mark, snapshot: Snapshot, ancestries: _Ancestries) -> Record:
-    return Record(
-        sink=mark.key.name,
-        branch=mark.key.branch,
-        kind=mark.key.kind.value,
-        batch_id=mark.batch_id,
-        snapshot_id=snapshot.snapshot_id,
-        sequence_number=snapshot.sequence_number or 0,
-        rows=_count(snapshot.summary, "added-records"),
-        files=_count(snapshot.summary, "added-data-files"),
-        bytes=_count(snapshot.summary, "added-files-size"),
-        offsets=mark.offsets,
-        committed_at=time_of(snapshot.timestamp_ms),
-        outcome=mark.outcome,
-        accepted=mark.accepted,
-        missing_inputs=mark.missing_inputs,
-        in_branch=ancestries.contains(mark.key.branch, snapshot),
-        malformed_rows=_count(snapshot.summary, MALFORMED_ROWS),
-        unknown_keys=_count(snapshot.summary, UNKNOWN_KEYS),
-        unknown_names=str(snapshot.summary[UNKNOWN_NAMES] or "") if snapshot.summary else "",
+def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _Ancestries) -> RetainedBatch:
+    return RetainedBatch(
+        mark,
+        snapshot,
+        ancestries.contains(mark.key.branch, snapshot),
+        _count(summary, "added-records"),
+        _count(summary, "added-data-files"),
+        _count(summary, "added-files-size"),
+        _count(summary, MALFORMED_ROWS),
+        _count(summary, UNKNOWN_KEYS),
     )
 
 
@@ -196,31 +263,31 @@ def _keys_of_ledger(table: Table) -> Iterator[SinkKey]:
             yield SinkKey(sink, branch or MAIN_BRANCH, SinkKind(kind))
 
 
-def _state(table: Table, key: SinkKey, records: list[Record]) -> SinkState:
+def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> SinkState:
     view = view_table(table, key)
     trouble, unverifiable = _standing(view, key)
-    counted = [record for record in records if record.in_branch is not False]
+    counted = [batch for batch in batches if batch.is_counted]
     entry, newest = view.entry, counted[-1] if counted else None
     snapshot_id = entry.snapshot_id if entry else newest.snapshot_id if newest else None
-    snapshot = view.snapshots.get(snapshot_id) if snapshot_id is not None else None
+    snapshot = cast("Snapshot | None", view.snapshots.get(snapshot_id)) if snapshot_id is not None else None
     return SinkState(
         sink=key.name,
         branch=key.branch,
         kind=key.kind.value,
         batch_id=entry.batch_id if entry else newest.batch_id if newest else None,
         snapshot_id=snapshot_id,
-        offsets=entry.offsets if entry else newest.offsets if newest else "",
-        committed_at=time_of(snapshot.timestamp_ms) if isinstance(snapshot, Snapshot) else None,
-        since=counted[0].committed_at if counted else None,
+        offsets=entry.offsets if entry else newest.mark.offsets if newest else "",
+        committed_at=None if snapshot is None else time_of(snapshot.timestamp_ms),
+        since=time_of(counted[0].snapshot.timestamp_ms) if counted else None,
         batches=len(counted),
-        rows=sum(record.rows for record in counted),
-        files=sum(record.files for record in counted),
-        bytes=sum(record.bytes for record in counted),
+        rows=sum(batch.rows for batch in counted),
+        files=sum(batch.files for batch in counted),
+        bytes=sum(batch.bytes for batch in counted),
         trouble=trouble,
         unverifiable=unverifiable,
-        malformed_rows=sum(record.malformed_rows for record in counted),
-        unknown_keys=sum(record.unknown_keys for record in counted),
-        silence_limit=silence_limit(record.committed_at for record in counted),
+        malformed_rows=sum(batch.malformed_rows for batch in counted),
+        unknown_keys=sum(batch.unknown_keys for batch in counted),
+        silence_limit=silence_limit(time_of(batch.snapshot.timestamp_ms) for batch in counted),
     )
 
 

@@ -1,0 +1,145 @@
+"""Sets the snapshots of a table apart before PyIceberg reads its metadata, for callers that only read history.
+
+Catalogs differ in where the metadata comes from. While `lean_loading` is active in a context, each catalog of
+`connect` reads through this module: files by `LeanIO`, answers of a REST service by `lean_answer`. A catalog that does
+not is loaded as usual. Text that is not read exactly like PyIceberg would read it is left to PyIceberg as it is.
+"""
+
+import codecs
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import Table
+from requests import Response
+
+from lakesink_catalog.connect.lean_json import NotLean, SetApart, set_apart
+
+PIECE_BYTES = 64 * 1024
+_REST_NAME = "rest.metadata.json"
+"""Not compressed, whatever the file was."""
+
+
+@dataclass(slots=True)
+class LeanLoading:
+    """What was set apart while a table was loaded; None if nothing was.
+
+    `was_tried` is true as soon as metadata came through this module.
+    """
+
+    apart: SetApart | None = None
+    was_tried: bool = False
+
+    def complete(self, table: Table) -> Table:
+        """The table with all that was set apart, as objects that have the same names as PyIceberg's."""
+        if isinstance(table.io, LeanIO):
+            table.io = table.io.inner
+        if self.apart is not None:
+            lists = {"snapshots": self.apart.snapshots, "snapshot_log": self.apart.snapshot_log}
+            found = {name: items for name, items in lists.items() if items is not None}
+            table.metadata = table.metadata.model_copy(update=found)
+        return table
+
+
+_LOADING: ContextVar[LeanLoading | None] = ContextVar("lakesink_lean_loading", default=None)
+
+
+@contextmanager
+def lean_loading() -> Iterator[LeanLoading]:
+    """Within, catalogs set snapshots apart."""
+    loading = LeanLoading()
+    token = _LOADING.set(loading)
+    try:
+        yield loading
+    finally:
+        _LOADING.reset(token)
+
+
+def is_lean_loading() -> bool:
+    """True within `lean_loading`."""
+    return _LOADING.get() is not None
+
+
+def reading_leanly(io: FileIO) -> FileIO:
+    """The storage, whose metadata files come without snapshots within `lean_loading`."""
+    return io if _LOADING.get() is None else LeanIO(io)
+
+
+def lean_answer(response: Response, **_: Any) -> Response:
+    """Hook of a session: within `lean_loading`, an answer that has a table's metadata comes without snapshots."""
+    loading = _LOADING.get()
+    if loading is None or not response.ok or (response.encoding or "").lower() != "utf-8":
+        return response
+    loading.was_tried = True
+    body = response.content
+    pieces = (body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES))
+    apart = _set_apart(pieces, inside="metadata")
+    if apart is None or apart.snapshots is None:
+        return response
+    loading.apart = apart
+    lean = Response()
+    lean.status_code, lean.encoding, lean.url = response.status_code, response.encoding, response.url
+    lean.raw = BytesIO(apart.rest.encode())
+    return lean
+
+
+class LeanIO(FileIO):
+    """Reads metadata files without their snapshots."""
+
+    def __init__(self, inner: FileIO) -> None:
+        super().__init__(inner.properties)
+        self.inner = inner
+
+    def new_input(self, location: str) -> InputFile:
+        """Get the file, of a table's metadata the rest."""
+        file, loading = self.inner.new_input(location), _LOADING.get()
+        if loading is None:
+            return file
+        loading.was_tried = True
+        loading.apart = _of_file(file)
+        return file if loading.apart is None else _Rest(loading.apart.rest.encode())
+
+    def new_output(self, location: str) -> OutputFile:
+        """See `FileIO`."""
+        return self.inner.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """See `FileIO`."""
+        self.inner.delete(location)
+
+
+class _Rest(InputFile):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(_REST_NAME)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - PyIceberg's signature
+        return BytesIO(self._data)
+
+
+def _of_file(file: InputFile) -> SetApart | None:
+    try:
+        with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as text:
+            return _set_apart(iter(partial(text.read, PIECE_BYTES), b""))
+    except (OSError, EOFError, zlib.error):  # PyIceberg, which reads the file again, tells what is wrong with it
+        return None
+
+
+def _set_apart(pieces: Iterator[bytes], *, inside: str = "") -> SetApart | None:
+    try:
+        return set_apart(codecs.iterdecode(pieces, "utf-8"), inside=inside)
+    except (NotLean, UnicodeDecodeError):
+        return None

@@ -1,0 +1,253 @@
+"""The JSON of a table's metadata with its snapshots set apart, each as its own text with only its links read. Pure.
+
+A snapshot as PyIceberg's object takes several times the memory of its text, and most of the time to load a table with a
+long history. `set_apart` reads the text piece by piece. It accepts only what PyIceberg reads as the same values. For
+anything else it raises `NotLean`, and PyIceberg has to read the whole text.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Never
+
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_OPERATIONS = frozenset(operation.value for operation in Operation)
+_REQUIRED = ("snapshot-id", "timestamp-ms")
+_OPTIONAL = ("parent-snapshot-id", "sequence-number", "schema-id", "first-row-id", "added-rows")
+_LOG_KEYS = frozenset(("snapshot-id", "timestamp-ms"))
+_MAY_BE_NULL = (int, type(None))
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_TEXTS = frozenset({str})
+_LETTERS = len("operation")
+_BY_NAME = frozenset(Snapshot.model_fields) - {"summary"}
+"""PyIceberg reads these spellings of a snapshot's keys too, but nobody writes them."""
+
+
+class NotLean(ValueError):
+    """The text is not JSON, or has a form that only PyIceberg may judge."""
+
+
+class LeanSummary(dict[str, str]):
+    """A snapshot's summary, read as PyIceberg's: a key that is not there is None."""
+
+    def __missing__(self, _: str) -> None:
+        return None
+
+    @property
+    def operation(self) -> Operation:
+        """The operation."""
+        return Operation(self["operation"])
+
+
+class LeanSnapshot(NamedTuple):
+    """A snapshot by its text; it has the names of PyIceberg's `Snapshot` that readers of history use."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    sequence_number: int | None
+    timestamp_ms: int
+    text: str
+
+    @property
+    def manifest_list(self) -> str:
+        """Location of the manifest list."""
+        location: str = json.loads(self.text)["manifest-list"]
+        return location
+
+    @property
+    def summary(self) -> LeanSummary | None:
+        """The summary, decoded anew by every call: ask once."""
+        found = json.loads(self.text).get("summary")
+        return None if found is None else LeanSummary(found)
+
+    def whole(self) -> Snapshot:
+        """PyIceberg's object."""
+        return Snapshot.model_validate_json(self.text)
+
+
+class LeanLogEntry(NamedTuple):
+    """A change of the main branch's head."""
+
+    snapshot_id: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetApart:
+    """Metadata in parts.
+
+    Attributes:
+        rest: The text with empty lists in place of the parts below.
+        snapshots: None if the text has none.
+        snapshot_log: None if the text has none.
+    """
+
+    rest: str
+    snapshots: list[LeanSnapshot] | None
+    snapshot_log: list[LeanLogEntry] | None
+
+
+def set_apart(pieces: Iterator[str], *, inside: str = "") -> SetApart:
+    """Read the JSON of a table's metadata, or of an answer that has the metadata under the key `inside`."""
+    text = _Text(pieces)
+    rest: list[str] = []
+    found: dict[str, list[Any]] = {}
+    try:
+        if inside:
+            for key in _keys(text, rest):
+                if key != inside:
+                    rest.append(text.value()[1])
+                elif found:
+                    raise NotLean("two tables")
+                else:
+                    _metadata(text, rest, found)
+        else:
+            _metadata(text, rest, found)
+    except RecursionError as error:
+        raise NotLean("nested too deeply") from error
+    if not text.is_at_end():
+        raise NotLean("text after the end")
+    return SetApart("".join(rest), found.get("snapshots"), found.get("snapshot-log"))
+
+
+def _metadata(text: "_Text", rest: list[str], found: dict[str, list[Any]]) -> None:
+    kinds = {"snapshots": _snapshot, "snapshot-log": _log_entry}
+    for key in _keys(text, rest):
+        if key in found or key == "snapshot_log":
+            raise NotLean("a key in two spellings or twice")
+        if key in kinds:
+            found[key] = [kinds[key](*one) for one in _items(text)]
+            rest.append("[]")
+        else:
+            rest.append(text.value()[1])
+
+
+def _keys(text: "_Text", rest: list[str]) -> Iterator[str]:
+    """The keys of an object, each when its value is next; the caller passes the value."""
+    text.expect("{")
+    rest.append("{")
+    follows = False
+    while not text.takes("}"):
+        if follows:
+            text.expect(",")
+            rest.append(",")
+        key, raw = text.value()
+        if not isinstance(key, str):
+            raise NotLean("a key is no text")
+        text.expect(":")
+        rest.append(f"{raw}:")
+        yield key
+        follows = True
+    rest.append("}")
+
+
+def _items(text: "_Text") -> Iterator[tuple[Any, str]]:
+    text.expect("[")
+    if text.takes("]"):
+        return
+    yield text.value()
+    while not text.takes("]"):
+        text.expect(",")
+        yield text.value()
+
+
+def _snapshot(value: Any, raw: str) -> LeanSnapshot:
+    if type(value) is not dict or ("\\u" in raw and _SURROGATE.search(raw)):
+        raise NotLean("a snapshot is no object, or has half a character")
+    for key in _REQUIRED:
+        if type(value.get(key)) is not int:
+            raise NotLean("a snapshot lacks a number")
+    for key in _OPTIONAL:
+        if type(value.get(key)) not in _MAY_BE_NULL:
+            raise NotLean("a number of a snapshot is none")
+    if type(value.get("manifest-list")) is not str or not _BY_NAME.isdisjoint(value):
+        raise NotLean("a snapshot without a manifest list, or with keys in another spelling")
+    summary = value.pop("summary", None)
+    if summary is not None:
+        _check_summary(summary)
+    if not _SCALARS.issuperset(map(type, value.values())):
+        raise NotLean("a snapshot with an unknown structure")
+    return LeanSnapshot(
+        value["snapshot-id"],
+        value.get("parent-snapshot-id"),
+        value.get("sequence-number", 0),
+        value["timestamp-ms"],
+        raw,
+    )
+
+
+def _check_summary(summary: Any) -> None:
+    if type(summary) is not dict or summary.get("operation") not in _OPERATIONS:
+        raise NotLean("a summary without a known operation")
+    if not _TEXTS.issuperset(map(type, summary.values())):
+        raise NotLean("a summary with other values than texts")
+    if "self" in summary or any(key.lower() == "operation" != key for key in summary if len(key) == _LETTERS):
+        raise NotLean("a summary with keys that PyIceberg takes for others")
+
+
+def _log_entry(value: Any, _: str) -> LeanLogEntry:
+    if type(value) is not dict or value.keys() != _LOG_KEYS or {type(number) for number in value.values()} != {int}:
+        raise NotLean("an entry of the log with other fields")
+    return LeanLogEntry(value["snapshot-id"], value["timestamp-ms"])
+
+
+def _refuse(constant: str) -> Never:
+    raise NotLean(f"{constant} is not JSON")
+
+
+class _Text:
+    """JSON text that arrives in pieces; what was passed is dropped."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces = pieces
+        self._buffer = ""
+        self._at = 0
+        self._decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
+
+    def is_at_end(self) -> bool:
+        """True if only white space is left."""
+        return self._next() == ""
+
+    def takes(self, char: str) -> bool:
+        """Pass the next character, if it is this one."""
+        found = self._next() == char
+        self._at += found
+        return found
+
+    def expect(self, char: str) -> None:
+        """Pass this character."""
+        if not self.takes(char):
+            raise NotLean(f"no {char}")
+
+    def value(self) -> tuple[Any, str]:
+        """Pass a value; returns it, and its text."""
+        self._next()
+        while True:
+            try:
+                value, end = self._decode(self._buffer, self._at)
+            except json.JSONDecodeError as error:
+                if not self._more():
+                    raise NotLean("not JSON") from error
+                continue
+            if end < len(self._buffer) or not self._more():  # else a number may go on
+                raw = self._buffer[self._at : end]
+                self._at = end
+                return value, raw
+
+    def _next(self) -> str:
+        while True:
+            space = _SPACE.match(self._buffer, self._at)
+            assert space is not None, "matches also nothing"
+            self._at = space.end()
+            if self._at < len(self._buffer) or not self._more():
+                return self._buffer[self._at : self._at + 1]
+
+    def _more(self) -> bool:
+        piece = next(self._pieces, None)
+        if piece is not None:
+            self._buffer, self._at = self._buffer[self._at :] + piece, 0
+        return piece is not None
