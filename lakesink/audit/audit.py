@@ -19,8 +19,6 @@ from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.scan import TableScan
 from lakesink.words import counted, number
 from lakesink_catalog.read.history import SinkState
-from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
-from lakesink_protocol.ledger import stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +112,8 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         last=state.batch_id,
         oldest=steps[0].mark.batch_id if steps else None,
         batches=len(steps),
-        rows=sum(stated(step.snapshot.summary, "added-records") or 0 for step in steps),
+        rows=sum(step.snapshot.added_rows or 0 for step in steps),
         since=state.since if steps else None,
-        malformed_rows=sum(stated(step.snapshot.summary, MALFORMED_ROWS) or 0 for step in steps),
-        unknown_keys=sum(stated(step.snapshot.summary, UNKNOWN_KEYS) or 0 for step in steps),
+        malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
+        unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
     )

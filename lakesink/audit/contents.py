@@ -1,18 +1,14 @@
 """Checks that manifests and summaries agree and no file is referenced twice. Pure: works on what was read before."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit.branch_history import BranchHistory, Step
 from lakesink.audit.finding import Code, Finding, Note, listed
 from lakesink.audit.inventory import Entry, Inventory, sums
+from lakesink.audit.snapshot_facts import SnapshotFacts
 from lakesink.words import counted
-from lakesink_protocol.ledger import stated
 
-_ADDED = ("added-data-files", "added-records", "added-files-size")
-_TOTAL = ("total-data-files", "total-records", "total-files-size")
 _NAMES = ("files", "rows", "bytes")
 
 
@@ -31,7 +27,7 @@ def disagreeing_manifests(inventory: Inventory) -> Iterator[Finding]:
             yield Finding(Code.MANIFEST_DISAGREES, "", found, (manifest.path,))
 
 
-def doubled_files(snapshots: Iterable[Snapshot], inventory: Inventory) -> Iterator[Finding]:
+def doubled_files(snapshots: Iterable[SnapshotFacts], inventory: Inventory) -> Iterator[Finding]:
     """Data files that one snapshot references more than once, reported in the first snapshot that shows them."""
     reported: set[str] = set()
     for snapshot in snapshots:
@@ -46,13 +42,14 @@ def doubled_files(snapshots: Iterable[Snapshot], inventory: Inventory) -> Iterat
 def added_twice(inventory: Inventory, own: Iterable[int]) -> Iterator[Finding]:
     """Data files that two batches added; `own` lists the snapshots of batches that are on a branch."""
     ours = frozenset(own)
-    brought: dict[str, set[int]] = defaultdict(set)
-    for manifest in inventory.known():
-        for entry in manifest.entries:
-            if entry.is_data and entry.added_by in ours:
-                brought[entry.path].add(entry.added_by)
-    paths = sorted(path for path, snapshots in brought.items() if len(snapshots) > 1)
-    if paths:
+    brought: dict[str, int] = {}
+    twice = set()
+    for entry in (entry for manifest in inventory.known() for entry in manifest.entries):
+        if entry.is_data and entry.added_by in ours:
+            first = brought.setdefault(entry.path, entry.added_by)
+            if first != entry.added_by:
+                twice.add(entry.path)
+    if paths := sorted(twice):
         found = f"{counted(len(paths), 'data file')} were added by two batches each: {listed(paths)}."
         yield Finding(Code.FILE_ADDED_TWICE, "", found, tuple(paths))
 
@@ -76,21 +73,21 @@ def disagreeing_summaries(subject: str, steps: Iterable[Step], inventory: Invent
         own = sums(entry for entry in inventory.entries(snapshot) if entry.is_new)
         held = own.get(snapshot.snapshot_id, (0, 0, 0))
         if inventory.is_whole(snapshot) and not _agrees(snapshot, held):
-            claimed = _counts([stated(snapshot.summary, name) or 0 for name in _ADDED])
+            claimed = _counts([count or 0 for count in snapshot.added])
             found = f"Batch {step.mark.batch_id}: its manifests hold {_counts(held)}, its summary states {claimed}."
             yield Finding(Code.SUMMARY_DISAGREES, subject, found, (str(snapshot.snapshot_id),))
 
 
-def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, Snapshot]) -> Iterator[Finding]:
+def broken_sums(subject: str, steps: Sequence[Step], snapshots: Mapping[int, SnapshotFacts]) -> Iterator[Finding]:
     """Batches whose totals are not the sum of the parent's totals and what they added."""
     for step in steps:
         parent_id = step.snapshot.parent_snapshot_id
         parent = snapshots.get(parent_id) if parent_id is not None else None
         if parent is None:
             continue
-        for total, added, name in zip(_TOTAL, _ADDED, _NAMES, strict=True):
-            before, after = stated(parent.summary, total), stated(step.snapshot.summary, total)
-            expected = None if before is None else before + (stated(step.snapshot.summary, added) or 0)
+        facts = step.snapshot
+        for before, added, after, name in zip(parent.totals, facts.added, facts.totals, _NAMES, strict=True):
+            expected = None if before is None else before + (added or 0)
             if None not in (expected, after) and expected != after:
                 found = (
                     f"Batch {step.mark.batch_id}: its summary totals {after:,} {name}, its parent and it {expected:,}."
@@ -105,7 +102,7 @@ def totals(branch: BranchHistory, inventory: Inventory) -> Iterator[Finding | No
         return
     entries = list(inventory.entries(head))
     held = _held(entries)
-    claims = [stated(head.summary, name) for name in _TOTAL]
+    claims = head.totals
     wrong = [
         f"{number:,} {name} where its summary totals {claim:,}"
         for number, claim, name in zip(held, claims, _NAMES, strict=True)
@@ -126,9 +123,8 @@ def _held(entries: Sequence[Entry]) -> tuple[int, int, int]:
     return len(data), sum(entry.rows for entry in data), sum(entry.size_bytes for entry in entries)
 
 
-def _agrees(snapshot: Snapshot, held: tuple[int, int, int]) -> bool:
-    claims = [stated(snapshot.summary, name) for name in _ADDED]
-    return all((claim or 0) == number for claim, number in zip(claims, held, strict=True))
+def _agrees(snapshot: SnapshotFacts, held: tuple[int, int, int]) -> bool:
+    return all((claim or 0) == number for claim, number in zip(snapshot.added, held, strict=True))
 
 
 def _counts(counts: Sequence[int]) -> str:

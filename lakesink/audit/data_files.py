@@ -1,19 +1,18 @@
 """Checks that referenced files exist, with the size and rows that manifests state. Checks many files at a time."""
 
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile
 
+from lakesink.audit.at_once import at_once
 from lakesink.audit.finding import Code, Finding, Note, listed
 from lakesink.audit.inventory import Entry
 from lakesink.words import counted
 from lakesink_protocol.redact import describe
 
-AT_ONCE = 16
 _TAIL_BYTES = 64 * 1024
 _WORDS = {
     Code.FILE_MISSING: "not there",
@@ -34,9 +33,8 @@ class Fault:
 
 def faults(io: FileIO, entries: Collection[Entry], *, footers: bool) -> list[Fault]:
     """Check every file, given once each; `footers` also compares row counts with Parquet footers."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = pool.map(lambda entry: _look(io, entry, footers=footers), entries)
-        return sorted((fault for fault in found if fault is not None), key=lambda fault: fault.path)
+    found = at_once(lambda entry: _look(io, entry, footers=footers), entries)
+    return sorted((fault for fault in found if fault is not None), key=lambda fault: fault.path)
 
 
 def findings(found: Collection[Fault]) -> Iterator[Finding | Note]:

@@ -1,19 +1,33 @@
 """What retained snapshots reference. Reads each manifest list and manifest once, several at a time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeVar
 
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus, ManifestFile, read_manifest_list
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+)
+from pyiceberg.typedef import StructProtocol
 
+from lakesink.audit.at_once import at_once
+from lakesink.audit.snapshot_facts import SnapshotFacts
 from lakesink_protocol.redact import describe
 
-AT_ONCE = 16
+_TYPES: dict[int, Callable[..., StructProtocol]] = {-1: ManifestEntry, 2: DataFile}
+_ENUMS: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+"""By field ids of a manifest's entries."""
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +62,13 @@ class Inventory:
     _manifests: dict[str, Manifest] = field(default_factory=dict)
     _paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
-    def read(self, snapshots: Iterable[Snapshot], *, only_own: bool = False) -> None:
+    def read(self, snapshots: Iterable[SnapshotFacts], *, only_own: bool = False) -> None:
         """Read manifest lists and manifests that are not known yet; `only_own` for those that the snapshots wrote.
 
         Raises an OSError if the storage failed. A missing file is recorded as damaged instead.
         """
         unread = [snapshot for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
-        lists = _at_once(self._list, [snapshot.manifest_list for snapshot in unread])
+        lists = [self._recorded(found) or [] for found in at_once(self._list, [one.manifest_list for one in unread])]
         files: dict[str, ManifestFile] = {}
         for snapshot, manifests in zip(unread, lists, strict=True):
             own = [manifest for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
@@ -62,16 +76,17 @@ class Inventory:
             self._paths[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in chosen)
             files |= {manifest.manifest_path: manifest for manifest in chosen}
         unknown = [file for path, file in files.items() if path not in self._manifests and path not in self.damaged]
-        for manifest in _at_once(self._manifest, unknown):
+        for manifest in map(self._recorded, at_once(self._manifest, unknown)):
             if manifest is not None:
                 self._manifests[manifest.path] = manifest
 
-    def find_lists(self, snapshots: Iterable[Snapshot]) -> None:
+    def find_lists(self, snapshots: Iterable[SnapshotFacts]) -> None:
         """Check that manifest lists which were not read exist."""
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.snapshot_id not in self._paths]
-        _at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists)
+        for found in at_once(lambda location: self._attempt(location, lambda: len(self.io.new_input(location))), lists):
+            self._recorded(found)
 
-    def entries(self, snapshot: Snapshot) -> Iterator[Entry]:
+    def entries(self, snapshot: SnapshotFacts) -> Iterator[Entry]:
         """The live files in undamaged manifests of a snapshot that was read, once for each reference."""
         known = (self._manifests.get(path) for path in self._paths.get(snapshot.snapshot_id, ()))
         return (entry for manifest in known if manifest is not None for entry in manifest.entries)
@@ -80,31 +95,46 @@ class Inventory:
         """Every manifest that was read."""
         return iter(self._manifests.values())
 
-    def is_whole(self, snapshot: Snapshot) -> bool:
+    def is_whole(self, snapshot: SnapshotFacts) -> bool:
         """True if no list or manifest of the snapshot is damaged."""
         paths = self._paths.get(snapshot.snapshot_id, ())
         return snapshot.manifest_list not in self.damaged and not any(path in self.damaged for path in paths)
 
-    def _list(self, location: str) -> list[ManifestFile]:
-        found = self._attempt(location, lambda: list(read_manifest_list(self.io.new_input(location))))
-        return [manifest for manifest in found or () if manifest.has_added_files() or manifest.has_existing_files()]
+    def _list(self, location: str) -> "list[ManifestFile] | Damage":
+        return self._attempt(location, lambda: list(filter(_has_live_files, _manifests(location, self.io))))
 
-    def _manifest(self, file: ManifestFile) -> Manifest | None:
-        entries = self._attempt(file.manifest_path, lambda: tuple(_entries(file, self.io)))
-        if entries is None:
-            return None
-        return Manifest(file.manifest_path, file.added_snapshot_id or 0, _stated(file), entries)
+    def _manifest(self, file: ManifestFile) -> "Manifest | Damage":
+        def read() -> Manifest:
+            return Manifest(
+                file.manifest_path, file.added_snapshot_id or 0, _stated(file), tuple(_entries(file, self.io))
+            )
 
-    def _attempt(self, location: str, read: Callable[[], T]) -> T | None:
+        return self._attempt(file.manifest_path, read)
+
+    def _recorded(self, found: "T | Damage") -> T | None:
+        """What was read; damage is recorded in the order of the files, whichever thread was first."""
+        if not isinstance(found, Damage):
+            return found
+        self.damaged[found.location] = found.reason
+        return None
+
+    def _attempt(self, location: str, read: Callable[[], T]) -> "T | Damage":
         try:
             return read()
         except FileNotFoundError:
-            self.damaged[location] = "it is not there"
+            return Damage(location, "it is not there")
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - PyIceberg's decoder raises whatever the bytes lead to
-            self.damaged[location] = describe(error, self.io.properties)
-        return None
+            return Damage(location, describe(error, self.io.properties))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A missing or malformed file."""
+
+    location: str
+    reason: str
 
 
 def sums(entries: Iterable[Entry]) -> dict[int, tuple[int, int, int]]:
@@ -117,23 +147,35 @@ def sums(entries: Iterable[Entry]) -> dict[int, tuple[int, int, int]]:
     return found
 
 
-def _at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(call, items))
+def _manifests(location: str, io: FileIO) -> Iterator[ManifestFile]:
+    return read_manifest_list(io.new_input(location))
+
+
+def _has_live_files(manifest: ManifestFile) -> bool:
+    return manifest.has_added_files() or manifest.has_existing_files()
 
 
 def _entries(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
-    for entry in manifest.fetch_manifest_entry(io):
-        file = entry.data_file
-        yield Entry(
-            path=file.file_path,
-            size_bytes=file.file_size_in_bytes,
-            rows=file.record_count,
-            added_by=entry.snapshot_id or 0,
-            is_data=file.content == DataFileContent.DATA,
-            is_parquet=file.file_format == FileFormat.PARQUET,
-            is_new=entry.status == ManifestEntryStatus.ADDED,
-        )
+    """The live entries, as `ManifestFile.fetch_manifest_entry` reads them, but one at a time."""
+    file = io.new_input(manifest.manifest_path)
+    schema = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
+    with AvroFile[ManifestEntry](file, schema, read_types=_TYPES, read_enums=_ENUMS) as entries:
+        for entry in entries:
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield _entry(entry, manifest)
+
+
+def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
+    file = entry.data_file
+    return Entry(
+        path=file.file_path,
+        size_bytes=file.file_size_in_bytes,
+        rows=file.record_count,
+        added_by=(manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id) or 0,
+        is_data=file.content == DataFileContent.DATA,
+        is_parquet=file.file_format == FileFormat.PARQUET,
+        is_new=entry.status == ManifestEntryStatus.ADDED,
+    )
 
 
 def _stated(file: ManifestFile) -> tuple[int, int] | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
 
 from lakesink.audit import contents
 from lakesink.audit.branch_history import BranchHistory, Step, branch_histories, frontier, last_change_ms
@@ -14,14 +13,13 @@ from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_documents, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
+from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
-from lakesink_catalog.read.history import SinkState, history, sinks
+from lakesink_catalog.read.history import RetainedBatch, SinkState, retained, select, sinks
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.errors import Reason, SettingsError
-from lakesink_protocol.iceberg_spark_sink import epochs
 from lakesink_protocol.identity import SinkKey, SinkKind
-from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.suggest import did_you_mean
 
 Said = Finding | Note
@@ -33,27 +31,30 @@ class TableScan:
     """One scan."""
 
     table: Table
+    cut_off: Sequence[RetainedBatch]  # batches of every sink that expiry cut off from their branches
     known: tuple[SinkState, ...]  # every sink
     states: tuple[SinkState, ...]  # the sinks to audit
     branches: Mapping[str, BranchHistory]  # branches by name
-    snapshots: Mapping[int, Snapshot]  # every retained snapshot, by id
-    tips: tuple[Snapshot, ...]  # heads, and the snapshots that together reference everything retained
+    snapshots: Mapping[int, SnapshotFacts]  # every retained snapshot, by id
+    tips: tuple[SnapshotFacts, ...]  # heads, and the snapshots that together reference everything retained
     inventory: Inventory
 
     @classmethod
     def at(cls, table: Table, sink: str | None) -> "TableScan":
         """Scan a table; audit only one sink if it is named. Raises an OSError if the storage failed."""
-        known = tuple(sinks(table))
+        shown = retained(table)
+        known = tuple(sinks(table, shown))
         states = _chosen(known, sink)
-        branches = branch_histories(table)
-        snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+        snapshots = facts_of(table.metadata.snapshots, shown.batches)
+        branches = branch_histories(table, snapshots)
         heads = {branch.head.snapshot_id for branch in branches.values() if branch.head is not None}
         tips = tuple(snapshots[snapshot_id] for snapshot_id in {*heads, *frontier(snapshots)})
         inventory = Inventory(table.io)
         inventory.read(tips)
         tagged = {ref.snapshot_id for ref in table.metadata.refs.values()} & snapshots.keys()
         inventory.find_lists(snapshots[snapshot_id] for snapshot_id in tagged)
-        return cls(table, known, states, branches, snapshots, tips, inventory)
+        cut_off = [batch for batch in shown.batches if batch.in_branch is None]
+        return cls(table, cut_off, known, states, branches, snapshots, tips, inventory)
 
     def entries(self) -> list[Entry]:
         """Every referenced file, once for each stated size and row count."""
@@ -167,7 +168,7 @@ class TableScan:
             snapshot = self.snapshots.get(tag.snapshot_id)
             if not name.startswith(key.audit_tag_prefix) or named is None or snapshot is None:
                 continue
-            mark = mark_of(snapshot.summary)
+            mark = snapshot.mark
             if mark is None or mark.key != key or mark.batch_id != int(named[0]):
                 shown = "no batch of the sink" if mark is None or mark.key != key else f"batch {mark.batch_id}"
                 yield Finding(Code.TAG_ELSEWHERE, _subject(state), f"The tag {name} shows {shown}.", (name,))
@@ -195,8 +196,7 @@ class TableScan:
         found = "No batch is retained on the branch: only the ledger names the last batch."
         if steps:
             found = f"Batches before {steps[0].mark.batch_id} cannot be listed: their snapshots have expired."
-        records = history(self.table, sink=state.sink, branch=state.branch)
-        older = sorted({record.batch_id for record in records if record.in_branch is None})
+        older = sorted({batch.batch_id for batch in select(self.cut_off, state.sink, state.branch)})
         kept = f" Tags keep of them {counted(len(older), 'batch')}: {listed(map(str, older))}." if older else ""
         brought = self._expired(branch)
         left = f" The files of expired snapshots in the branch were checked: {brought}." if brought else ""
@@ -230,7 +230,8 @@ def chain_of(branch: BranchHistory, key: SinkKey, subject: str) -> Chain:
         (step for steps in branch.steps.values() for step in steps), key=lambda step: step.snapshot.sequence_number or 0
     )
     queries = {step.mark.query_id for step in branch.steps.get(key, ())}
-    written = frozenset((query, epoch) for query in queries for epoch in epochs(branch.ancestry, query))
+    epochs = (snapshot.epoch for snapshot in branch.ancestry)
+    written = frozenset(epoch for epoch in epochs if epoch is not None and epoch[0] in queries)
     marks = tuple(step.mark for step in steps)
     return Chain(subject, key, branch.chain(key), branch.complete, marks, written)
 

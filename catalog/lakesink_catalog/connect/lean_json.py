@@ -1,4 +1,4 @@
-"""The JSON of a table's metadata with its snapshots set apart, each as its own text with only its links read. Pure.
+"""The JSON of a table's metadata without its snapshots, and the snapshots in a form that needs little memory. Pure.
 
 A snapshot as PyIceberg's object takes several times the memory of its text, and most of the time to load a table with a
 long history. `set_apart` reads the text piece by piece. It accepts only what PyIceberg reads as the same values. For
@@ -9,12 +9,15 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Never
 
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_BETWEEN = "\0"
+_UNUSUAL = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
+"""Half a character, which PyIceberg refuses, or `_BETWEEN`; JSON has no other form for the latter."""
 _OPERATIONS = frozenset(operation.value for operation in Operation)
 _REQUIRED = ("snapshot-id", "timestamp-ms")
 _OPTIONAL = ("parent-snapshot-id", "sequence-number", "schema-id", "first-row-id", "added-rows")
@@ -44,29 +47,33 @@ class LeanSummary(dict[str, str]):
 
 
 class LeanSnapshot(NamedTuple):
-    """A snapshot by its text; it has the names of PyIceberg's `Snapshot` that readers of history use."""
+    """A snapshot, with the names of PyIceberg's `Snapshot`; all its texts are one, and the keys of many are shared."""
 
     snapshot_id: int
     parent_snapshot_id: int | None
     sequence_number: int | None
     timestamp_ms: int
-    text: str
+    schema_id: int | None
+    first_row_id: int | None
+    added_rows: int | None
+    keys: tuple[str, ...] | None  # of the summary; None without a summary
+    texts: str  # location of the manifest list, and the values of the summary
 
     @property
     def manifest_list(self) -> str:
         """Location of the manifest list."""
-        location: str = json.loads(self.text)["manifest-list"]
-        return location
+        return self.texts.partition(_BETWEEN)[0]
 
     @property
     def summary(self) -> LeanSummary | None:
-        """The summary, decoded anew by every call: ask once."""
-        found = json.loads(self.text).get("summary")
-        return None if found is None else LeanSummary(found)
+        """The summary, made anew by every call."""
+        return None if self.keys is None else LeanSummary(zip(self.keys, self.texts.split(_BETWEEN)[1:], strict=True))
 
     def whole(self) -> Snapshot:
         """PyIceberg's object."""
-        return Snapshot.model_validate_json(self.text)
+        named = {key: value for key, value in self._asdict().items() if key not in ("keys", "texts")}
+        summary = None if self.summary is None else Summary(**self.summary)  # type: ignore[arg-type] # a text, validated
+        return Snapshot(**named, manifest_list=self.manifest_list, summary=summary)
 
 
 class LeanLogEntry(NamedTuple):
@@ -156,28 +163,38 @@ def _items(text: "_Text") -> Iterator[tuple[Any, str]]:
 
 
 def _snapshot(value: Any, raw: str) -> LeanSnapshot:
-    if type(value) is not dict or ("\\u" in raw and _SURROGATE.search(raw)):
-        raise NotLean("a snapshot is no object, or has half a character")
+    if type(value) is not dict or ("\\u" in raw and _UNUSUAL.search(raw)):
+        raise NotLean("a snapshot is no object, or has unusual characters")
     for key in _REQUIRED:
         if type(value.get(key)) is not int:
             raise NotLean("a snapshot lacks a number")
     for key in _OPTIONAL:
         if type(value.get(key)) not in _MAY_BE_NULL:
             raise NotLean("a number of a snapshot is none")
-    if type(value.get("manifest-list")) is not str or not _BY_NAME.isdisjoint(value):
+    location, summary = value.get("manifest-list"), value.pop("summary", None)
+    if type(location) is not str or not _BY_NAME.isdisjoint(value):
         raise NotLean("a snapshot without a manifest list, or with keys in another spelling")
-    summary = value.pop("summary", None)
-    if summary is not None:
-        _check_summary(summary)
     if not _SCALARS.issuperset(map(type, value.values())):
         raise NotLean("a snapshot with an unknown structure")
+    if summary is not None:
+        _check_summary(summary)
     return LeanSnapshot(
         value["snapshot-id"],
         value.get("parent-snapshot-id"),
         value.get("sequence-number", 0),
         value["timestamp-ms"],
-        raw,
+        value.get("schema-id"),
+        value.get("first-row-id"),
+        value.get("added-rows"),
+        None if summary is None else _shared(tuple(summary)),
+        location if summary is None else _BETWEEN.join((location, *summary.values())),
     )
+
+
+@lru_cache(maxsize=1024)
+def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """One object for all summaries with the same keys."""
+    return keys
 
 
 def _check_summary(summary: Any) -> None:
