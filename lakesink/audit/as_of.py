@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
@@ -18,6 +18,9 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import stated
 from lakesink_protocol.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def choose(past: Past, question: Question) -> Chosen:
     return by_tag(past, question.tag)
 
 
-def read(table: Table, snapshot_id: int, limit: int) -> pa.Table:
+def read(table: Table, snapshot_id: int, limit: int) -> "pa.Table":
     """Read at most `limit` rows of a snapshot, in the schema that it was committed with."""
     with deletes_named(snapshot_id):
         return at_snapshot(table, snapshot_id).scan(snapshot_id=snapshot_id, limit=limit).to_arrow()

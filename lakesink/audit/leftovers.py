@@ -18,6 +18,7 @@ from lakesink.audit.finding import Note, key_of
 from lakesink.words import counted
 from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.connect.lean import storage_of
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_protocol.errors import CatalogError
@@ -121,7 +122,7 @@ def _name(location: str) -> str:
 
 def opened_listing(table: Table) -> Listing | None:
     """The file system that reads the table, with its credentials; None if it cannot list."""
-    io = table.io
+    io = storage_of(table)
     if isinstance(io, PyArrowFileIO):
         scheme, host, _ = io.parse_location(table.location(), io.properties)
         return io.fs_by_scheme(scheme, host), lambda location: io.parse_location(location, io.properties)[2]

@@ -13,8 +13,9 @@ from lakesink.audit.checkpoint import read_done
 from lakesink.audit.directory import DirectoryProof, audit_directory
 from lakesink.audit.finding import Code, Finding, Note
 from lakesink.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
-from lakesink.cli.directory import COLUMNS, is_directory, state_of, state_row
+from lakesink.cli.directory import COLUMNS, state_of, state_row
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report
+from lakesink.cli.target import is_directory
 from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.redact import redact

@@ -1,14 +1,12 @@
 """What the commands look at, of the directory of a sink of files, turned into reports. Only reads."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from lakesink.audit.directory import SinkInDirectory, committed_at, sinks_in, waiting_in
 from lakesink.cli.output import NOT_WELL, OK, Report, invalid
 from lakesink.cli.rows import parsed_offsets
 from lakesink.cli.standing import STALE, Standing, prepared_hint, stale_hint, staleness
-from lakesink.sinks.directory.layout import FOLDER
 from lakesink.sinks.directory.marker import Marker
 from lakesink.sinks.directory.refusals import directory_failures
 from lakesink.words import counted, moment, number, size, span
@@ -18,14 +16,6 @@ from lakesink_protocol.redact import redact
 COLUMNS = ("sink", "last batch>", "committed", "ago>", "batches>", "rows>", "size>")
 """Headings of `state_row`."""
 _LOG_COLUMNS = ("sink", "batch>", "commit>", "rows>", "files>", "size>", "committed", "outcome", "offsets")
-
-
-def is_directory(target: str, catalog: str | None) -> bool:
-    """A name of a table has no slash; a folder's that has none is known by what is in it. It is in no catalog."""
-    found = "/" in target or (Path(target) / FOLDER).is_dir()
-    if found and catalog is not None:
-        raise invalid("--catalog names the catalog of a table, and this is a directory.", "Leave --catalog out.")
-    return found
 
 
 def status_of_directory(directory: str, max_age: timedelta | None) -> Report:

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.audit.in_words import outcome_in_words
-from lakesink.cli.directory import is_directory, log_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report
 from lakesink.cli.rows import parsed_offsets
+from lakesink.cli.target import is_directory
 from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import Record, record_of, retained, select
@@ -18,6 +18,8 @@ _COLUMNS = ("sink", "branch", "batch>", "snapshot>", "rows>", "files>", "size>",
 def log(table: str, catalog: str | None, sink: str | None, branch: str | None, limit: int) -> Report:
     """Exit code 1: no batch is retained."""
     if is_directory(table, catalog):
+        from lakesink.cli.directory import log_of_directory  # tables need nothing of it
+
         return log_of_directory(table, sink=sink, branch=branch, limit=limit)
     opened = load_to_read(connect(catalog, create=False), table)
     batches = select(retained(opened).batches, sink, branch)

@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def documents(rows: pa.Table) -> list[dict[str, Any]]:
+def documents(rows: "pa.Table") -> list[dict[str, Any]]:
     """One object a row, with values that JSON has; the others as text."""
     columns = [[_value(value) for value in _pythonic(column)] for column in rows.columns]
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -30,11 +31,13 @@ def parsed_offsets(offsets: str) -> Any:
         return offsets
 
 
-def _pythonic(column: pa.ChunkedArray) -> list[Any]:
+def _pythonic(column: "pa.ChunkedArray") -> list[Any]:
     try:
         return list(column.to_pylist())
     except (ValueError, OverflowError):  # years that Python's calendar does not have
-        return list(column.cast(pa.string()).to_pylist())
+        from pyarrow import string  # most commands show no rows
+
+        return list(column.cast(string()).to_pylist())
 
 
 def _value(value: Any) -> Any:

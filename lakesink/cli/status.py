@@ -6,10 +6,10 @@ from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, of_documents, sink_label
 from lakesink.audit.leftovers import PreparedRecord, waiting_batches
-from lakesink.cli.directory import is_directory, status_of_directory
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink.cli.status_of_catalog import status_of_catalog
+from lakesink.cli.target import is_directory
 from lakesink.words import ago, as_arguments, counted, moment, number, size, span
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState, sinks
@@ -31,6 +31,8 @@ def status(table: str | None, catalog: str | None, max_age: timedelta | None, li
     if table is None:
         return status_of_catalog(catalog, max_age, limit=limit)
     if is_directory(table, catalog):
+        from lakesink.cli.directory import status_of_directory  # tables need nothing of it
+
         return status_of_directory(table, max_age)
     opened = load_to_read(connect(catalog, create=False), table)
     return _report(table, opened, max_age, next_step=f"Next: lakesink log {as_arguments(table, catalog)}")

@@ -4,6 +4,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -121,7 +122,7 @@ class _Guarded(Catalog):
     # PyIceberg merges table properties into those of the file system, and offers no public hook to filter them.
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         allowed = {key: value for key, value in properties.items() if key != _IO_PROPERTY}
-        return reading_leanly(super()._load_file_io(allowed, location))
+        return reading_leanly({**self.properties, **allowed}, partial(super()._load_file_io, allowed, location))
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load the table; refuse a table whose properties name a class that a commit would import."""

@@ -6,23 +6,28 @@ not is loaded as usual. Text that is not read exactly like PyIceberg would read 
 """
 
 import codecs
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
+from pyiceberg.typedef import Properties
 from requests import Response
 
 from lakesink_catalog.connect.lean_json import NotLean, SetApart, set_apart
 
 PIECE_BYTES = 64 * 1024
+_LOCAL = re.compile(r"file://(/[^?#;%\x00-\x20]+)")
+"""Locations that PyIceberg reads as this path of a local file."""
 _REST_NAME = "rest.metadata.json"
 """Not compressed, whatever the file was."""
 
@@ -39,8 +44,6 @@ class LeanLoading:
 
     def complete(self, table: Table) -> Table:
         """The table with all that was set apart, as objects that have the same names as PyIceberg's."""
-        if isinstance(table.io, LeanIO):
-            table.io = table.io.inner
         if self.apart is not None:
             lists = {"snapshots": self.apart.snapshots, "snapshot_log": self.apart.snapshot_log}
             found = {name: items for name, items in lists.items() if items is not None}
@@ -67,9 +70,14 @@ def is_lean_loading() -> bool:
     return _LOADING.get() is not None
 
 
-def reading_leanly(io: FileIO) -> FileIO:
-    """The storage, whose metadata files come without snapshots within `lean_loading`."""
-    return io if _LOADING.get() is None else LeanIO(io)
+def reading_leanly(properties: Properties, load: Callable[[], FileIO]) -> FileIO:
+    """The storage; its metadata files come without snapshots within `lean_loading`."""
+    return load() if _LOADING.get() is None else LeanIO(properties, load)
+
+
+def storage_of(table: Table) -> FileIO:
+    """The storage of a table, as PyIceberg's own functions need it."""
+    return table.io.inner if isinstance(table.io, LeanIO) else table.io
 
 
 def lean_answer(response: Response, **_: Any) -> Response:
@@ -91,20 +99,25 @@ def lean_answer(response: Response, **_: Any) -> Response:
 
 
 class LeanIO(FileIO):
-    """Reads metadata files without their snapshots."""
+    """Reads metadata files without their snapshots within `lean_loading`; otherwise the storage itself, loaded late."""
 
-    def __init__(self, inner: FileIO) -> None:
-        super().__init__(inner.properties)
-        self.inner = inner
+    def __init__(self, properties: Properties, load: Callable[[], FileIO]) -> None:
+        super().__init__(properties)
+        self._load = load
+
+    @cached_property
+    def inner(self) -> FileIO:
+        """The storage itself; PyIceberg's imports PyArrow, which many readers of history do not need."""
+        return self._load()
 
     def new_input(self, location: str) -> InputFile:
         """Get the file, of a table's metadata the rest."""
-        file, loading = self.inner.new_input(location), _LOADING.get()
+        loading = _LOADING.get()
         if loading is None:
-            return file
+            return self.inner.new_input(location)
         loading.was_tried = True
-        loading.apart = _of_file(file)
-        return file if loading.apart is None else _Rest(loading.apart.rest.encode())
+        loading.apart = self._read(location)
+        return self.inner.new_input(location) if loading.apart is None else _Rest(loading.apart.rest.encode())
 
     def new_output(self, location: str) -> OutputFile:
         """See `FileIO`."""
@@ -113,6 +126,18 @@ class LeanIO(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """See `FileIO`."""
         self.inner.delete(location)
+
+    def _read(self, location: str) -> SetApart | None:
+        try:
+            with self._opened(location) as stream:
+                text = Compressor.get_compressor(location).stream_decompressor(stream)
+                return _set_apart(iter(partial(text.read, PIECE_BYTES), b""))
+        except (OSError, EOFError, zlib.error):  # PyIceberg, which reads the file again, tells what is wrong with it
+            return None
+
+    def _opened(self, location: str) -> InputStream:
+        path = None if PY_IO_IMPL in self.properties else _LOCAL.fullmatch(location)
+        return Path(path[1]).open("rb") if path else self.inner.new_input(location).open()
 
 
 class _Rest(InputFile):
@@ -128,14 +153,6 @@ class _Rest(InputFile):
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - PyIceberg's signature
         return BytesIO(self._data)
-
-
-def _of_file(file: InputFile) -> SetApart | None:
-    try:
-        with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as text:
-            return _set_apart(iter(partial(text.read, PIECE_BYTES), b""))
-    except (OSError, EOFError, zlib.error):  # PyIceberg, which reads the file again, tells what is wrong with it
-        return None
 
 
 def _set_apart(pieces: Iterator[bytes], *, inside: str = "") -> SetApart | None:

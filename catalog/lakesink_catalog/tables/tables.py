@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
@@ -18,13 +17,15 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from lakesink_catalog.connect.errors import translated
-from lakesink_catalog.connect.lean import lean_loading
+from lakesink_catalog.connect.lean import lean_loading, storage_of
 from lakesink_catalog.connect.lean_json import LeanSnapshot
-from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import parse_partition_by
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMAT_VERSION = "2"
 TABLE_MISSING = "LAKESINK_TABLE_MISSING"
@@ -83,13 +84,13 @@ def at_snapshot(table: Table, snapshot_id: int) -> Table:
     [snapshot] = [one for one in table.metadata.snapshots if one.snapshot_id == snapshot_id]
     found = snapshot.whole() if isinstance(snapshot, LeanSnapshot) else snapshot
     metadata = table.metadata.model_copy(update={"snapshots": [found]})
-    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+    return Table(table.name(), metadata, table.metadata_location, storage_of(table), table.catalog, table.config)
 
 
 def create_table(
     catalog: Catalog,
     identifier: str,
-    arrow_schema: pa.Schema,
+    arrow_schema: "pa.Schema",
     partition_by: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
@@ -107,6 +108,8 @@ def create_table(
         WriteError: A column has no Iceberg type.
         CatalogError: A property is not allowed, the catalog failed, or its warehouse cannot be written.
     """
+    from lakesink_catalog.tables.arrow_schema import iceberg_schema  # noqa: PLC0415 - readers need no PyArrow
+
     parts = parse_identifier(identifier)
     wanted = dict(properties or {})
     _check_properties(wanted)
