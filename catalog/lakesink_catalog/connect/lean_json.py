@@ -198,10 +198,10 @@ def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_summary(summary: Any) -> None:
-    if type(summary) is not dict or summary.get("operation") not in _OPERATIONS:
-        raise NotLean("a summary without a known operation")
-    if not _TEXTS.issuperset(map(type, summary.values())):
+    if type(summary) is not dict or not _TEXTS.issuperset(map(type, summary.values())):
         raise NotLean("a summary with other values than texts")
+    if summary.get("operation") not in _OPERATIONS:
+        raise NotLean("a summary without a known operation")
     if "self" in summary or any(key.lower() == "operation" != key for key in summary if len(key) == _LETTERS):
         raise NotLean("a summary with keys that PyIceberg takes for others")
 
@@ -213,7 +213,7 @@ def _log_entry(value: Any, _: str) -> LeanLogEntry:
 
 
 def _refuse(constant: str) -> Never:
-    raise NotLean(f"{constant} is not JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 class _Text:
@@ -250,6 +250,8 @@ class _Text:
                 if not self._more():
                     raise NotLean("not JSON") from error
                 continue
+            except ValueError as error:  # a number of thousands of digits, or one that JSON does not have
+                raise NotLean("an unusual number") from error
             if end < len(self._buffer) or not self._more():  # else a number may go on
                 raw = self._buffer[self._at : end]
                 self._at = end

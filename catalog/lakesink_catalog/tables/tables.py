@@ -81,7 +81,8 @@ def load_to_read(catalog: Catalog, identifier: str) -> Table:
 
 def at_snapshot(table: Table, snapshot_id: int) -> Table:
     """A table from `load_to_read` with one snapshot, as PyIceberg needs it to scan it."""
-    [snapshot] = [one for one in table.metadata.snapshots if one.snapshot_id == snapshot_id]
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    assert snapshot is not None, "the caller found it in the metadata"
     found = snapshot.whole() if isinstance(snapshot, LeanSnapshot) else snapshot
     metadata = table.metadata.model_copy(update={"snapshots": [found]})
     return Table(table.name(), metadata, table.metadata_location, storage_of(table), table.catalog, table.config)
