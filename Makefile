@@ -73,7 +73,7 @@ bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in 
 bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
 	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
 
-bench-audit: $(INSTALLED) ## Seconds of an audit of 10,000 batches.
+bench-audit: $(INSTALLED) ## Seconds and memory of status, log, as-of and audit of long histories.
 	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
 
 site: $(SITE_TOOLS) ## The documentation as a site in build/site/html; ARGS=--serve shows it on port 8000.
