@@ -9,16 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, PyFileSystem
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 from pyiceberg.io.fsspec import FsspecFileIO
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import Note, key_of
 from lakesink.words import counted
 from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
-from lakesink_catalog.connect.lean import storage_of
+from lakesink_catalog.connect.lean import local_path, storage_of
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_protocol.errors import CatalogError
@@ -122,6 +121,12 @@ def _name(location: str) -> str:
 
 def opened_listing(table: Table) -> Listing | None:
     """The file system that reads the table, with its credentials; None if it cannot list."""
+    properties = table.io.properties
+    folders = (table.location(), data_location(table), metadata_location(table))
+    if all(local_path(folder, properties) for folder in folders):  # does not import what most readers do not need
+        return LocalFileSystem(), lambda location: local_path(location, properties) or ""
+    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - as above
+
     io = storage_of(table)
     if isinstance(io, PyArrowFileIO):
         scheme, host, _ = io.parse_location(table.location(), io.properties)

@@ -98,6 +98,12 @@ def lean_answer(response: Response, **_: Any) -> Response:
     return lean
 
 
+def local_path(location: str, properties: Properties) -> str | None:
+    """The path of a local file or folder that PyIceberg would read at this location; None if it is not certain."""
+    found = None if PY_IO_IMPL in properties else _LOCAL.fullmatch(location)
+    return None if found is None else found[1]
+
+
 class LeanIO(FileIO):
     """Reads metadata files without their snapshots within `lean_loading`; otherwise the storage itself, loaded late."""
 
@@ -136,8 +142,8 @@ class LeanIO(FileIO):
             return None
 
     def _opened(self, location: str) -> InputStream:
-        path = None if PY_IO_IMPL in self.properties else _LOCAL.fullmatch(location)
-        return Path(path[1]).open("rb") if path else self.inner.new_input(location).open()
+        path = local_path(location, self.properties)
+        return Path(path).open("rb") if path else self.inner.new_input(location).open()
 
 
 class _Rest(InputFile):
