@@ -121,10 +121,8 @@ def _name(location: str) -> str:
 
 def opened_listing(table: Table) -> Listing | None:
     """The file system that reads the table, with its credentials; None if it cannot list."""
-    properties = table.io.properties
-    folders = (table.location(), data_location(table), metadata_location(table))
-    if all(local_path(folder, properties) for folder in folders):  # does not import what most readers do not need
-        return LocalFileSystem(), lambda location: local_path(location, properties) or ""
+    if local_path(table.location(), table.io.properties) is not None:  # needs nothing of what is imported below
+        return LocalFileSystem(), lambda location: location.partition("://")[2]
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - as above
 
     io = storage_of(table)
