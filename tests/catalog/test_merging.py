@@ -10,6 +10,7 @@ from pyiceberg.manifest import ManifestFile
 from lakesink_catalog.manifests.merging import MergePolicy, choose
 
 MEBIBYTE = 1024 * 1024
+LEVELS = 4
 
 
 def _manifest(files: int, length: int, sequence: int, spec_id: int = 0) -> ManifestFile:
@@ -39,6 +40,7 @@ class Table:
     layout_of: Callable[[ManifestFile], str | None] = alike
     manifests: list[ManifestFile] = field(default_factory=list)
     rewritten: int = 0
+    longest: int = 0
     sequence: int = 0
 
     def add(self, files: int, length: int) -> None:
@@ -53,26 +55,42 @@ class Table:
             self.manifests = [one for one in self.manifests if one.manifest_path not in replaced]
             merged = sum(manifest.added_files_count or 0 for manifest in group)
             self.rewritten += merged
+            self.longest = max(self.longest, merged)
             self.add(merged, sum(manifest.manifest_length for manifest in group))
         self.add(files, length)
+
+    @property
+    def most_manifests(self) -> float:
+        """Less than a tier on each level, and beyond that only manifests that are half full at least."""
+        files = sum((manifest.added_files_count or 0) for manifest in self.manifests)
+        full = self.bytes / self.policy.target_size_bytes, files / self.policy.most_entries
+        return LEVELS * self.policy.min_count + 2 * max(full)
 
     @property
     def bytes(self) -> int:
         return sum(manifest.manifest_length for manifest in self.manifests)
 
 
-@pytest.mark.parametrize(
-    ("files", "entry_bytes", "batches"),
-    [(1, 200, 3_000), (240, 2_000, 3_000), (240, 2_000, 10_000), (10_000, 250, 1_500), (100, 1_100, 2_000)],
-)
-def test_merging_never_stops_however_large_the_batches_are(files: int, entry_bytes: int, batches: int) -> None:
-    """Less than a tier stays on each level, and every manifest that is left alone is half full at least."""
-    table = Table(MergePolicy())
+@pytest.mark.parametrize("entry_bytes", [100, 400, 2_000])
+@pytest.mark.parametrize("files", [1, 10, 100, 240, 1_000, 10_000])
+def test_merging_never_stops_and_is_short_however_large_the_batches_are(files: int, entry_bytes: int) -> None:
+    table, batches = Table(MergePolicy()), 2_500 if files < 10_000 else 1_000
     for _ in range(batches):
         table.commit(files, files * entry_bytes)
-    levels = 4
-    assert len(table.manifests) <= levels * 100 + 2 * table.bytes / (8 * MEBIBYTE)
-    assert table.rewritten <= levels * files * batches
+    assert len(table.manifests) <= table.most_manifests
+    assert table.rewritten <= LEVELS * files * batches
+    assert table.longest <= 20_000
+
+
+def test_manifests_with_many_entries_do_not_keep_others_from_being_merged() -> None:
+    """As another writer leaves them, whose manifests may have any number."""
+    table = Table(MergePolicy(min_count=10, most_entries=100))
+    for _ in range(20):
+        table.add(70, 1_000)
+    for _ in range(500):
+        table.commit(20, 1_000)
+    assert len(table.manifests) <= 20 + 500 / 5 + 2 * 10
+    assert table.longest == 100
 
 
 def test_a_full_manifest_as_the_oldest_does_not_keep_others_from_being_merged() -> None:
@@ -115,7 +133,7 @@ def _random_lists() -> Iterator[list[ManifestFile]]:
 
 
 def test_what_is_merged_is_of_one_spec_and_layout_more_than_one_and_below_the_target_size() -> None:
-    policy, merged = MergePolicy(min_count=4, target_size_bytes=500), 0
+    policy, merged = MergePolicy(min_count=4, target_size_bytes=500, most_entries=20), 0
 
     def layout_of(manifest: ManifestFile) -> str | None:
         return (None, "odd", "even", "even")[manifest.sequence_number % 4]
@@ -127,6 +145,7 @@ def test_what_is_merged_is_of_one_spec_and_layout_more_than_one_and_below_the_ta
         assert len({manifest.partition_spec_id for manifest in group}) <= 1
         assert len({layout_of(manifest) for manifest in group} - {None}) == bool(group)
         assert sum(manifest.manifest_length for manifest in group) <= policy.target_size_bytes
+        assert sum(manifest.added_files_count or 0 for manifest in group) <= policy.most_entries
         assert choose(listed, MergePolicy(enabled=False), alike) == []
         assert choose(listed[:3], policy, alike) == []
     assert merged > 10

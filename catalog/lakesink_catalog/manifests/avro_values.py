@@ -1,6 +1,6 @@
 """Avro values, bit for bit, as a writer's schema defines them. Pure.
 
-A value is skipped, or decoded as its Avro type: logical types are not interpreted.
+A value is decoded as its Avro type: logical types are not interpreted.
 """
 
 import struct
@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Skip = Callable[[bytes, int], int]
-"""From the start of a value to its end; IndexError if the bytes end before."""
 Read = Callable[[bytes, int], tuple[Any, int]]
 """From the start of a value to the value and its end; IndexError if the bytes end before."""
 
@@ -46,21 +44,15 @@ def encode_long(value: int) -> bytes:
     return bytes(found)
 
 
-def skipper(schema: Any, names: dict[str, Any] | None = None) -> Skip:
-    """A function that skips a value of this schema; raises `Malformed` for an unknown schema or name."""
-    compiled: Skip = _compiled(schema, {} if names is None else names, _SKIPS)
-    return compiled
-
-
 def reader(schema: Any) -> Read:
     """A function that decodes a value of this schema; raises `Malformed` for an unknown schema or name."""
-    compiled: Read = _compiled(schema, {}, _READS)
+    compiled: Read = compile_with(_READS, schema)
     return compiled
 
 
 @dataclass(frozen=True, slots=True)
-class _Tools:
-    """The functions that skip, or those that decode, by type."""
+class Tools:
+    """What a schema is compiled to, by type: functions that decode values, or that skip them."""
 
     plain: Mapping[str, Any]
     fixed: Callable[[int], Any]
@@ -70,7 +62,12 @@ class _Tools:
     record: Callable[[Sequence[tuple[int | str, Any]]], Any]
 
 
-def _compiled(schema: Any, names: dict[str, Any], tools: _Tools) -> Any:
+def compile_with(tools: Tools, schema: Any) -> Any:
+    """What a schema becomes; raises `Malformed` for an unknown schema or name."""
+    return _compiled(schema, {}, tools)
+
+
+def _compiled(schema: Any, names: dict[str, Any], tools: Tools) -> Any:
     try:
         if isinstance(schema, str):
             return tools.plain[schema] if schema in tools.plain else names[schema]
@@ -81,7 +78,7 @@ def _compiled(schema: Any, names: dict[str, Any], tools: _Tools) -> Any:
         raise Malformed("a schema of an unknown kind") from error
 
 
-def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _Tools) -> Any:
+def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: Tools) -> Any:
     match schema["type"]:
         case "record":
             keys = (field.get("field-id", field["name"]) for field in schema["fields"])
@@ -103,8 +100,11 @@ def _compiled_complex(schema: Mapping[str, Any], names: dict[str, Any], tools: _
     return made
 
 
-def _counts(data: bytes, at: int) -> tuple[int, int, int]:
+def counts(data: bytes, at: int) -> tuple[int, int, int]:
     """Number of items in the next block of an array or a map, the block's end if stated, and the start of its items."""
+    byte = data[at]
+    if not byte & 0x81 and byte >> 1 < len(data) - at:
+        return byte >> 1, 0, at + 1
     count, at = read_long(data, at)
     end = 0
     if count < 0:
@@ -117,64 +117,10 @@ def _counts(data: bytes, at: int) -> tuple[int, int, int]:
     return count, end, at
 
 
-def _skip_null(_: bytes, at: int) -> int:
-    return at
-
-
-def _skip_long(data: bytes, at: int) -> int:
-    while data[at] & 0x80:
-        at += 1
-    return at + 1
-
-
-def _skip_bytes(data: bytes, at: int) -> int:
-    size, at = read_long(data, at)
-    if not 0 <= size <= len(data) - at:
-        raise Malformed("a text or bytes of an impossible size")
-    return at + size
-
-
-def _skip_fixed(size: int) -> Skip:
-    return lambda _, at: at + size
-
-
-def _skip_union(branches: Sequence[Skip]) -> Skip:
-    def skip(data: bytes, at: int) -> int:
-        index, at = read_long(data, at)
-        end: int = _branch(branches, index)(data, at)
-        return end
-
-    return skip
-
-
-def _skip_array(item: Skip) -> Skip:
-    def skip(data: bytes, at: int) -> int:
-        while True:
-            count, end, at = _counts(data, at)
-            if count == 0:
-                return at
-            if end:
-                at = end
-                continue
-            for _ in range(count):
-                at = item(data, at)
-
-    return skip
-
-
-def _skip_record(fields: Sequence[tuple[int | str, Skip]]) -> Skip:
-    skips = [skip for _, skip in fields]
-
-    def skip(data: bytes, at: int) -> int:
-        for one in skips:
-            at = one(data, at)
-        return at
-
-    return skip
-
-
-def _skip_map(value: Skip) -> Skip:
-    return _skip_array(_skip_record([(0, _skip_bytes), (1, value)]))
+def check_block_end(stated: int, at: int) -> None:
+    """Raise `Malformed` unless the items of an array's block end where its size says, if it is stated."""
+    if stated and stated != at:
+        raise Malformed("a block of an array has another size than its items")
 
 
 def _read_null(_: bytes, at: int) -> tuple[None, int]:
@@ -200,9 +146,10 @@ def _read_packed(form: str) -> Read:
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     """Bytes with their length in front."""
-    end = _skip_bytes(data, at)
-    _, start = read_long(data, at)
-    return data[start:end], end
+    size, at = read_long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise Malformed("a text or bytes of an impossible size")
+    return data[at : at + size], at + size
 
 
 def _read_string(data: bytes, at: int) -> tuple[str, int]:
@@ -225,7 +172,7 @@ def _read_fixed(size: int) -> Read:
 def _read_union(branches: Sequence[Read]) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, at = read_long(data, at)
-        value: tuple[Any, int] = _branch(branches, index)(data, at)
+        value: tuple[Any, int] = branch(branches, index)(data, at)
         return value
 
     return read
@@ -235,12 +182,13 @@ def _read_array(item: Read) -> Read:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         found: list[Any] = []
         while True:
-            count, _, at = _counts(data, at)
+            count, end, at = counts(data, at)
             if count == 0:
                 return found, at
             for _ in range(count):
                 value, at = item(data, at)
                 found.append(value)
+            check_block_end(end, at)
 
     return read
 
@@ -265,30 +213,14 @@ def _read_map(value: Read) -> Read:
     return read
 
 
-def _branch(branches: Sequence[Any], index: int) -> Any:
+def branch(branches: Sequence[Any], index: int) -> Any:
+    """The branch of a union."""
     if not 0 <= index < len(branches):
         raise Malformed("a branch that the union does not have")
     return branches[index]
 
 
-_SKIPS = _Tools(
-    plain={
-        "null": _skip_null,
-        "boolean": _skip_fixed(1),
-        "int": _skip_long,
-        "long": _skip_long,
-        "float": _skip_fixed(4),
-        "double": _skip_fixed(8),
-        "bytes": _skip_bytes,
-        "string": _skip_bytes,
-    },
-    fixed=_skip_fixed,
-    union=_skip_union,
-    array=_skip_array,
-    map=_skip_map,
-    record=_skip_record,
-)
-_READS = _Tools(
+_READS = Tools(
     plain={
         "null": _read_null,
         "boolean": _read_boolean,

@@ -9,10 +9,12 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from lakesink_catalog.manifests.avro import Header, blocks, check_end, read_header
-from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader, skipper
+from lakesink_catalog.manifests.avro import Header, blocks, check_end, parsed_schema, read_header
+from lakesink_catalog.manifests.avro_skips import skipper
+from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader
 from lakesink_catalog.manifests.partitions import Kind, single_value
 
 STATUS, SNAPSHOT_ID, DATA_FILE, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER = range(5)
@@ -89,22 +91,27 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
 def carry_over(data: bytes, inherited: Inherited) -> Carried:
     """The live entries of a manifest, for another manifest of the same layout."""
     header = read_header(data)
-    layout = _Layout(header.schema)
-    entries, rows, numbers, partitions = [], 0, [], set()
+    layout = _layout(header.avro_schema)
+    heads: dict[tuple[bytes, bytes], _Head | None] = {}
+    entries, rows, least, partitions = [], 0, set(), set()
     for count, block in blocks(data, header):
         at = 0
         for _ in range(count):
             try:
-                head, file, at = layout.cut(block, at)
+                cut = layout.cut(block, at)
             except IndexError:
                 raise Malformed("an entry is cut") from None
-            if head[STATUS] == DELETED:
+            around = block[at : cut.begin], block[cut.end : cut.after]
+            at = cut.after
+            if around not in heads:
+                heads[around] = layout.carried(*around, inherited)
+            head = heads[around]
+            if head is None:
                 continue
-            head = _as_existing(head, inherited)
-            entries.append(layout.encoded(head, block[file.start : file.end]))
-            numbers.append(head[SEQUENCE_NUMBER] or 0)
-            rows += file.rows
-            partitions.add(block[file.partition])
+            entries.append(head.before + block[cut.begin : cut.end] + head.behind)
+            rows += cut.rows
+            least.add(head.sequence_number)
+            partitions.add(block[cut.partition])
         check_end(block, at)
     return Carried(
         header=header,
@@ -112,18 +119,26 @@ def carry_over(data: bytes, inherited: Inherited) -> Carried:
         entries=tuple(entries),
         rows=rows,
         partitions=frozenset(layout.partition(partition) for partition in partitions),
-        min_sequence_number=min(numbers, default=None),
+        min_sequence_number=min(least, default=None),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """Position of an entry's data file and its partition in a block, and its number of rows."""
+class _Cut(NamedTuple):
+    """Where an entry's data file begins and ends, its partition, its number of rows, and the end of the entry."""
 
-    start: int
+    begin: int
     end: int
     partition: slice
     rows: int
+    after: int
+
+
+class _Head(NamedTuple):
+    """What an entry has before and behind its data file in another manifest, and its data sequence number."""
+
+    before: bytes
+    behind: bytes
+    sequence_number: int
 
 
 class _Layout:
@@ -132,48 +147,40 @@ class _Layout:
     def __init__(self, schema: Any) -> None:
         try:
             fields = {field["field-id"]: field["type"] for field in schema["fields"]}
-            file_fields = fields[DATA_FILE]["fields"]
-            kinds = {field["field-id"]: field["type"] for field in file_fields}
             if len(schema["fields"]) != len(fields) or fields.keys() != {*HEAD, DATA_FILE}:
                 raise Malformed("an entry has unknown fields")
+            kinds = {field["field-id"]: field["type"] for field in fields[DATA_FILE]["fields"]}
             if kinds[RECORD_COUNT] != "long":
                 raise Malformed("the number of rows is not a long")
         except (KeyError, TypeError) as error:
             raise Malformed("not the schema of a manifest") from error
-        names: dict[str, Any] = {}
+        order, place = list(fields), list(fields).index(DATA_FILE)
         self.kinds = partition_kinds(schema)
-        self._order = tuple(fields)
-        self._read = {field: reader(fields[field]) for field in HEAD}
-        self._encode = {field: _encoder(fields[field]) for field in HEAD}
-        self._file = tuple((field["field-id"], skipper(field["type"], names)) for field in file_fields)
+        self._before, self._behind = _Fields(order[:place], fields), _Fields(order[place + 1 :], fields)
+        self._file = [skip.skip for _, skip in skipper(fields[DATA_FILE]).fields]
+        self._partition_at, self._rows_at = (list(kinds).index(field) for field in (PARTITION, RECORD_COUNT))
         self._partition = reader(kinds[PARTITION])
 
-    def cut(self, block: bytes, at: int) -> tuple[Head, _File, int]:
-        """The head of the entry that begins here, the position of its data file, and the end of the entry."""
-        head: dict[int, int | None] = {}
-        for field in self._order:
-            if field == DATA_FILE:
-                file = self._cut_file(block, at)
-                at = file.end
-            else:
-                head[field], at = self._read[field](block, at)
+    def cut(self, block: bytes, at: int) -> _Cut:
+        """The parts of the entry that begins here."""
+        at = self._before.skip(block, at)
+        ends = [at]
+        for skip in self._file:
+            at = skip(block, at)
+            ends.append(at)
+        partition = slice(ends[self._partition_at], ends[self._partition_at + 1])
+        rows, _ = read_long(block, ends[self._rows_at])
+        return _Cut(ends[0], at, partition, rows, self._behind.skip(block, at))
+
+    def carried(self, before: bytes, behind: bytes, inherited: Inherited) -> _Head | None:
+        """The head that an entry with this one gets in another manifest; None if its file was deleted."""
+        head = {**self._before.read(before), **self._behind.read(behind)}
         if head[STATUS] not in {EXISTING, ADDED, DELETED}:
             raise Malformed("an unknown status")
-        return head, file, at
-
-    def _cut_file(self, block: bytes, at: int) -> _File:
-        start, rows, partition = at, 0, slice(0)
-        for field, skip in self._file:
-            begun, at = at, skip(block, at)
-            if field == PARTITION:
-                partition = slice(begun, at)
-            elif field == RECORD_COUNT:
-                rows, _ = read_long(block, begun)
-        return _File(start, at, partition, rows)
-
-    def encoded(self, head: Head, data_file: bytes) -> bytes:
-        """Encode an entry of this layout."""
-        return b"".join(data_file if field == DATA_FILE else self._encode[field](head[field]) for field in self._order)
+        if head[STATUS] == DELETED:
+            return None
+        found, sequence_number = _as_existing(head, inherited)
+        return _Head(self._before.encoded(found), self._behind.encoded(found), sequence_number)
 
     def partition(self, encoded: bytes) -> tuple[bytes | None, ...]:
         """The values of a partition in single-value form."""
@@ -181,17 +188,42 @@ class _Layout:
         return single_values(self.kinds, found)
 
 
-def _as_existing(head: Head, inherited: Inherited) -> Head:
+class _Fields:
+    """Neighbouring fields of an entry's head."""
+
+    def __init__(self, ids: Sequence[int], types: Mapping[int, Any]) -> None:
+        fields = [{"name": str(field), "field-id": field, "type": types[field]} for field in ids]
+        record = {"type": "record", "name": "fields", "fields": fields}
+        self._encoders = [(field, _encoder(types[field])) for field in ids]
+        self._read = reader(record)
+        self.skip = skipper(record).skip
+
+    def read(self, encoded: bytes) -> Head:
+        head: Head
+        head, _ = self._read(encoded, 0)
+        return head
+
+    def encoded(self, head: Head) -> bytes:
+        return b"".join(encode(head[field]) for field, encode in self._encoders)
+
+
+@lru_cache(maxsize=64)
+def _layout(avro_schema: bytes) -> _Layout:
+    return _Layout(parsed_schema(avro_schema))
+
+
+def _as_existing(head: Head, inherited: Inherited) -> tuple[Head, int]:
     """Writes out inherited values, because in another manifest the entry would inherit other values."""
+    sequence_number = _inherited(SEQUENCE_NUMBER, head, inherited)
+    if sequence_number is None:
+        raise Malformed("an entry without a sequence number")
     found = {
         STATUS: EXISTING,
         SNAPSHOT_ID: inherited.snapshot_id if head[SNAPSHOT_ID] is None else head[SNAPSHOT_ID],
-        SEQUENCE_NUMBER: _inherited(SEQUENCE_NUMBER, head, inherited),
+        SEQUENCE_NUMBER: sequence_number,
         FILE_SEQUENCE_NUMBER: _inherited(FILE_SEQUENCE_NUMBER, head, inherited),
     }
-    if found[SEQUENCE_NUMBER] is None:
-        raise Malformed("an entry without a sequence number")
-    return found
+    return found, sequence_number
 
 
 def _inherited(number: int, head: Head, inherited: Inherited) -> int | None:

@@ -36,11 +36,16 @@ Layouts = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
-    """Iceberg's table properties for merging; no merged manifest is made larger than the target size."""
+    """When to merge, and how much at once: a merge is a pause within a commit.
+
+    The first three are Iceberg's table properties. No merged manifest is larger than the target size, and none has more
+    than `most_entries`.
+    """
 
     enabled: bool = True
     min_count: int = 100
     target_size_bytes: int = 8 * 1024 * 1024
+    most_entries: int = 20_000
 
 
 @dataclass(slots=True)
@@ -148,7 +153,7 @@ def choose(
             by_layout[layout_of(manifest)].append(manifest)
         by_layout.pop(None, None)
         for alike in sorted(by_layout.values(), key=len, reverse=True):
-            group = list(_fitting(alike, policy.target_size_bytes))
+            group = list(_fitting(alike, policy))
             if len(group) > 1:
                 return group
     return []
@@ -168,12 +173,13 @@ def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[
 def _is_mergeable(manifest: ManifestFile, policy: MergePolicy) -> bool:
     """Whether the manifest list allows a merge.
 
-    A manifest that is more than half full stays as it is: two of them may not fit into one, and as the oldest of its
-    tier it would prevent all merges of the others. Format version 1 has no sequence numbers to write out.
+    A manifest that is more than half full, in bytes or in entries, stays as it is: two of them may not fit into one,
+    and as the oldest of its tier it would prevent all merges of the others. Format version 1 has no sequence numbers to
+    write out.
     """
-    is_small = 2 * manifest.manifest_length <= policy.target_size_bytes
-    is_plain = manifest.content == ManifestContent.DATA and not manifest.key_metadata
-    return is_small and is_plain and manifest.sequence_number > 0
+    short = 2 * manifest.manifest_length <= policy.target_size_bytes and 2 * _entries(manifest) <= policy.most_entries
+    plain = manifest.content == ManifestContent.DATA and not manifest.key_metadata
+    return short and plain and manifest.sequence_number > 0
 
 
 def _tier(manifest: ManifestFile, base: int) -> int:
@@ -185,12 +191,19 @@ def _tier(manifest: ManifestFile, base: int) -> int:
     return tier
 
 
-def _fitting(members: Sequence[ManifestFile], target_size_bytes: int) -> Iterator[ManifestFile]:
-    """The oldest members that together stay within the target size."""
-    size = 0
+def _entries(manifest: ManifestFile) -> int:
+    """All entries, which a merge must read; it leaves out those of deleted files."""
+    counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
+    return sum(count or 0 for count in counts)
+
+
+def _fitting(members: Sequence[ManifestFile], policy: MergePolicy) -> Iterator[ManifestFile]:
+    """The oldest members that together stay within the limits of one manifest."""
+    size = entries = 0
     for manifest in sorted(members, key=lambda member: member.sequence_number):
         size += manifest.manifest_length
-        if size > target_size_bytes:
+        entries += _entries(manifest)
+        if size > policy.target_size_bytes or entries > policy.most_entries:
             return
         yield manifest
 
