@@ -5,10 +5,13 @@ gets what a commit writes, by the code that commits, and the metadata file is wr
 """
 
 import json
+import random
 import shutil
+import struct
+import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +65,82 @@ def make_long_tables(catalog: Catalog, names: Mapping[int, str]) -> None:
     assert isinstance(catalog, SqlCatalog)
     tables = {batches: create_table(catalog, name, ROWS.schema) for batches, name in sorted(names.items())}
     longest = max(tables)
-    snapshots = list(_snapshots(tables[longest], longest))
+    pattern = _pattern(tables[longest])
+    files = ([_copy(tables[longest], pattern, number) if number else pattern] for number in range(longest))
+    snapshots = list(_snapshots(tables[longest], files, []))
     for batches, table in tables.items():
-        metadata = json.loads(Path(_local(table.metadata_location)).read_text())
-        _fill(metadata, snapshots[:batches])
-        location = f"{table.metadata_location.rpartition('/')[0]}/00001-{uuid.uuid4()}.metadata.json"
-        Path(_local(location)).write_text(json.dumps(metadata))
-        swap = text("UPDATE iceberg_tables SET metadata_location = :new WHERE metadata_location = :old")
-        with catalog.engine.begin() as connection:
-            connection.execute(swap, {"new": location, "old": table.metadata_location})
+        _swap(catalog, table, snapshots[:batches])
 
 
-def _snapshots(table: Table, batches: int) -> Iterator[dict[str, Any]]:
-    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
-    [pattern] = decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One merge of a history: how long it took within its commit, wall and processor, and the entries it rewrote."""
+
+    seconds: float
+    cpu_seconds: float
+    entries: int
+
+
+def make_large_table(catalog: Catalog, schema: pa.Schema, batches: int, files: int) -> list[Merge]:
+    """Create `TABLE` with this many batches of so many files, which are listed with statistics, but not there.
+
+    Returns:
+        All merges.
+    """
+    assert isinstance(catalog, SqlCatalog)
+    table, merges = create_table(catalog, TABLE, schema), list[Merge]()
+    listed = (listed_files(table, batch, files) for batch in range(batches))
+    _swap(catalog, table, list(_snapshots(table, listed, merges)))
+    return merges
+
+
+def _swap(catalog: SqlCatalog, table: Table, snapshots: list[dict[str, Any]]) -> None:
+    metadata = json.loads(Path(_local(table.metadata_location)).read_text())
+    _fill(metadata, snapshots)
+    location = f"{table.metadata_location.rpartition('/')[0]}/00001-{uuid.uuid4()}.metadata.json"
+    Path(_local(location)).write_text(json.dumps(metadata))
+    swap = text("UPDATE iceberg_tables SET metadata_location = :new WHERE metadata_location = :old")
+    with catalog.engine.begin() as connection:
+        connection.execute(swap, {"new": location, "old": table.metadata_location})
+
+
+def _snapshots(table: Table, batches: Iterable[list[ContentFile]], merges: list[Merge]) -> Iterator[dict[str, Any]]:
     carried: list[ManifestFile] = []
     parent: dict[str, Any] = {}
-    for number in range(batches):
-        file = pattern if number == 0 else _copy(table, pattern, number)
-        parent, carried = _snapshot(table, number, file, parent, carried)
+    for number, files in enumerate(batches):
+        parent, carried = _snapshot(table, number, files, parent, carried, merges)
         yield parent
+
+
+def _pattern(table: Table) -> ContentFile:
+    plan = write_plan(table, stream_batch(0, "query", start=None, end=[1]), KEY, Settings())
+    [pattern] = decode(ParquetTaskWriter(plan).write(0, iter([ROWS]))).files
+    return pattern
+
+
+def listed_files(table: Table, batch: int, files: int) -> list[ContentFile]:
+    """Files of a batch that nobody reads, each with statistics of its own."""
+    chance = random.Random(batch)  # noqa: S311 - the same in every run
+    return [_listed(table, chance, batch, number) for number in range(files)]
+
+
+def _listed(table: Table, chance: random.Random, batch: int, number: int) -> ContentFile:
+    rows = chance.randrange(1_000, 100_000)
+    ids = [field.field_id for field in table.schema().fields]
+    return ContentFile(
+        path=f"{table.location()}/data/{KEY.name}-{batch}-{number:05}-{uuid.UUID(int=chance.getrandbits(128))}.parquet",
+        spec_id=0,
+        partition=(),
+        record_count=rows,
+        file_size_bytes=rows * 30 + chance.randrange(1_000),
+        column_sizes={field_id: rows * 2 + chance.randrange(500) for field_id in ids},
+        value_counts=dict.fromkeys(ids, rows),
+        null_value_counts=dict.fromkeys(ids, 0),
+        nan_value_counts={},
+        lower_bounds={field_id: struct.pack("<q", chance.randrange(2**40)) for field_id in ids},
+        upper_bounds={field_id: struct.pack("<q", chance.randrange(2**40, 2**41)) for field_id in ids},
+        split_offsets=(4,),
+    )
 
 
 def _copy(table: Table, pattern: ContentFile, number: int) -> ContentFile:
@@ -91,13 +150,18 @@ def _copy(table: Table, pattern: ContentFile, number: int) -> ContentFile:
 
 
 def _snapshot(
-    table: Table, number: int, file: ContentFile, parent: dict[str, Any], carried: list[ManifestFile]
+    table: Table,
+    number: int,
+    files: list[ContentFile],
+    parent: dict[str, Any],
+    carried: list[ManifestFile],
+    merges: list[Merge],
 ) -> tuple[dict[str, Any], list[ManifestFile]]:
     snapshot_id = SNAPSHOT_IDS.start + number * 7919
-    prepared = _prepared(table, snapshot_id, file)
+    prepared = _prepared(table, snapshot_id, files)
     batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
     manifests = [manifest.to_manifest_file() for manifest in prepared.manifests]
-    manifests += ManifestMerger(MergePolicy(), snapshot_id).merge(table, carried)
+    manifests += _merged(table, snapshot_id, carried, merges)
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
     mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
@@ -113,7 +177,16 @@ def _snapshot(
     return found | ({"parent-snapshot-id": parent_id} if parent_id else {}), manifests
 
 
-def _prepared(table: Table, snapshot_id: int, file: ContentFile) -> PreparedBatch:
+def _merged(table: Table, snapshot_id: int, carried: list[ManifestFile], merges: list[Merge]) -> list[ManifestFile]:
+    started, started_cpu = time.perf_counter(), time.process_time()
+    found = ManifestMerger(MergePolicy(), snapshot_id).merge(table, carried)
+    if len(found) < len(carried):
+        took = time.perf_counter() - started, time.process_time() - started_cpu
+        merges.append(Merge(*took, found[0].existing_files_count or 0))
+    return found
+
+
+def _prepared(table: Table, snapshot_id: int, files: list[ContentFile]) -> PreparedBatch:
     return PreparedBatch(
         table_uuid=str(table.metadata.table_uuid),
         branch="main",
@@ -122,9 +195,9 @@ def _prepared(table: Table, snapshot_id: int, file: ContentFile) -> PreparedBatc
         follows=None,
         premises=premises_of(table.metadata, 0, [0]),
         accepted="",
-        manifests=write_batch_manifests(table, [file], schema=table.schema(), snapshot_id=snapshot_id),
-        files=((file.path, file.file_size_bytes),),
-        rows=file.record_count,
+        manifests=write_batch_manifests(table, files, schema=table.schema(), snapshot_id=snapshot_id),
+        files=tuple((file.path, file.file_size_bytes) for file in files),
+        rows=sum(file.record_count for file in files),
         partitions=1,
         begun_ms=table.metadata.last_updated_ms,
     )
