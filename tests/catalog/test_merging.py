@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from pyiceberg.manifest import ManifestFile
 
-from lakesink_catalog.manifests.merging import MergePolicy, choose
+from lakesink_catalog.manifests.merging import LayoutsOf, MergePolicy, choose
 
 MEBIBYTE = 1024 * 1024
 LEVELS = 4
@@ -32,6 +32,11 @@ def alike(_: ManifestFile) -> str:
     return "one"
 
 
+def each(layout_of: Callable[[ManifestFile], str | None]) -> LayoutsOf:
+    """The layouts of many."""
+    return lambda manifests: [layout_of(manifest) for manifest in manifests]
+
+
 @dataclass
 class Table:
     """The manifest list of a table, as commits and merges leave it; a merged manifest is as large as its parts."""
@@ -49,7 +54,7 @@ class Table:
 
     def commit(self, files: int, length: int) -> None:
         """One batch; what its commit merges is there before its own manifest."""
-        group = choose(self.manifests, self.policy, self.layout_of)
+        group = choose(self.manifests, self.policy, each(self.layout_of))
         if group:
             replaced = {manifest.manifest_path for manifest in group}
             self.manifests = [one for one in self.manifests if one.manifest_path not in replaced]
@@ -139,13 +144,13 @@ def test_what_is_merged_is_of_one_spec_and_layout_more_than_one_and_below_the_ta
         return (None, "odd", "even", "even")[manifest.sequence_number % 4]
 
     for listed in _random_lists():
-        group = choose(listed, policy, layout_of)
+        group = choose(listed, policy, each(layout_of))
         merged += bool(group)
         assert len(group) != 1
         assert len({manifest.partition_spec_id for manifest in group}) <= 1
         assert len({layout_of(manifest) for manifest in group} - {None}) == bool(group)
         assert sum(manifest.manifest_length for manifest in group) <= policy.target_size_bytes
         assert sum(manifest.added_files_count or 0 for manifest in group) <= policy.most_entries
-        assert choose(listed, MergePolicy(enabled=False), alike) == []
-        assert choose(listed[:3], policy, alike) == []
+        assert choose(listed, MergePolicy(enabled=False), each(alike)) == []
+        assert choose(listed[:3], policy, each(alike)) == []
     assert merged > 10

@@ -20,11 +20,11 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.premises import is_compatible, premises_of
-from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, AllPass, PreparedBatch
+from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.merging import Layouts, ManifestMerger
+from lakesink_catalog.manifests.merging import AtOnce, Layouts, ManifestMerger
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_catalog.tables.locations import delete_old_metadata
@@ -42,7 +42,7 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
 TOOK_TOO_LONG = "the process was stopped for so long that an orphan cleanup may have removed its files"
-CHECKS_AT_ONCE = 16
+AT_ONCE = 16
 TRANSIENT_CODES = frozenset(
     f"LAKESINK_{code}"
     for code in (
@@ -56,10 +56,10 @@ TRANSIENT_CODES = frozenset(
 )
 
 
-def all_pass(check: Callable[[Any], bool], things: Sequence[Any]) -> bool:
-    """True if every check passes. The checks run in parallel, because each one waits for the storage."""
-    with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
-        return all(pool.map(check, things))
+def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
+    """The function's results. It runs in parallel, because each call waits for the storage."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(function, things))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Effects:
     new_snapshot_id: Callable[[], int] = field(
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
-    all_pass: AllPass = field(default=all_pass)
+    at_once: AtOnce = field(default=at_once)
     storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
     emit: events.Listeners = LISTENERS
 
@@ -245,7 +245,7 @@ class _Attempts:
     def __post_init__(self) -> None:
         fence = self.fence
         emit, snapshot_id = fence.effects.emit, self.prepared.snapshot_id
-        self._merger = ManifestMerger(fence.options.merge, snapshot_id, fence.layouts, emit)
+        self._merger = ManifestMerger(fence.options.merge, snapshot_id, fence.layouts, emit, fence.effects.at_once)
         self._started = fence.clocks()
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
@@ -257,7 +257,7 @@ class _Attempts:
         if not still_usable(decision, prepared):
             return MustBeWrittenAgain()
         request = fence.request(decision, batch, prepared, self._merger)
-        if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.all_pass):
+        if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
             return MustBeWrittenAgain()
         if fence.was_held_up(self._started):
             raise GivenUp(TOOK_TOO_LONG)

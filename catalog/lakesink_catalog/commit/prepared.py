@@ -3,7 +3,7 @@
 The records are files under the table's metadata location, see `lakesink_catalog.commit.record`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.merging import AtOnce
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.decoded import Decoded, decoded_from
@@ -22,9 +23,6 @@ from lakesink_protocol.events import Listener, PreparedDropped
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
-
-AllPass = Callable[[Callable[[Any], bool], Sequence[Any]], bool]
-"""Applies a check to many values; True if all pass."""
 
 SNAPSHOT_IDS = range(2**31, 2**63)
 """Below this range, Trino needs a cast. With an id above it, readers show an empty table."""
@@ -101,12 +99,11 @@ class PreparedBatch:
         spec_ids = (manifest.spec_id for manifest in self.manifests)
         return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
 
-    def is_there(self, io: FileIO, all_pass: AllPass) -> bool:
+    def is_there(self, io: FileIO, at_once: AtOnce) -> bool:
         """True if every data file and every manifest exists and has its size."""
         manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
-        return translate_storage_errors(
-            io.properties, lambda: all_pass(partial(_is_there, io), [*manifests, *self.files, *self.deletes])
-        )
+        files = [*manifests, *self.files, *self.deletes]
+        return translate_storage_errors(io.properties, lambda: all(at_once(partial(_is_there, io), files)))
 
 
 def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> PreparedBatch | None:

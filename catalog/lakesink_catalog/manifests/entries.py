@@ -56,10 +56,14 @@ def layout_digest(header: Header) -> str:
     """Equal for manifests whose entries fit into one file: one spec, and one schema, documentation aside."""
     check_version(header)
     try:
-        spec = json.loads(header.metadata["partition-spec"])
-        layout = json.dumps([_undocumented(header.schema), spec], sort_keys=True)
+        return _digest(header.avro_schema, header.metadata["partition-spec"])
     except (KeyError, ValueError, RecursionError) as error:
         raise Malformed("an incomplete header") from error
+
+
+@lru_cache(maxsize=64)
+def _digest(avro_schema: bytes, partition_spec: bytes) -> str:
+    layout = json.dumps([_undocumented(parsed_schema(avro_schema)), json.loads(partition_spec)], sort_keys=True)
     return hashlib.sha256(layout.encode()).hexdigest()
 
 

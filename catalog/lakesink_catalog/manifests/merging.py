@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import ManifestContent, ManifestFile
@@ -32,6 +33,13 @@ HEADER_BYTES = 256 * 1024
 
 Layouts = dict[str, str | None]
 """Layout digest by manifest path; None for a manifest that cannot be merged."""
+LayoutsOf = Callable[[Sequence[ManifestFile]], Sequence[str | None]]
+AtOnce = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Applies a function to many values, perhaps in parallel."""
+
+
+def _one_by_one(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
+    return list(map(function, things))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ class ManifestMerger:
     snapshot_id: int
     layouts: Layouts = field(default_factory=dict)
     emit: Listener = LISTENERS
+    at_once: AtOnce = _one_by_one
     _merged: tuple[frozenset[str], ManifestFile] | None = field(default=None)
 
     def merge(self, table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -78,28 +87,30 @@ class ManifestMerger:
         group: Sequence[ManifestFile] = ()
         try:
             mergeable = [one for one in manifests if self.layouts.get(one.manifest_path, "") is not None]
-            group = choose(mergeable, self.policy, partial(self._layout, table.io))
+            group = choose(mergeable, self.policy, partial(self._layouts_of, table.io))
             merged = self._write_merged(table, group) if group else None
         except Exception as error:  # noqa: BLE001 # merging only saves time; the manifests can stay as they are
             self.emit(ManifestsUnmerged(len(group), type(error).__name__))
             return None
         return None if merged is None else (frozenset(manifest.manifest_path for manifest in group), merged)
 
-    def _layout(self, io: FileIO, manifest: ManifestFile) -> str | None:
-        path = manifest.manifest_path
-        if path not in self.layouts:
-            try:
-                self.layouts[path] = layout_digest(_header(io.new_input(path)))
-            except Malformed as error:
-                self._set_aside(path, error)
-        return self.layouts[path]
+    def _layouts_of(self, io: FileIO, manifests: Sequence[ManifestFile]) -> list[str | None]:
+        paths = [manifest.manifest_path for manifest in manifests]
+        new = [path for path in paths if path not in self.layouts]
+        for path, found in zip(new, self.at_once(partial(_layout, io), new), strict=True):
+            if isinstance(found, Malformed):
+                self._set_aside(path, found)
+            else:
+                self.layouts[path] = found
+        return [self.layouts[path] for path in paths]
 
     def _set_aside(self, path: str, error: Malformed) -> None:
         self.emit(ManifestSetAside(path, str(error)))
         self.layouts[path] = None
 
     def _write_merged(self, table: Table, group: Sequence[ManifestFile]) -> ManifestFile | None:
-        carried = [self._carried(table.io, manifest) for manifest in group]
+        data = self.at_once(partial(_read, table.io), group)
+        carried = [self._carried(manifest, found) for manifest, found in zip(group, data, strict=True)]
         entries = [entry for part in carried for entry in part.entries]
         if not entries:
             return None
@@ -126,10 +137,8 @@ class ManifestMerger:
             key_metadata=None,
         )
 
-    def _carried(self, io: FileIO, manifest: ManifestFile) -> Carried:
+    def _carried(self, manifest: ManifestFile, data: bytes) -> Carried:
         """The live entries of a manifest, whose size and counts must agree with the manifest list."""
-        with io.new_input(manifest.manifest_path).open() as stream:
-            data = stream.read()
         try:
             carried = carry_over(data, Inherited(manifest.added_snapshot_id, manifest.sequence_number))
             _check_counts(manifest, carried, len(data))
@@ -139,18 +148,16 @@ class ManifestMerger:
         return carried
 
 
-def choose(
-    manifests: Sequence[ManifestFile], policy: MergePolicy, layout_of: Callable[[ManifestFile], str | None]
-) -> list[ManifestFile]:
+def choose(manifests: Sequence[ManifestFile], policy: MergePolicy, layouts_of: LayoutsOf) -> list[ManifestFile]:
     """The manifests to merge now, or none: of the lowest full tier, those with the most common layout.
 
-    Several of them must fit into one; otherwise the next layout or tier is tried. `layout_of` returns None for a
+    Several of them must fit into one; otherwise the next layout or tier is tried. `layouts_of` returns None for a
     manifest that cannot be merged; it is called only for full tiers.
     """
     for members in _full_tiers(manifests, policy):
         by_layout: dict[str | None, list[ManifestFile]] = defaultdict(list)
-        for manifest in members:
-            by_layout[layout_of(manifest)].append(manifest)
+        for manifest, layout in zip(members, layouts_of(members), strict=True):
+            by_layout[layout].append(manifest)
         by_layout.pop(None, None)
         for alike in sorted(by_layout.values(), key=len, reverse=True):
             group = list(_fitting(alike, policy))
@@ -206,6 +213,18 @@ def _fitting(members: Sequence[ManifestFile], policy: MergePolicy) -> Iterator[M
         if size > policy.target_size_bytes or entries > policy.most_entries:
             return
         yield manifest
+
+
+def _layout(io: FileIO, path: str) -> str | Malformed:
+    try:
+        return layout_digest(_header(io.new_input(path)))
+    except Malformed as error:
+        return error
+
+
+def _read(io: FileIO, manifest: ManifestFile) -> bytes:
+    with io.new_input(manifest.manifest_path).open() as stream:
+        return stream.read()
 
 
 def _header(file: InputFile) -> Header:

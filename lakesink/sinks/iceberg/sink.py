@@ -319,7 +319,7 @@ def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | 
     if not all_under(metadata_location(table), manifests) or not all(own):
         return "a path is outside the table's locations, or belongs to another batch"
     io = table.io
-    if not prepared.is_there(io, transaction.fence.effects.all_pass):
+    if not prepared.is_there(io, transaction.fence.effects.at_once):
         return "a file is missing or has another size"
     premises = prepared.premises
     assert premises is not None
