@@ -25,7 +25,7 @@ def raw(location: str) -> Raw:
     with Path(urlsplit(location).path).open("rb") as stream:
         found = fastavro.block_reader(stream)
         metadata = dict(found.metadata)
-        schema = fastavro.parse_schema(_plain(json.loads(metadata["avro.schema"])))
+        schema = fastavro.parse_schema(plain(json.loads(metadata["avro.schema"])))
         records = []
         for block in found:
             values = io.BytesIO(block.bytes_.getvalue())  # type: ignore[attr-defined] # the stubs lack it
@@ -57,7 +57,8 @@ def raw_entries(table: Table, snapshot: Snapshot) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _plain(schema: Any) -> Any:
+def plain(schema: Any) -> Any:
+    """The schema without logical types."""
     if isinstance(schema, dict):
-        return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
-    return [_plain(part) for part in schema] if isinstance(schema, list) else schema
+        return {key: plain(value) for key, value in schema.items() if key != "logicalType"}
+    return [plain(part) for part in schema] if isinstance(schema, list) else schema

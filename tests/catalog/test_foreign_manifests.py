@@ -4,7 +4,7 @@ import copy
 import io
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,19 @@ def test_a_merged_manifest_states_the_least_sequence_number_of_its_entries(forei
     foreign.state_existing(0, 1, 2, 3)
     [merged] = foreign.merge()
     assert merged.min_sequence_number == 2
+
+
+def test_the_manifests_of_a_merge_are_asked_for_at_once(foreign: Foreign) -> None:
+    """A storage answers each of them after some time."""
+    asked = []
+
+    def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
+        asked.append(len(things))
+        return list(map(function, things))
+
+    merger = ManifestMerger(MergePolicy(min_count=4), 7, at_once=at_once)
+    assert len(merger.merge(foreign.lake.table(), foreign.manifests)) == 1
+    assert asked == [4, 4]
 
 
 def test_what_an_entry_inherits_is_written_out_and_what_is_unknown_stays_unknown(foreign: Foreign) -> None:
