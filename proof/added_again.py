@@ -5,14 +5,26 @@ that added it. Each file gets a manifest of its own.
 """
 
 from collections.abc import Iterator
+from io import BytesIO
 
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, TableRequirement, TableUpdate
 
 from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
-from lakesink_catalog.manifests.write import codec_of, manifests_under, new_metadata_file, write_entries, write_list
+from lakesink_catalog.manifests.write import (
+    codec_of,
+    entry_schema,
+    manifests_under,
+    new_metadata_file,
+    write_entries,
+    write_list,
+)
 
 
 def added_again(
@@ -58,7 +70,7 @@ def _manifests(table: Table, under: list[ManifestFile], snapshot_id: int) -> Ite
             )
             name = f"{snapshot_id}-{manifest.manifest_path.rpartition('/')[2]}-{number}.avro"
             output = new_metadata_file(table, name)
-            length = write_entries(output, spec, table.schema(), [entry], codec_of(table))
+            length = write_entries(output, spec, table.schema(), _encoded(entry, spec, table.schema()), codec_of(table))
             yield ManifestFile.from_args(
                 manifest_path=output.location,
                 manifest_length=length,
@@ -76,3 +88,10 @@ def _manifests(table: Table, under: list[ManifestFile], snapshot_id: int) -> Ite
                 partitions=manifest.partitions,
                 key_metadata=None,
             )
+
+
+def _encoded(entry: ManifestEntry, spec: PartitionSpec, schema: Schema) -> list[bytes]:
+    written = entry_schema(spec, schema)
+    out = BytesIO()
+    resolve_writer(record_schema=written, file_schema=written).write(BinaryEncoder(out), entry)
+    return [out.getvalue()]

@@ -7,9 +7,11 @@ checks every path against the table's own locations.
 import json
 import re
 import zlib
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from lakesink_protocol.change import ChangeInvalid, ContentFile, SchemaChange, content_of
@@ -20,6 +22,7 @@ RECEIPT_VERSION = 3
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 MOST_IN_A_BATCH = 2**53
 """Limit for rows and for bytes: totals of a thousand such batches still fit into 64 bits."""
+NOT_A_COUNT = "a count is not a whole number from 0 to 2^63-1"
 MOST_MISFITS = 20
 LONGEST_PLACE, LONGEST_WORDS = 300, 120
 LARGEST_FIELD_ID = 2**31 - 1
@@ -169,7 +172,7 @@ def _file_from_json(document: Mapping[str, Any]) -> ContentFile:
 def whole_count(value: Any) -> int:
     """The value, if it is a count that readers can hold; else raises `ReceiptInvalid`."""
     if type(value) is not int or not 0 <= value < 2**63:
-        raise ReceiptInvalid("a count is not a whole number from 0 to 2^63-1")
+        raise ReceiptInvalid(NOT_A_COUNT)
     return value
 
 
@@ -189,7 +192,7 @@ def flag(value: Any) -> bool:
 
 def binary(value: Any) -> bytes:
     """The bytes of a Base64 text; raises ValueError."""
-    return b64decode(plain_text(value), validate=True)
+    return a2b_base64(plain_text(value), strict_mode=True)
 
 
 def _schema_change(document: Any) -> SchemaChange | None:
@@ -211,9 +214,13 @@ def _misfits(document: Any) -> tuple[Misfit, ...]:
 
 
 def _counts(document: Mapping[str, Any]) -> dict[int, int]:
-    return {_field_id(key): whole_count(value) for key, value in document.items()}
+    counts = document.values()
+    if counts and not (set(map(type, counts)) == {int} and min(counts) >= 0 and max(counts) < 2**63):
+        raise ReceiptInvalid(NOT_A_COUNT)
+    return dict(zip(map(_field_id, document), counts, strict=True))
 
 
+@lru_cache(maxsize=4096)
 def _field_id(text: str) -> int:
     if not _FIELD_ID.fullmatch(text) or int(text) > LARGEST_FIELD_ID:
         raise ReceiptInvalid(f"a field id is not a whole number from 1 to {LARGEST_FIELD_ID}")

@@ -12,6 +12,7 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 """From the start of a value to the value and its end; IndexError if the bytes end before."""
 
 LONGEST_VARINT_BITS = 63
+_ONE_BYTE = [bytes([number]) for number in range(0x80)]
 
 
 class Malformed(ValueError):
@@ -36,6 +37,10 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
 def encode_long(value: int) -> bytes:
     """The inverse of `read_long`."""
     rest = (value << 1) ^ (value >> LONGEST_VARINT_BITS)
+    if rest <= 0x7F:
+        return _ONE_BYTE[rest]
+    if rest <= 0x3FFF:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
     found = bytearray()
     while rest > 0x7F:
         found.append((rest & 0x7F) | 0x80)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BooleanType,
     DateType,
@@ -20,13 +18,9 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
-    NestedField,
-    PrimitiveType,
     StringType,
     StructType,
 )
-
-from lakesink_protocol.receipt import ReceiptInvalid
 
 
 class Kind(StrEnum):
@@ -103,20 +97,6 @@ def field_summaries(found: Iterable[PartitionSummary]) -> list[PartitionFieldSum
     return [PartitionFieldSummary(part.contains_null, part.contains_nan, part.lower, part.upper) for part in found]
 
 
-def partition_record(spec: PartitionSpec, schema: Schema, values: Sequence[bytes | None]) -> Record:
-    """One value per field, from single-value binary form; raises `ReceiptInvalid` for a value of another type."""
-    fields = spec.partition_type(schema).fields
-    try:
-        return Record(
-            *(
-                None if value is None else from_bytes(_primitive(field), value)
-                for field, value in zip(fields, values, strict=True)
-            )
-        )
-    except (ValueError, struct.error) as error:
-        raise ReceiptInvalid("a partition value does not match its type") from error
-
-
 def partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
     """Optional fields with ASCII names, as the specs of Iceberg and Avro require; readers use field ids.
 
@@ -169,8 +149,3 @@ def _shortest(unscaled: int) -> bytes:
     """Two's complement, big endian, in the fewest possible bytes."""
     magnitude = unscaled if unscaled >= 0 else ~unscaled
     return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
-
-
-def _primitive(field: NestedField) -> PrimitiveType:
-    assert isinstance(field.field_type, PrimitiveType)
-    return field.field_type

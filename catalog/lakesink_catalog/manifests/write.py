@@ -5,21 +5,13 @@ import uuid
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import groupby
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.avro.encoder import BinaryEncoder
-from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
     ManifestFile,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
@@ -34,11 +26,11 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.manifests.avro import container
 from lakesink_catalog.manifests.avro_names import with_inline_types
+from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.partitions import (
     PartitionSummary,
     field_summaries,
     kinds_of,
-    partition_record,
     partition_type,
     summaries,
 )
@@ -134,18 +126,9 @@ def write_batch_manifests(
 def _write_batch_manifest(
     table: Table, spec: PartitionSpec, schema: Schema, files: Sequence[ContentFile], snapshot_id: int
 ) -> ManifestRecord:
-    entries = [
-        ManifestEntry.from_args(
-            status=ManifestEntryStatus.ADDED,
-            snapshot_id=snapshot_id,
-            sequence_number=None,
-            file_sequence_number=None,
-            data_file=_data_file(file, spec, schema),
-        )
-        for file in files
-    ]
+    encode = entry_encoder(avro_layout(spec, schema), snapshot_id)
     output = new_metadata_file(table, f"{snapshot_id}-{uuid.uuid4()}-m{spec.spec_id}.avro")
-    length = write_entries(output, spec, schema, entries, codec_of(table))
+    length = write_entries(output, spec, schema, [encode(file) for file in files], codec_of(table))
     return ManifestRecord(
         path=output.location,
         length_bytes=length,
@@ -157,45 +140,37 @@ def _write_batch_manifest(
     )
 
 
-def write_entries(
-    output: OutputFile,
-    spec: PartitionSpec,
-    schema: Schema,
-    entries: Sequence[ManifestEntry],
-    codec: AvroCompressionCodec,
-) -> int:
-    """Write one manifest in blocks of many entries and return its size in bytes.
-
-    PyIceberg's own writer makes one block per entry, which readers must decompress one by one. It also defines a type
-    twice if two partition fields have it.
-    """
+def entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
+    """Iceberg's schema of the entries of a manifest."""
     file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
-    entry_schema = manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
-    layout = with_inline_types(AvroSchemaConversion().iceberg_to_avro(entry_schema, schema_name="manifest_entry"))
+    return manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
+
+
+def avro_layout(spec: PartitionSpec, schema: Schema) -> Any:
+    """The same as an Avro schema. PyIceberg defines a type twice if two partition fields have it."""
+    return with_inline_types(AvroSchemaConversion().iceberg_to_avro(entry_schema(spec, schema), "manifest_entry"))
+
+
+def write_entries(
+    output: OutputFile, spec: PartitionSpec, schema: Schema, encoded: Sequence[bytes], codec: AvroCompressionCodec
+) -> int:
+    """Write one manifest in blocks of many entries, and return its size in bytes.
+
+    PyIceberg's own writer makes one block per entry, which readers must decompress one by one.
+    """
     metadata = {
         "schema": schema.model_dump_json(),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
         "partition-spec-id": str(spec.spec_id),
         "format-version": "2",
         "content": "data",
-        "avro.schema": json.dumps(layout),
+        "avro.schema": json.dumps(avro_layout(spec, schema)),
     }
-    encoded = _encoded(entry_schema, entries)
     parts = [encoded[start : start + ENTRIES_PER_BLOCK] for start in range(0, len(encoded), ENTRIES_PER_BLOCK)]
     data = container({name: value.encode() for name, value in metadata.items()}, codec, parts)
     with output.create(overwrite=True) as stream:
         stream.write(data)
     return len(data)
-
-
-def _encoded(entry_schema: Schema, entries: Iterable[ManifestEntry]) -> list[bytes]:
-    writer = resolve_writer(record_schema=entry_schema, file_schema=entry_schema)
-    found = []
-    for entry in entries:
-        value = BytesIO()
-        writer.write(BinaryEncoder(value), entry)
-        found.append(value.getvalue())
-    return found
 
 
 def write_list(
@@ -227,27 +202,6 @@ def new_metadata_file(table: Table, name: str) -> OutputFile:
 def codec_of(table: Table) -> AvroCompressionCodec:
     """Avro codec of manifests and manifest lists: the table's codec, or gzip if it is unset or unavailable."""
     return AVRO_CODECS.get(table.properties.get("write.avro.compression-codec", "gzip").lower(), "deflate")
-
-
-def _data_file(file: ContentFile, spec: PartitionSpec, schema: Schema) -> DataFile:
-    data_file = DataFile.from_args(
-        _table_format_version=2,
-        content=DataFileContent.DATA,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        partition=partition_record(spec, schema, file.partition),
-        record_count=file.record_count,
-        file_size_in_bytes=file.file_size_bytes,
-        column_sizes=dict(file.column_sizes),
-        value_counts=dict(file.value_counts),
-        null_value_counts=dict(file.null_value_counts),
-        nan_value_counts=dict(file.nan_value_counts),
-        lower_bounds=dict(file.lower_bounds),
-        upper_bounds=dict(file.upper_bounds),
-        split_offsets=list(file.split_offsets),
-    )
-    data_file.spec_id = file.spec_id
-    return data_file
 
 
 def _text(value: bytes | None) -> str | None:

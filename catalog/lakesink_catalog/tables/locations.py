@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -14,6 +15,7 @@ from lakesink_protocol.events import Listener, MetadataKept
 from lakesink_protocol.redact import describe, redact
 
 ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
+_SPECIAL, _RELATIVE = frozenset("?#\\"), frozenset({".", ".."})
 _HOST = re.compile(r"//[^/]")
 
 
@@ -32,7 +34,13 @@ def metadata_location(table: Table) -> str:
 
 def is_under(path: str, folder: str) -> bool:
     """True if the path is below the folder, without ``..``, control characters, or a URI's query or fragment."""
-    return _is_plain(path) and _comparable(path).startswith(f"{_comparable(folder)}/")
+    return all_under([path], folder)
+
+
+def all_under(paths: Iterable[str], folder: str) -> bool:
+    """True if every path is below the folder, see `is_under`."""
+    begin = f"{_comparable(folder)}/"
+    return all(_is_plain(path) and _comparable(path).startswith(begin) for path in paths)
 
 
 def delete_old_metadata(before: Table, after: TableMetadata, emit: Listener = LISTENERS) -> None:
@@ -79,8 +87,9 @@ def _allowed_roots(catalog: Catalog) -> list[str]:
 
 
 def _is_plain(location: str) -> bool:
-    bad = any(char in "?#\\" or unicodedata.category(char).startswith("C") for char in location)
-    return not bad and not {"..", "."} & set(location.split("/"))
+    """Text that can be printed has no character of the categories C, which are controls and the like."""
+    controls = not location.isprintable() and any(unicodedata.category(char).startswith("C") for char in location)
+    return not controls and _SPECIAL.isdisjoint(location) and _RELATIVE.isdisjoint(location.split("/"))
 
 
 def _comparable(location: str) -> str:

@@ -13,7 +13,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, check_columns
-from lakesink.sinks.iceberg.votes import all_under, count_votes, is_data_file
+from lakesink.sinks.iceberg.votes import count_votes, is_data_file
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns
 from lakesink.writer.plan import WritePlan
@@ -24,7 +24,7 @@ from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.manifests.merging import Layouts
-from lakesink_catalog.tables.locations import data_location, metadata_location
+from lakesink_catalog.tables.locations import all_under, data_location, metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
@@ -316,7 +316,7 @@ def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | 
         return "the ledger, the schema or the specs changed"
     manifests = (manifest.path for manifest in prepared.manifests)
     own = (is_data_file(path, data_location(table), transaction.plan.file_stem) for path, _ in prepared.files)
-    if not all_under(metadata_location(table), manifests) or not all(own):
+    if not all_under(manifests, metadata_location(table)) or not all(own):
         return "a path is outside the table's locations, or belongs to another batch"
     io = table.io
     if not prepared.is_there(io, transaction.fence.effects.at_once):

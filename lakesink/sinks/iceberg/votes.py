@@ -5,10 +5,11 @@ but are not compared with the file: the task is responsible for its rows. Imposs
 readers fail, or skip files, much later.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import Table
 from pyiceberg.types import (
@@ -31,7 +32,7 @@ from pyiceberg.types import (
 from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
 from lakesink.writer.locations import is_location
 from lakesink_catalog.commit.premises import premises_of
-from lakesink_catalog.tables.locations import data_location, is_under
+from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_protocol.change import Change, ContentFile
 from lakesink_protocol.decoded import Decoded, together
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
@@ -78,11 +79,6 @@ def count_votes(encoded: Sequence[bytes], table: Table, file_stem: str, batch_id
     return CombinedReceipts(files, schema, decoded, "" if first is None else in_words(first))
 
 
-def all_under(folder: str, paths: Iterable[str]) -> bool:
-    """True if every path lies below the folder."""
-    return all(is_under(path, folder) for path in paths)
-
-
 def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
     """True if a task of this batch can have chosen this path for a data file below the folder."""
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
@@ -105,11 +101,12 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
     if max(receipt.decoded.malformed_rows, receipt.documents) > receipt.rows:
         raise receipt_rejected("a task reports more documents or malformed rows than it received")
     folder = data_location(table)
-    if not all_under(folder, (file.path for file in receipt.files)):
+    if not all_under((file.path for file in receipt.files), folder):
         raise receipt_rejected("a data file is outside the table's data location")
     if not all(is_location(file.path, folder, file_stem, receipt.task) for file in receipt.files):
         raise receipt_rejected("a data file has the name of another task, batch or sink")
-    if any(not _fits_its_spec(file, table) for file in receipt.files):
+    specs = table.specs()
+    if any(not _fits_its_spec(file, specs) for file in receipt.files):
         raise receipt_rejected("a data file is empty, or has a partition spec that the table does not have")
     if not all(counts_agree(file) for file in receipt.files):
         raise receipt_rejected("the statistics of a data file contradict each other")
@@ -140,8 +137,8 @@ def _check_premises(table: Table, receipts: Sequence[Receipt]) -> None:
             raise receipt_rejected("the id of a data file's schema or spec now means another one")
 
 
-def _fits_its_spec(file: ContentFile, table: Table) -> bool:
-    spec = table.specs().get(file.spec_id)
+def _fits_its_spec(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> bool:
+    spec = specs.get(file.spec_id)
     fits = spec is not None and len(file.partition) == len(spec.fields)
     return fits and file.record_count > 0 and file.file_size_bytes > 0
 

@@ -1,0 +1,136 @@
+"""Entries of new data files, encoded as the schema of their manifest lays them out. Pure.
+
+Values are in single-value form, which mostly is Avro's form too. PyIceberg decodes and encodes each of them.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lakesink_catalog.manifests.avro_values import encode_long
+from lakesink_catalog.manifests.entries import (
+    ADDED,
+    CONTENT,
+    DATA_FILE,
+    FILE_PATH,
+    FILE_SEQUENCE_NUMBER,
+    FILE_SIZE,
+    PARTITION,
+    RECORD_COUNT,
+    SEQUENCE_NUMBER,
+    SNAPSHOT_ID,
+    STATUS,
+)
+from lakesink_protocol.change import ContentFile
+from lakesink_protocol.receipt import ReceiptInvalid
+
+FILE_FORMAT, COLUMN_SIZES, VALUE_COUNTS, NULL_VALUE_COUNTS, NAN_VALUE_COUNTS = 101, 108, 109, 110, 137
+LOWER_BOUNDS, UPPER_BOUNDS, SPLIT_OFFSETS = 125, 128, 132
+NULL, PRESENT = encode_long(0), encode_long(1)
+"""Branches of an optional field; null is the first."""
+
+Encode = Callable[[ContentFile], bytes]
+Value = Callable[[bytes], bytes]
+"""From single-value form to Avro; ValueError or struct.error if the value is not of the type."""
+
+
+def entry_encoder(avro_schema: Any, snapshot_id: int) -> Encode:
+    """A function that encodes the entry of a file which this snapshot adds; `avro_schema` is that of the manifest."""
+    added = {STATUS: encode_long(ADDED), SNAPSHOT_ID: PRESENT + encode_long(snapshot_id)}
+    head = added | dict.fromkeys((SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER), NULL)
+    ids = [field["field-id"] for field in avro_schema["fields"]]
+    assert ids == [*head, DATA_FILE], "the order of fields that this module writes"
+    before = b"".join(head.values())
+    encoders = [_encoder(field) for field in avro_schema["fields"][-1]["type"]["fields"]]
+
+    def encode(file: ContentFile) -> bytes:
+        return before + b"".join([one(file) for one in encoders])
+
+    return encode
+
+
+def _encoder(field: Mapping[str, Any]) -> Encode:
+    if field["field-id"] == PARTITION:
+        return _partition([_value(part["type"][1]) for part in field["type"]["fields"]])
+    if field["field-id"] not in _FIELDS and field["type"][0] == "null":
+        return lambda _: NULL
+    return _FIELDS[field["field-id"]]
+
+
+def _partition(values: Sequence[Value]) -> Encode:
+    def encode(file: ContentFile) -> bytes:
+        try:
+            pairs = zip(values, file.partition, strict=True)
+            return b"".join(NULL if value is None else PRESENT + convert(value) for convert, value in pairs)
+        except (ValueError, OverflowError, struct.error) as error:
+            raise ReceiptInvalid("a partition value does not match its type") from error
+
+    return encode
+
+
+def _value(avro_type: Any) -> Value:
+    match avro_type:
+        case {"type": "fixed", "logicalType": "decimal", "size": size}:
+            return lambda value: int.from_bytes(value, "big", signed=True).to_bytes(size, "big", signed=True)
+        case {"type": "fixed", "size": size}:
+            return lambda value: _of_size(value, size)
+        case {"type": inner}:
+            return _value(inner)
+    return _VALUES[avro_type]
+
+
+def _of_size(value: bytes, size: int) -> bytes:
+    if len(value) != size:
+        raise ValueError("a value of another size")
+    return value
+
+
+def _whole(form: str) -> Value:
+    packed = struct.Struct(form)
+    return lambda value: encode_long(packed.unpack(value)[0])
+
+
+def _text(value: bytes) -> bytes:
+    value.decode()
+    return _sized(value)
+
+
+def _sized(value: bytes) -> bytes:
+    return encode_long(len(value)) + value
+
+
+def _array(items: Sequence[bytes], count: int) -> bytes:
+    return b"".join([PRESENT, encode_long(count), *items, NULL] if count else [PRESENT, NULL])
+
+
+def _counts(found: Mapping[int, int]) -> bytes:
+    return _array([encode_long(number) for pair in found.items() for number in pair], len(found))
+
+
+def _bounds(found: Mapping[int, bytes]) -> bytes:
+    return _array([encode_long(field_id) + _sized(bound) for field_id, bound in found.items()], len(found))
+
+
+_VALUES: Mapping[str, Value] = {
+    "boolean": lambda value: bytes([_of_size(value, 1) != b"\x00"]),
+    "int": _whole("<i"),
+    "long": _whole("<q"),
+    "float": lambda value: _of_size(value, 4),
+    "double": lambda value: _of_size(value, 8),
+    "string": _text,
+    "bytes": _sized,
+}
+_FIELDS: Mapping[int, Encode] = {
+    CONTENT: lambda _: encode_long(0),
+    FILE_PATH: lambda file: _sized(file.path.encode()),
+    FILE_FORMAT: lambda _: _sized(b"PARQUET"),
+    RECORD_COUNT: lambda file: encode_long(file.record_count),
+    FILE_SIZE: lambda file: encode_long(file.file_size_bytes),
+    COLUMN_SIZES: lambda file: _counts(file.column_sizes),
+    VALUE_COUNTS: lambda file: _counts(file.value_counts),
+    NULL_VALUE_COUNTS: lambda file: _counts(file.null_value_counts),
+    NAN_VALUE_COUNTS: lambda file: _counts(file.nan_value_counts),
+    LOWER_BOUNDS: lambda file: _bounds(file.lower_bounds),
+    UPPER_BOUNDS: lambda file: _bounds(file.upper_bounds),
+    SPLIT_OFFSETS: lambda file: _array([encode_long(offset) for offset in file.split_offsets], len(file.split_offsets)),
+}
