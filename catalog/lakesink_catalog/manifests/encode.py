@@ -1,6 +1,6 @@
 """Entries of new data files, encoded as the schema of their manifest lays them out. Pure.
 
-Values are in single-value form, which mostly is Avro's form too. PyIceberg decodes and encodes each of them.
+Values are in single-value form, which mostly is Avro's form too, so few of them are decoded.
 """
 
 import struct
