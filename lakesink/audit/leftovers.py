@@ -7,11 +7,13 @@ finds its prepared record by name; only an audit lists them all. Only reads.
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
+from pyiceberg.typedef import Properties
 
 from lakesink.audit.finding import Note, key_of
 from lakesink.words import counted
@@ -86,7 +88,7 @@ def own_name(path: str, known: Collection[str]) -> tuple[str, int] | None:
 def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     """List the data folder and the prepared records; `ledgers` has the last batch of each sink on each branch."""
     if (opened := opened_listing(table)) is None:
-        return Leftovers(unlisted=f"{type(table.io).__name__} cannot list")
+        return Leftovers(unlisted=f"{type(storage_of(table)).__name__} cannot list")
     try:
         return _leftovers(table, opened, referenced, ledgers)
     except CatalogError as error:
@@ -122,7 +124,7 @@ def _name(location: str) -> str:
 def opened_listing(table: Table) -> Listing | None:
     """The file system that reads the table, with its credentials; None if it cannot list."""
     if local_path(table.location(), table.io.properties) is not None:  # needs nothing of what is imported below
-        return LocalFileSystem(), lambda location: location.partition("://")[2]
+        return LocalFileSystem(), partial(_path_of_local, table.io.properties)
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - as above
 
     io = storage_of(table)
@@ -134,6 +136,15 @@ def opened_listing(table: Table) -> Listing | None:
         system = io.get_fs(scheme, rest.partition("/")[0])
         return PyFileSystem(FSSpecHandler(system)), system._strip_protocol  # noqa: SLF001 - fsspec's one way to a path
     return None
+
+
+def _path_of_local(properties: Properties, location: str) -> str:
+    """A table's properties may spell its folders in ways that only PyIceberg knows."""
+    if (path := local_path(location, properties)) is not None:
+        return path
+    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - as above
+
+    return PyArrowFileIO.parse_location(location, properties)[2]
 
 
 def list_files(system: FileSystem, folder: str) -> Iterator[FileInfo]:

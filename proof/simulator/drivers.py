@@ -162,6 +162,6 @@ class Stream:
                 sleep_ms=world.sleep,
                 jitter=world.random.random,
                 new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
-                at_once=lambda function, things: list(map(function, things)),
+                at_once=map,
             ),
         )

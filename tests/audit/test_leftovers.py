@@ -93,6 +93,22 @@ def test_a_prepared_batch_is_no_leftover(lake: Lake, stream: Stream, monkeypatch
     assert (torn.prepared, torn.pending_files) == ((), 1)
 
 
+@pytest.mark.parametrize("begin", ["file://", "file:", ""])
+def test_folders_are_found_however_the_table_spells_them(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch, begin: str
+) -> None:
+    below = lake.folder / "warehouse/demo/events"
+    set_property(lake, "write.data.path", f"{begin}{below}/d")
+    set_property(lake, "write.metadata.path", f"{begin}{below}/m")
+    monkeypatch.setenv("LAKESINK_FAILPOINTS", "after-prepared@4=raise")
+    with pytest.raises(FailpointReached):
+        stream.run(4)
+    assert audit(lake.table()).leftovers == Leftovers(prepared=("events 4",))
+    [record] = below.rglob("4-*.json")
+    record.unlink()
+    assert audit(lake.table()).leftovers.pending_files == 1
+
+
 def test_status_names_a_batch_that_a_restart_will_commit(
     lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

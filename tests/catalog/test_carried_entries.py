@@ -196,6 +196,7 @@ def test_spoilt_entries_are_malformed_or_copied_as_they_are_decoded(layout: Docu
         try:
             wanted = [_expected_by_id(entry) for entry in decoded(data) if entry[STATUS] != 2]
         except Malformed:
+            assert found is None
             continue
         if found is not None:
             assert repr(decoded(manifest_of(list(found.entries), writer, "null", 9))) == repr(wanted)

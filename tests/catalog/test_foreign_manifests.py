@@ -149,6 +149,16 @@ def test_the_manifests_of_a_merge_are_asked_for_at_once(foreign: Foreign) -> Non
     assert asked == [4, 4]
 
 
+def test_a_manifest_that_cannot_be_read_now_does_not_make_the_others_be_read_again(foreign: Foreign) -> None:
+    missing = Path(urlsplit(foreign.manifests[0].manifest_path).path)
+    kept = missing.rename(missing.with_suffix(".away"))
+    layouts: dict[str, str | None] = {}
+    assert paths(foreign.merge(layouts)) == paths(foreign.manifests)
+    assert layouts.keys() == paths(foreign.manifests[1:])
+    kept.rename(missing)
+    assert len(foreign.merge(layouts)) == 1
+
+
 def test_what_an_entry_inherits_is_written_out_and_what_is_unknown_stays_unknown(foreign: Foreign) -> None:
     foreign.rewrite(0, lambda entry: entry.update(snapshot_id=None))
     foreign.rewrite(1, existing(1, None))

@@ -123,6 +123,20 @@ def test_what_other_writers_leave_out_or_add_is_read_like_pyiceberg_reads_it() -
     assert_same(apart(document), TableMetadataUtil.parse_raw(document))
 
 
+def test_a_large_value_is_decoded_a_few_times_in_however_many_pieces_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    class Counted(json.JSONDecoder):
+        def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+            tried.append(idx)
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr("lakesink_catalog.connect.lean_json.json.JSONDecoder", Counted)
+    document = edited(lambda document: document["properties"].update({str(key): "x" for key in range(10_000)}))
+    assert_same(apart(document, size=10), TableMetadataUtil.parse_raw(document))
+    assert len(tried) < len(METADATA) * 20
+
+
 @pytest.mark.parametrize("key", ["snapshots", "snapshot-log"])
 def test_a_table_without_snapshots_is_read(key: str) -> None:
     for document in (edited(lambda document: document.pop(key)), edited(lambda document: document[key].clear())):
@@ -301,6 +315,18 @@ def test_damaged_metadata_gives_the_same_error(tmp_path: Path, damage: str, pack
 
 def test_a_missing_table_gives_the_same_error(catalog: Catalog) -> None:
     assert error_of(load_to_read, catalog, "demo.event") == error_of(load_table, catalog, "demo.event")
+
+
+def test_a_missing_table_is_looked_for_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+
+    def counted(catalog: Catalog, name: str) -> Table:
+        looked.append(name)
+        return load_table(catalog, name)
+
+    monkeypatch.setattr("lakesink_catalog.tables.tables.load_table", counted)
+    error_of(load_to_read, catalog, "demo.event")
+    assert looked == ["demo.event"]
 
 
 @pytest.mark.parametrize("catalog", ["sqlite"], indirect=True)

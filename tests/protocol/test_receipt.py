@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded, decoded_from, first_names
-from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt, ReceiptInvalid, decode, encode
+from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt, ReceiptInvalid, binary, decode, encode
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -207,3 +207,9 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
 def test_counts_of_documents_are_counts_and_a_short_list_of_names(document: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown keys|whole number"):
         decoded_from(document)
+
+
+@pytest.mark.parametrize("text", ["AAA", "AAAA=", "AAAA====", "A===", "AA=", "A A=", "AAAA\n", "=AAA", "AA==AAAA"])
+def test_a_text_that_is_not_base64_to_the_last_character_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"(?i)base64|padding"):
+        binary(text)

@@ -7,7 +7,7 @@ other answer, the next attempt reads the table. This module never deletes a file
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,10 +56,10 @@ TRANSIENT_CODES = frozenset(
 )
 
 
-def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
+def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
     """The function's results. It runs in parallel, because each call waits for the storage."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(function, things))
+        yield from pool.map(function, things)
 
 
 @dataclass(frozen=True, slots=True)

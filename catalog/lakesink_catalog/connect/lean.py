@@ -85,13 +85,12 @@ def lean_answer(response: Response, **_: Any) -> Response:
     loading = _LOADING.get()
     if loading is None or not response.ok or (response.encoding or "").lower() != "utf-8":
         return response
-    loading.was_tried = True
     body = response.content
     pieces = (body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES))
     apart = _set_apart(pieces, inside="metadata")
     if apart is None or apart.snapshots is None:
         return response
-    loading.apart = apart
+    loading.was_tried, loading.apart = True, apart
     lean = Response()
     lean.status_code, lean.encoding, lean.url = response.status_code, response.encoding, response.url
     lean.raw = BytesIO(apart.rest.encode())
@@ -121,8 +120,7 @@ class LeanIO(FileIO):
         loading = _LOADING.get()
         if loading is None:
             return self.inner.new_input(location)
-        loading.was_tried = True
-        loading.apart = self._read(location)
+        loading.was_tried, loading.apart = True, self._read(location)
         return self.inner.new_input(location) if loading.apart is None else _Rest(loading.apart.rest.encode())
 
     def new_output(self, location: str) -> OutputFile:

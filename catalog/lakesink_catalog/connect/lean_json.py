@@ -247,7 +247,8 @@ class _Text:
             try:
                 value, end = self._decode(self._buffer, self._at)
             except json.JSONDecodeError as error:
-                if not self._more():
+                # Twice as much each time: what was read is decoded again.
+                if not self._more(len(self._buffer) - self._at):
                     raise NotLean("not JSON") from error
                 continue
             except ValueError as error:  # a number of thousands of digits, or one that JSON does not have
@@ -265,8 +266,12 @@ class _Text:
             if self._at < len(self._buffer) or not self._more():
                 return self._buffer[self._at : self._at + 1]
 
-    def _more(self) -> bool:
-        piece = next(self._pieces, None)
-        if piece is not None:
-            self._buffer, self._at = self._buffer[self._at :] + piece, 0
-        return piece is not None
+    def _more(self, wanted: int = 1) -> bool:
+        """Read at least so many characters, if there are so many; False if there are none."""
+        found, size = [self._buffer[self._at :]], 0
+        while size < wanted and (piece := next(self._pieces, None)) is not None:
+            found.append(piece)
+            size += len(piece)
+        if size:
+            self._buffer, self._at = "".join(found), 0
+        return size > 0

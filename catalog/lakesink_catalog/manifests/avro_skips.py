@@ -19,6 +19,7 @@ from lakesink_catalog.manifests.avro_values import (
     counts,
     encode_long,
     read_long,
+    reader,
 )
 
 Skip = Callable[[bytes, int], int]
@@ -57,9 +58,9 @@ def _skip_null(_: bytes, at: int) -> int:
 
 
 def _skip_long(data: bytes, at: int) -> int:
-    while data[at] & 0x80:
-        at += 1
-    return at + 1
+    if not data[at] & 0x80:
+        return at + 1
+    return read_long(data, at)[1]
 
 
 def _skip_bytes(data: bytes, at: int) -> int:
@@ -67,6 +68,12 @@ def _skip_bytes(data: bytes, at: int) -> int:
     if not 0 <= size <= len(data) - at:
         raise Malformed("a text or bytes of an impossible size")
     return at + size
+
+
+def _checked(kind: str) -> Skipper:
+    """Skips what a decoder accepts, and only that."""
+    read = reader(kind)
+    return Skipper(lambda data, at: read(data, at)[1])
 
 
 def _fixed(size: int) -> Skipper:
@@ -158,22 +165,23 @@ def _short(pattern: bytes) -> bytes | None:
 
 
 _SHORT_TEXTS = [re.escape(encode_long(size)) + b".{%d}" % size for size in range(LONGEST_SHORT_TEXT + 1)]
-_NUMBER = Skipper(_skip_long, rb"[\x80-\xff]*[\x00-\x7f]")
-_TEXT = Skipper(_skip_bytes, _any_of(_SHORT_TEXTS))
+_NUMBER = Skipper(_skip_long, rb"[\x80-\xff]{0,9}[\x00-\x7f]")
+_BYTES = Skipper(_skip_bytes, _any_of(_SHORT_TEXTS))
+_STRING = _checked("string")
 _SKIPS = Tools(
     plain={
         "null": Skipper(_skip_null, b""),
-        "boolean": _fixed(1),
+        "boolean": _checked("boolean"),
         "int": _NUMBER,
         "long": _NUMBER,
         "float": _fixed(4),
         "double": _fixed(8),
-        "bytes": _TEXT,
-        "string": _TEXT,
+        "bytes": _BYTES,
+        "string": _STRING,
     },
     fixed=_fixed,
     union=_union,
     array=_array,
-    map=lambda value: _array(_record([("key", _TEXT), ("value", value)])),
+    map=lambda value: _array(_record([("key", _STRING), ("value", value)])),
     record=_record,
 )

@@ -34,12 +34,8 @@ HEADER_BYTES = 256 * 1024
 Layouts = dict[str, str | None]
 """Layout digest by manifest path; None for a manifest that cannot be merged."""
 LayoutsOf = Callable[[Sequence[ManifestFile]], Sequence[str | None]]
-AtOnce = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+AtOnce = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Applies a function to many values, perhaps in parallel."""
-
-
-def _one_by_one(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
-    return list(map(function, things))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class ManifestMerger:
     snapshot_id: int
     layouts: Layouts = field(default_factory=dict)
     emit: Listener = LISTENERS
-    at_once: AtOnce = _one_by_one
+    at_once: AtOnce = map
     _merged: tuple[frozenset[str], ManifestFile] | None = field(default=None)
 
     def merge(self, table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -97,11 +93,16 @@ class ManifestMerger:
     def _layouts_of(self, io: FileIO, manifests: Sequence[ManifestFile]) -> list[str | None]:
         paths = [manifest.manifest_path for manifest in manifests]
         new = [path for path in paths if path not in self.layouts]
+        failed: list[Exception] = []
         for path, found in zip(new, self.at_once(partial(_layout, io), new), strict=True):
             if isinstance(found, Malformed):
                 self._set_aside(path, found)
+            elif isinstance(found, Exception):
+                failed.append(found)
             else:
                 self.layouts[path] = found
+        if failed:  # the next commit need not read the others again
+            raise failed[0]
         return [self.layouts[path] for path in paths]
 
     def _set_aside(self, path: str, error: Malformed) -> None:
@@ -215,10 +216,10 @@ def _fitting(members: Sequence[ManifestFile], policy: MergePolicy) -> Iterator[M
         yield manifest
 
 
-def _layout(io: FileIO, path: str) -> str | Malformed:
+def _layout(io: FileIO, path: str) -> str | Exception:
     try:
         return layout_digest(_header(io.new_input(path)))
-    except Malformed as error:
+    except Exception as error:  # noqa: BLE001 - storage clients raise classes of their own
         return error
 
 
