@@ -68,6 +68,14 @@ def test_a_query_that_computes_long_for_few_bytes_keeps_its_tasks() -> None:
     assert count.tasks(InputSize(Unit.ROWS, 1), 32) == 1
 
 
+def test_one_batch_that_was_filtered_to_nothing_does_not_make_the_next_ones_slow() -> None:
+    batch = InputSize(Unit.ROWS, 100)
+    count = measured(1000, rows=100, seconds=64.0)
+    count.record(batch, 0, 0.02)
+    count.record(batch, 1000, 64.0)
+    assert count.tasks(batch, 32) == 32
+
+
 def test_nothing_is_joined_before_it_is_known_what_a_batch_is() -> None:
     unknown = input_size(None, None)
     count = TaskCount(8)

@@ -10,6 +10,7 @@ files. This module decides from numbers only.
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from enum import Enum
+from statistics import median_low
 
 LEAST_TASK_BYTES = 16 * 1024 * 1024
 """A task that has less is worth less than what it costs, even while other cores are idle."""
@@ -75,8 +76,8 @@ class TaskCount:
         if not measured and (self.runs_functions or size.unit.value is None):
             return partitions
         arrow_bytes = size.count * max((one for one, _ in measured), default=size.unit.value or 0)
-        # The least, because a worker's first task also imports what it needs.
-        seconds = size.count * min((one for _, one in measured), default=0)
+        # The middle one: a worker's first task also imports what it needs, and a batch may be filtered to nothing.
+        seconds = size.count * (median_low(one for _, one in measured) if measured else 0)
         worth = max(self._by_bytes(arrow_bytes), int(seconds / TASK_SECONDS), -(-partitions // MOST_PARTITIONS), 1)
         return min(partitions, worth)
 
