@@ -73,6 +73,9 @@ bench: $(INSTALLED) ## Speed beside Iceberg's Spark sink and others, in turn in 
 bench-commit: $(INSTALLED) ## Milliseconds of one commit, by the number of snapshots.
 	$(PYTHON_IN_VENV) -m benchmarks.commit_latency $(ARGS)
 
+bench-crowd: $(INSTALLED) ## Commits a second of many processes on one table, on SQLite and PostgreSQL.
+	$(PYTHON_IN_VENV) -m benchmarks.committers $(ARGS)
+
 bench-audit: $(INSTALLED) ## Seconds and memory of status, log, as-of and audit of long histories.
 	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
 
