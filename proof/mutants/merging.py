@@ -19,9 +19,9 @@ ADDED_AGAIN = Focus(actions=("foreign append",) * 4 + ("add again",) + ("foreign
 def data_as_new_as_its_file(patches: Patches) -> None:
     """Deletes that are older than the file and younger than its data apply no more."""
 
-    def existing(head: Mapping[int, Any], inherited: Inherited) -> Mapping[int, Any]:
-        found = real(head, inherited)
-        return {**found, SEQUENCE_NUMBER: found[FILE_SEQUENCE_NUMBER]}
+    def existing(head: Mapping[int, Any], inherited: Inherited) -> tuple[Mapping[int, Any], int]:
+        found, sequence_number = real(head, inherited)
+        return {**found, SEQUENCE_NUMBER: found[FILE_SEQUENCE_NUMBER]}, sequence_number
 
     real = patches.put(entries, "_as_existing", existing)
 
