@@ -38,7 +38,7 @@ def tell():
 atexit.register(tell)
 main()
 """
-"""The parent of a process is told only the larger of the peaks of both."""
+"""The process prints its own peak: what its parent could ask for is the larger of both their peaks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _pattern(table: Table) -> ContentFile:
 
 
 def listed_files(table: Table, batch: int, files: int) -> list[ContentFile]:
-    """Files of a batch that nobody reads, each with statistics of its own."""
+    """Descriptions of files that do not exist, because nobody reads them. Each has other statistics."""
     chance = random.Random(batch)  # noqa: S311 - the same in every run
     return [_listed(table, chance, batch, number) for number in range(files)]
 

@@ -29,7 +29,7 @@ PIECE_BYTES = 64 * 1024
 _LOCAL = re.compile(r"file://(/[^?#;%\x00-\x20]+)")
 """Locations that PyIceberg reads as this path of a local file."""
 _REST_NAME = "rest.metadata.json"
-"""Not compressed, whatever the file was."""
+"""A name without ``.gz``: the rest is not compressed, even if the file was."""
 
 
 @dataclass(slots=True)

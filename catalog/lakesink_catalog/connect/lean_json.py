@@ -27,7 +27,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TEXTS = frozenset({str})
 _LETTERS = len("operation")
 _BY_NAME = frozenset(Snapshot.model_fields) - {"summary"}
-"""PyIceberg reads these spellings of a snapshot's keys too, but nobody writes them."""
+"""Names of PyIceberg's fields. PyIceberg accepts them as keys of a snapshot too, but no writer uses them."""
 
 
 class NotLean(ValueError):
