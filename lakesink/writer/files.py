@@ -5,7 +5,7 @@ failure, only files that were never closed are removed; closed files stay unrefe
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -27,14 +27,17 @@ FULL = 0.9
 
 @dataclass(slots=True)
 class DataFiles:
-    """All files of one task; ends with `close` or `abandon`. Storage is opened with the first file."""
+    """All files of one task; ends with `close` or `abandon`. Storage is opened with the first file.
+
+    `closed` gets the description of each file as soon as it is closed; none is kept here.
+    """
 
     file_format: FileFormat
     sources: Sequence[Source]
     task: int
+    closed: Callable[[ContentFile], None]
     _storage: tuple[FileSystem, PathOf] | None = None
     _open: OrderedDict[Partition, OpenFile] = field(default_factory=OrderedDict)
-    _closed: list[ContentFile] = field(default_factory=list)
     _arrow_bytes: int = 0
     _file_bytes: int = 0
 
@@ -65,14 +68,13 @@ class DataFiles:
         """Close the partition's open file, if it has one."""
         if partition in self._open:
             LISTENERS(FileClosing(self.plan.batch_id))  # the listeners of the driver do not exist in an executor
-            self._closed.append(self._open[partition].close())
+            self.closed(self._open[partition].close())
             del self._open[partition]
 
-    def close(self) -> tuple[ContentFile, ...]:
-        """Close all open files and return one receipt for every file of the task."""
+    def close(self) -> None:
+        """Close all open files."""
         for partition in list(self._open):
             self.finish(partition)
-        return tuple(self._closed)
 
     def abandon(self) -> None:
         """Remove the files that were never closed; never raises."""

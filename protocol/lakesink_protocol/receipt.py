@@ -10,7 +10,7 @@ import zlib
 from base64 import b64encode
 from binascii import a2b_base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from lakesink_protocol.redact import shown
 
 RECEIPT_VERSION = 3
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
+COMPRESSION_LEVEL = 1
 MOST_IN_A_BATCH = 2**53
 """Limit for rows and for bytes: totals of a thousand such batches still fit into 64 bits."""
 NOT_A_COUNT = "a count is not a whole number from 0 to 2^63-1"
@@ -75,22 +76,41 @@ class Receipt:
     schema_change: SchemaChange | None = None
 
 
+class ReceiptEncoder:
+    """Encodes a receipt file by file: a task with many files keeps a few bytes of each, and no statistics.
+
+    The head of a receipt is known last and comes first. Until then the files are kept compressed.
+    """
+
+    def __init__(self) -> None:
+        self.record_count = 0
+        self._separator = ""
+        self._packer = zlib.compressobj(COMPRESSION_LEVEL)
+        self._packed: list[bytes] = []
+
+    def add(self, file: ContentFile) -> None:
+        """Add the receipt's next file."""
+        text = self._separator + _json(_file_to_json(file))
+        self._packed.append(self._packer.compress(text.encode()))
+        self.record_count += file.record_count
+        self._separator = ","
+
+    def finish(self, receipt: Receipt) -> bytes:
+        """The receipt as compressed JSON with the added files; `receipt` lists none. Call it once, at the end."""
+        assert not receipt.files
+        head = _json(_head_to_json(receipt) | {"files": []}).removesuffix("]}")
+        unpacker, packer = zlib.decompressobj(), zlib.compressobj(COMPRESSION_LEVEL)
+        found = [packer.compress(head.encode())]
+        found += (packer.compress(unpacker.decompress(part)) for part in (*self._packed, self._packer.flush()))
+        return b"".join((*found, packer.compress(b"]}"), packer.flush()))
+
+
 def encode(receipt: Receipt) -> bytes:
     """The receipt as compressed JSON."""
-    document = {
-        "v": RECEIPT_VERSION,
-        "task": receipt.task,
-        "rows": receipt.rows,
-        "schema": receipt.schema_id,
-        "decoded": receipt.decoded.to_json(),
-        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
-        "documents": receipt.documents,
-        "refused": receipt.refused,
-        "premises": receipt.premises,
-        "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
-        "files": [_file_to_json(file) for file in receipt.files],
-    }
-    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
+    encoder = ReceiptEncoder()
+    for file in receipt.files:
+        encoder.add(file)
+    return encoder.finish(replace(receipt, files=()))
 
 
 def decode(data: bytes) -> Receipt:
@@ -129,6 +149,25 @@ def _inflate(data: bytes) -> bytes:
     if not inflater.eof or inflater.unused_data:
         raise ReceiptInvalid(f"receipt is cut, padded, or larger than {MAX_RECEIPT_BYTES} bytes")
     return text
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _head_to_json(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "v": RECEIPT_VERSION,
+        "task": receipt.task,
+        "rows": receipt.rows,
+        "schema": receipt.schema_id,
+        "decoded": receipt.decoded.to_json(),
+        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
+        "documents": receipt.documents,
+        "refused": receipt.refused,
+        "premises": receipt.premises,
+        "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
+    }
 
 
 def _file_to_json(file: ContentFile) -> dict[str, Any]:

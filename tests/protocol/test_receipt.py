@@ -2,7 +2,9 @@
 
 import json
 import math
+import tracemalloc
 import zlib
+from base64 import b64encode
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +15,16 @@ from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded, decoded_from, first_names
-from lakesink_protocol.receipt import MOST_MISFITS, Misfit, Receipt, ReceiptInvalid, binary, decode, encode
+from lakesink_protocol.receipt import (
+    MOST_MISFITS,
+    Misfit,
+    Receipt,
+    ReceiptEncoder,
+    ReceiptInvalid,
+    binary,
+    decode,
+    encode,
+)
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -93,6 +104,75 @@ def test_a_receipt_with_a_flipped_bit_is_none_or_the_same(data: st.DataObject) -
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with suppress(ReceiptInvalid):
         assert decode(bytes(whole)) == WHOLE
+
+
+@given(st.lists(FILE, max_size=40).map(tuple))
+def test_files_that_are_added_one_by_one_give_the_same_bytes_as_a_document_of_all(
+    files: tuple[ContentFile, ...],
+) -> None:
+    """The document is written down here: earlier versions encoded it at once."""
+    receipt = replace(WHOLE, rows=7, files=files, premises="p", misfits=(Misfit("a", "b", "c", "d"),))
+    encoder = ReceiptEncoder()
+    for file in files:
+        encoder.add(file)
+    sent = encoder.finish(replace(receipt, files=()))
+    assert (
+        sent == encode(receipt) == zlib.compress(json.dumps(_as_document(receipt), separators=(",", ":")).encode(), 1)
+    )
+    assert encoder.record_count == sum(file.record_count for file in files)
+
+
+def test_thousands_of_files_that_are_added_one_by_one_give_the_same_bytes_too() -> None:
+    receipt = replace(
+        WHOLE, files=tuple(replace(WHOLE.files[0], path=f"file:///t/{n}", spec_id=n) for n in range(9_000))
+    )
+    assert encode(receipt) == zlib.compress(json.dumps(_as_document(receipt), separators=(",", ":")).encode(), 1)
+
+
+def test_an_encoder_keeps_a_few_bytes_of_each_file() -> None:
+    encoder = ReceiptEncoder()
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            encoder.add(replace(WHOLE.files[0], path=f"file:///t/data/{number}.parquet"))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 100 * 5_000
+
+
+def _as_document(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "v": 3,
+        "task": receipt.task,
+        "rows": receipt.rows,
+        "schema": receipt.schema_id,
+        "decoded": receipt.decoded.to_json(),
+        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
+        "documents": receipt.documents,
+        "refused": receipt.refused,
+        "premises": receipt.premises,
+        "schema_change": None,
+        "files": [
+            {
+                "path": file.path,
+                "spec": file.spec_id,
+                "partition": [None if value is None else b64encode(value).decode() for value in file.partition],
+                "rows": file.record_count,
+                "bytes": file.file_size_bytes,
+                "sizes": file.column_sizes,
+                "values": file.value_counts,
+                "nulls": file.null_value_counts,
+                "nans": file.nan_value_counts,
+                "lower": {key: b64encode(value).decode() for key, value in file.lower_bounds.items()},
+                "upper": {key: b64encode(value).decode() for key, value in file.upper_bounds.items()},
+                "splits": file.split_offsets,
+                "content": 0,
+                "of": "",
+            }
+            for file in receipt.files
+        ],
+    }
 
 
 def document() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A task writes files of the size asked for within its memory, and votes only for what is closed and whole."""
 
+import gc
 import math
 import pickle
 import random
@@ -15,6 +16,7 @@ from pyiceberg.types import BinaryType, BooleanType, DoubleType, LongType, Neste
 
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.writer.plan import ParquetOptions
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.receipt import Receipt, decode
 from tests.writer.builders import column, footer, in_batches, plan_for, rows_of, spec_of, write
@@ -151,6 +153,20 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     assert highest == 3
     assert len(receipt.files) > 8
     assert sorted(row["id"] for row in rows_of(receipt.files)) == list(range(30_000))
+
+
+def test_a_task_keeps_no_description_of_the_files_that_it_has_closed(tmp_path: Path) -> None:
+    """Each has the statistics of all columns; a task may write one for each of many thousand partitions."""
+    kept = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(30):
+            yield pa.record_batch({"id": [number], "body": [b"x"]})
+            kept.append(sum(isinstance(found, ContentFile) for found in gc.get_objects()))
+
+    before = sum(isinstance(found, ContentFile) for found in gc.get_objects())
+    receipt = write(plan_for(EVENTS, tmp_path, spec_of("identity"), buffer_bytes=1, open_files=2), batches())
+    assert (len(receipt.files), max(kept) - before) == (30, 0)
 
 
 def test_the_file_that_waited_longest_is_closed_first(tmp_path: Path) -> None:

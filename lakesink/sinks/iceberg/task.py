@@ -19,9 +19,8 @@ from lakesink.writer.row_buffer import RowBuffer
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
 from lakesink.writer.texts import check_texts
-from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded
-from lakesink_protocol.receipt import Receipt, encode
+from lakesink_protocol.receipt import Receipt, ReceiptEncoder, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,7 @@ class ParquetTaskWriter:
         malformed document must fail it. After a failure, files that were never closed are removed; closed files stay
         unreferenced.
         """
-        receipt = _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
-        return encode(receipt)
+        return _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -90,36 +88,31 @@ class _Rows:
             yield batch
 
 
-def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> Receipt:
-    rows = _Rows(plan, schema, task)
+def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+    rows, receipt = _Rows(plan, schema, task), ReceiptEncoder()
     file_format = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
-    files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), task)
+    files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), task, receipt.add)
     try:
         buffer = RowBuffer(files)
         for batch in rows.aligned(batches):
             buffer.add(batch)
         if rows.decoder is not None and rows.decoder.refuses:
             files.abandon()
-            return _receipt(task, rows, ())
+            return encode(_head(rows))
         buffer.flush()
-        closed = files.close()
+        files.close()
     except BaseException:  # any end of the task must remove its open files; it is raised again
         files.abandon()
         raise
-    written = sum(file.record_count for file in closed)
-    if written != rows.count:
-        raise rows_differ(rows.count, written)
-    return _receipt(task, rows, closed)
+    if receipt.record_count != rows.count:
+        raise rows_differ(rows.count, receipt.record_count)
+    return receipt.finish(_head(rows))
 
 
-def _receipt(task: int, rows: _Rows, files: tuple[ContentFile, ...]) -> Receipt:
-    receipt = Receipt(
-        task=task,
-        rows=rows.count,
-        files=files,
-        schema_id=rows.plan.schema_id,
-        premises=rows.plan.premises,
-    )
+def _head(rows: _Rows) -> Receipt:
+    """The receipt without files, which were encoded as they were closed."""
+    plan = rows.plan
+    receipt = Receipt(rows.task, rows.count, (), plan.schema_id, premises=plan.premises)
     decoder = rows.decoder
     if decoder is None:
         return receipt
