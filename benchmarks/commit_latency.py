@@ -107,8 +107,8 @@ def on_a_large_table(catalog: Catalog, batches: int, files: int, columns: int) -
     longest = max(merges, key=lambda merge: merge.cpu_seconds, default=Merge(0, 0, 0))
     rewritten = sum(merge.entries for merge in merges)
     print(
-        f"{batches:,} batches of {files:,} files: {len(merges)} merges, longest {longest.seconds:.3f} s"
-        f" (processor {longest.cpu_seconds:.3f}) of {longest.entries:,} entries,"
+        f"{batches:,} batches of {files:,} files: {sum(merge.entries > 0 for merge in merges)} merges in {len(merges)}"
+        f" commits, longest part {longest.seconds:.3f} s (processor {longest.cpu_seconds:.3f}),"
         f" {rewritten / (batches * files):.2f} rewrites an entry,"
         f" {sum(merge.cpu_seconds for merge in merges) / max(rewritten, 1) * 1e6:.1f} us each"
     )

@@ -28,7 +28,7 @@ from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.summary import append_summary
-from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
 from lakesink_catalog.manifests.write import write_batch_manifests, write_list
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
@@ -74,7 +74,7 @@ def make_long_tables(catalog: Catalog, names: Mapping[int, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """One merge of a history: how long it took within its commit, wall and processor, and the entries it rewrote."""
+    """One commit's part of a merge: how long it took, wall and processor, and the entries of a merge that it ended."""
 
     seconds: float
     cpu_seconds: float
@@ -85,7 +85,7 @@ def make_large_table(catalog: Catalog, schema: pa.Schema, batches: int, files: i
     """Create `TABLE` with this many batches of so many files, which are listed with statistics, but not there.
 
     Returns:
-        All merges.
+        All parts of merges.
     """
     assert isinstance(catalog, SqlCatalog)
     table, merges = create_table(catalog, TABLE, schema), list[Merge]()
@@ -107,8 +107,10 @@ def _swap(catalog: SqlCatalog, table: Table, snapshots: list[dict[str, Any]]) ->
 def _snapshots(table: Table, batches: Iterable[list[ContentFile]], merges: list[Merge]) -> Iterator[dict[str, Any]]:
     carried: list[ManifestFile] = []
     parent: dict[str, Any] = {}
+    memory = MergeMemory()
     for number, files in enumerate(batches):
-        parent, carried = _snapshot(table, number, files, parent, carried, merges)
+        merged = _merged(table, number, len(files), carried, memory, merges)
+        parent, carried = _snapshot(table, number, files, parent, merged)
         yield parent
 
 
@@ -154,14 +156,12 @@ def _snapshot(
     number: int,
     files: list[ContentFile],
     parent: dict[str, Any],
-    carried: list[ManifestFile],
-    merges: list[Merge],
+    merged: list[ManifestFile],
 ) -> tuple[dict[str, Any], list[ManifestFile]]:
-    snapshot_id = SNAPSHOT_IDS.start + number * 7919
+    snapshot_id = _snapshot_id(number)
     prepared = _prepared(table, snapshot_id, files)
     batch = stream_batch(number, "query", start=[number] if number else None, end=[number + 1])
-    manifests = [manifest.to_manifest_file() for manifest in prepared.manifests]
-    manifests += _merged(table, snapshot_id, carried, merges)
+    manifests = [*(manifest.to_manifest_file() for manifest in prepared.manifests), *merged]
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
     mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
@@ -177,13 +177,21 @@ def _snapshot(
     return found | ({"parent-snapshot-id": parent_id} if parent_id else {}), manifests
 
 
-def _merged(table: Table, snapshot_id: int, carried: list[ManifestFile], merges: list[Merge]) -> list[ManifestFile]:
+def _merged(
+    table: Table, number: int, files: int, carried: list[ManifestFile], memory: MergeMemory, merges: list[Merge]
+) -> list[ManifestFile]:
+    """The manifests of the batches before, as the commit of this batch leaves them."""
     started, started_cpu = time.perf_counter(), time.process_time()
-    found = ManifestMerger(MergePolicy(), snapshot_id).merge(table, carried)
-    if len(found) < len(carried):
-        took = time.perf_counter() - started, time.process_time() - started_cpu
-        merges.append(Merge(*took, found[0].existing_files_count or 0))
+    merger = ManifestMerger(MergePolicy(), _snapshot_id(number), memory, adds=files)
+    found = merger.merge(table, carried, _snapshot_id(number - 1))
+    took = time.perf_counter() - started, time.process_time() - started_cpu
+    if len(found) < len(carried) or memory.copy is not None:
+        merges.append(Merge(*took, (found[0].existing_files_count or 0) if len(found) < len(carried) else 0))
     return found
+
+
+def _snapshot_id(number: int) -> int:
+    return SNAPSHOT_IDS.start + number * 7919
 
 
 def _prepared(table: Table, snapshot_id: int, files: list[ContentFile]) -> PreparedBatch:

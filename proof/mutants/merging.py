@@ -1,10 +1,10 @@
 """Bugs of manifest merging: what deletes go by is not what it was."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from lakesink_catalog.manifests import entries, merging
-from lakesink_catalog.manifests.entries import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER, Carried, Inherited
+from lakesink_catalog.manifests import copying, entries
+from lakesink_catalog.manifests.entries import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER, Inherited
 from proof.mutants.mutant import Focus, Patches, mutant
 
 ADDED_AGAIN = Focus(actions=("foreign append",) * 4 + ("add again",) + ("foreign append",) * 2)
@@ -34,11 +34,7 @@ def data_as_new_as_its_file(patches: Patches) -> None:
 )
 def least_sequence_number_is_the_greatest(patches: Patches) -> None:
     """Max in the place of min."""
-
-    def greatest(carried: Iterable[Carried]) -> int:
-        return max(part.min_sequence_number or 0 for part in carried)
-
-    patches.put(merging, "_least_sequence_number", greatest)
+    patches.put(copying, "_least", max)
 
 
 MUTANTS = (data_as_new_as_its_file, least_sequence_number_is_the_greatest)

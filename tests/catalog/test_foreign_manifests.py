@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
-from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
+from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
 from lakesink_catalog.manifests.write import manifests_under, write_list
 from testkit.builders import Lake
 from tests.catalog.raw_avro import raw
@@ -88,7 +88,8 @@ class Foreign:
 
     def merge(self, layouts: dict[str, str | None] | None = None) -> list[ManifestFile]:
         policy = MergePolicy(min_count=len(self.manifests))
-        return ManifestMerger(policy, 7, {} if layouts is None else layouts).merge(self.lake.table(), self.manifests)
+        memory = MergeMemory({} if layouts is None else layouts)
+        return ManifestMerger(policy, 7, memory).merge(self.lake.table(), self.manifests)
 
     def entries(self, manifests: list[ManifestFile]) -> dict[str, dict[str, Any]]:
         return {
@@ -275,7 +276,8 @@ def test_what_cannot_be_read_exactly_is_carried_over_and_the_others_are_merged(f
     if len(after) == 4:  # found only when it was read whole: this commit merges nothing, the next one does
         assert paths(after) == paths(foreign.manifests)
         assert layouts[spoilt] is None
-        after = ManifestMerger(MergePolicy(min_count=3), 8, layouts).merge(foreign.lake.table(), foreign.manifests)
+        merger = ManifestMerger(MergePolicy(min_count=3), 8, MergeMemory(layouts))
+        after = merger.merge(foreign.lake.table(), foreign.manifests)
     assert len(after) == 2
     assert spoilt in paths(after)
 

@@ -24,7 +24,8 @@ from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.merging import AtOnce, Layouts, ManifestMerger
+from lakesink_catalog.manifests.copying import AtOnce
+from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_catalog.tables.locations import delete_old_metadata
@@ -101,7 +102,7 @@ class FencedCommit:
     Attributes:
         load: Loads the current table, without any cache.
         start_uuid: The table's UUID when the stream first saw it.
-        layouts: Known layouts of the table's manifests, kept from batch to batch.
+        merges: The sink's memory of its merges, kept from batch to batch.
         clock: Watches the driver's clock during a run.
         words: Messages of refusals, instead of the general ones.
     """
@@ -111,7 +112,7 @@ class FencedCommit:
     start_uuid: str
     options: CommitOptions
     effects: Effects
-    layouts: Layouts = field(default_factory=dict)
+    merges: MergeMemory = field(default_factory=MergeMemory)
     clock: ClockWatch = field(default_factory=ClockWatch)
     words: Sequence[Words] = ()
 
@@ -244,8 +245,14 @@ class _Attempts:
 
     def __post_init__(self) -> None:
         fence = self.fence
-        emit, snapshot_id = fence.effects.emit, self.prepared.snapshot_id
-        self._merger = ManifestMerger(fence.options.merge, snapshot_id, fence.layouts, emit, fence.effects.at_once)
+        self._merger = ManifestMerger(
+            fence.options.merge,
+            self.prepared.snapshot_id,
+            fence.merges,
+            fence.effects.emit,
+            fence.effects.at_once,
+            adds=len(self.prepared.files),
+        )
         self._started = fence.clocks()
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:

@@ -15,7 +15,7 @@ from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.manifests.merging import AtOnce
+from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
 from lakesink_protocol.decoded import Decoded, decoded_from

@@ -84,14 +84,14 @@ class Request:
 def build_request(
     table: Table, change: PlannedCommit, merger: ManifestMerger, now_ms: int, emit: Listener = LISTENERS
 ) -> Request:
-    """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is due.
+    """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is done.
 
     `merger` belongs to the batch and is kept across its attempts.
     """
     head = change.situation.view.head
     parent = table.metadata.snapshot_by_id(head) if head is not None else None
     entry = _entry(change, change.situation.view.last_sequence_number + 1)
-    carried = merger.merge(table, manifests_under(table.io, parent))
+    carried = merger.merge(table, manifests_under(table.io, parent), head)
     manifests = [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried]
     summary = {
         **dict(change.options.snapshot_properties),

@@ -112,14 +112,24 @@ def check_end(block: bytes, at: int) -> None:
 
 def container(metadata: Mapping[str, bytes], codec: str, parts: Iterable[Sequence[bytes]]) -> bytes:
     """A container file; each of `parts` is the encoded values of one block. The codec is added to the metadata."""
+    return container_of_blocks(metadata, codec, (packed_block(codec, part) for part in parts))
+
+
+def packed_block(codec: str, encoded: Sequence[bytes]) -> bytes:
+    """A block of encoded values, compressed, without the mark at its end."""
+    return encode_long(len(encoded)) + _sized(_compressed(codec, b"".join(encoded)))
+
+
+def container_of_blocks(metadata: Mapping[str, bytes], codec: str, blocks: Iterable[bytes]) -> bytes:
+    """The same as `container`, of blocks that were packed with this codec."""
     sync = os.urandom(SYNC_BYTES)
     known = {**metadata, "avro.codec": codec.encode()}
     found = [MAGIC, encode_long(len(known))]
     for key, value in known.items():
         found += (_sized(key.encode()), _sized(value))
     found += (b"\x00", sync)
-    for encoded in parts:
-        found += (encode_long(len(encoded)), _sized(_compressed(codec, b"".join(encoded))), sync)
+    for block in blocks:
+        found += (block, sync)
     return b"".join(found)
 
 

@@ -7,12 +7,12 @@ decoding their data files, so no metadata is lost or changed, including fields t
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from lakesink_catalog.manifests.avro import Header, blocks, check_end, parsed_schema, read_header
+from lakesink_catalog.manifests.avro import Header, blocks, check_end, parsed_schema
 from lakesink_catalog.manifests.avro_skips import skipper
 from lakesink_catalog.manifests.avro_values import Malformed, encode_long, read_long, reader
 from lakesink_catalog.manifests.partitions import Kind, single_value
@@ -39,13 +39,13 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The live entries of a manifest, encoded for another manifest with their sequence numbers written out.
+    """The live entries of one block, encoded for another manifest with their sequence numbers written out.
 
-    `partitions` are in single-value form. `min_sequence_number` is a data sequence number; None if there is no entry.
+    `read` counts the entries of deleted files too. `partitions` are in single-value form. `min_sequence_number` is a
+    data sequence number; None if there is no entry.
     """
 
-    header: Header
-    kinds: tuple[Kind, ...]
+    read: int
     entries: tuple[bytes, ...]
     rows: int
     partitions: frozenset[tuple[bytes | None, ...]]
@@ -92,14 +92,12 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
         raise Malformed("a partition value does not match its type") from error
 
 
-def carry_over(data: bytes, inherited: Inherited) -> Carried:
-    """The live entries of a manifest, for another manifest of the same layout."""
-    header = read_header(data)
+def carry_over(data: bytes, header: Header, inherited: Inherited) -> Iterator[Carried]:
+    """The live entries of a manifest block by block, for another manifest of the same layout."""
     layout = _layout(header.avro_schema)
     heads: dict[tuple[bytes, bytes], _Head | None] = {}
-    entries, rows, least, partitions = [], 0, set(), set()
     for count, block in blocks(data, header):
-        at = 0
+        at, entries, rows, least, partitions = 0, [], 0, set(), set()
         for _ in range(count):
             try:
                 cut = layout.cut(block, at)
@@ -117,14 +115,8 @@ def carry_over(data: bytes, inherited: Inherited) -> Carried:
             least.add(head.sequence_number)
             partitions.add(block[cut.partition])
         check_end(block, at)
-    return Carried(
-        header=header,
-        kinds=layout.kinds,
-        entries=tuple(entries),
-        rows=rows,
-        partitions=frozenset(layout.partition(partition) for partition in partitions),
-        min_sequence_number=min(least, default=None),
-    )
+        values = frozenset(map(layout.partition, partitions))
+        yield Carried(count, tuple(entries), rows, values, min(least, default=None))
 
 
 class _Cut(NamedTuple):
@@ -159,7 +151,7 @@ class _Layout:
         except (KeyError, TypeError) as error:
             raise Malformed("not the schema of a manifest") from error
         order, place = list(fields), list(fields).index(DATA_FILE)
-        self.kinds = partition_kinds(schema)
+        self._kinds = partition_kinds(schema)
         self._before, self._behind = _Fields(order[:place], fields), _Fields(order[place + 1 :], fields)
         self._file = [skip.skip for _, skip in skipper(fields[DATA_FILE]).fields]
         self._partition_at, self._rows_at = (list(kinds).index(field) for field in (PARTITION, RECORD_COUNT))
@@ -189,7 +181,7 @@ class _Layout:
     def partition(self, encoded: bytes) -> tuple[bytes | None, ...]:
         """The values of a partition in single-value form."""
         found, _ = self._partition(encoded, 0)
-        return single_values(self.kinds, found)
+        return single_values(self._kinds, found)
 
 
 class _Fields:

@@ -23,7 +23,7 @@ from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prep
 from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.errors import translate_storage_errors
-from lakesink_catalog.manifests.merging import Layouts
+from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.tables.locations import all_under, data_location, metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Trace
@@ -93,7 +93,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
     _accept_warning: UnusedAcceptWarning = field(init=False)
-    _layouts: Layouts = field(default_factory=dict)
+    _merges: MergeMemory = field(default_factory=MergeMemory)
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -248,7 +248,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
-        of_run = self._layouts, self.clock, self.words
+        of_run = self._merges, self.clock, self.words
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
