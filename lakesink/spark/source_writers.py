@@ -41,6 +41,7 @@ from lakesink.watch.terminal import wanted
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.connect.catalog import CatalogConfig
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_protocol.coordinator import run_batch, writers_for
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.events import BatchStarted
@@ -183,13 +184,24 @@ def _clock_watch(max_ahead: timedelta) -> ClockWatch:
 
 def _sink(destination: Destination, schema: pa.Schema) -> IcebergSink:
     settings = destination.settings
-    catalog = partial(_open_catalog, settings.catalog, tuple(settings.catalog_properties.items()))
-    told = _warned_names(destination.table, destination.key)
-    clock = _clock_watch(settings.max_clock_ahead)
-    words = words_of(settings.checkpoint)
+    of_catalog = settings.catalog, tuple(settings.catalog_properties.items())
     return IcebergSink(
-        destination.table, destination.key, catalog, settings, schema, reported=told, clock=clock, words=words
+        destination.table,
+        destination.key,
+        partial(_open_catalog, *of_catalog),
+        settings,
+        schema,
+        reported=_warned_names(destination.table, destination.key),
+        clock=_clock_watch(settings.max_clock_ahead),
+        words=words_of(settings.checkpoint),
+        merges=_merge_memory(*of_catalog, destination.table, destination.key),
     )
+
+
+@lru_cache(maxsize=8)
+def _merge_memory(*_of_sink: Any) -> MergeMemory:
+    """A sink's memory of its merges in this process; the arguments are the key of the cache."""
+    return MergeMemory()
 
 
 @lru_cache(maxsize=64)

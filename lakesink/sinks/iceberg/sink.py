@@ -77,6 +77,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         open_catalog: Called by the first batch.
         reported: Columns and keys that a warning has named, to name each only once.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
+        merges: Memory of the merges of manifests; the same callers keep it for the table and key.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
     """
 
@@ -90,10 +91,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     reported: set[str] = field(default_factory=set)
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
+    merges: MergeMemory = field(default_factory=MergeMemory)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
     _accept_warning: UnusedAcceptWarning = field(init=False)
-    _merges: MergeMemory = field(default_factory=MergeMemory)
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -248,7 +249,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
-        of_run = self._merges, self.clock, self.words
+        of_run = self.merges, self.clock, self.words
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
