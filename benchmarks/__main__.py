@@ -43,10 +43,11 @@ def results(folder: Path, keys: Collection[str], rounds: int, scale: float, kill
         yield from _throughput(folder, chosen, rounds, say)
     for key, measure in others(scale, kills).items():
         if key in keys:
-            yield _or_failed(key, partial(measure, folder / key.replace("/", "-"), say))
+            yield or_failed(key, partial(measure, folder / key.replace("/", "-"), say))
 
 
-def _or_failed(key: str, measure: Callable[[], Result]) -> Result:
+def or_failed(key: str, measure: Callable[[], Result]) -> Result:
+    """What a workload found, or why it could not be measured."""
     try:
         return measure()
     except Exception as error:  # noqa: BLE001 - whatever it is, what was measured before is kept
@@ -90,7 +91,7 @@ def _throughput(folder: Path, chosen: list[throughput.Workload], rounds: int, sa
     spark = session(iceberg_conf(folder))
     bench = throughput.Bench(spark, folder)
     for work in chosen:
-        yield _or_failed(work.key, partial(_compared, bench, work, rounds, say))
+        yield or_failed(work.key, partial(_compared, bench, work, rounds, say))
     spark.stop()
 
 

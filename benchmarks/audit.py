@@ -61,14 +61,14 @@ def cost_of(command: Sequence[str], table: str, environment: Mapping[str, str]) 
     return Cost(seconds, used, int(done.stderr.rpartition(b"peak KiB ")[2]) / 1024)
 
 
-def _environment(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+def environment_of(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     """The catalog's properties, and the same for a process."""
     properties = {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
     return properties, {f"PYICEBERG_CATALOG__BENCH__{name.upper()}": value for name, value in properties.items()}
 
 
 def _measure(folder: Path, lengths: Sequence[int], commands: Sequence[str], runs: int) -> None:
-    properties, environment = _environment(folder)
+    properties, environment = environment_of(folder)
     tables = {length: f"bench.h{length}" for length in (1, *lengths)}
     if not (folder / "catalog.db").exists():
         started = time.perf_counter()

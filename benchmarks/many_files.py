@@ -8,7 +8,7 @@ import struct
 import tempfile
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -30,12 +30,36 @@ from lakesink_protocol.receipt import Receipt, encode
 ROUNDS = 5
 
 
+@dataclass(frozen=True, slots=True)
+class DriverPart:
+    """Processor seconds of the driver for one batch, the best of some rounds, and the bytes of all its receipts."""
+
+    votes: float
+    manifest: float
+    receipt_bytes: int
+
+    @property
+    def together(self) -> float:
+        """Seconds of the votes and the manifest."""
+        return self.votes + self.manifest
+
+
 @click.command()
 @click.option("--files", default=10_000, show_default=True)
 @click.option("--tasks", default=2, show_default=True)
 @click.option("--columns", default=4, show_default=True)
 def main(files: int, tasks: int, columns: int) -> None:
     """Print microseconds a file, the best of some rounds: for the votes, and for the manifest."""
+    found = driver_part(files, tasks, columns)
+    size = found.receipt_bytes / files
+    print(f"{files:,} files of {tasks} tasks, {columns} columns, {size:.0f} bytes of receipt a file:")
+    for name in ("votes", "manifest", "together"):
+        seconds = getattr(found, name)
+        print(f"  {name:9} {seconds:.3f} s, {seconds / files * 1e6:5.1f} us a file")
+
+
+def driver_part(files: int, tasks: int, columns: int, rounds: int = ROUNDS) -> DriverPart:
+    """Measure a batch of so many files of a table with so many columns."""
     with tempfile.TemporaryDirectory() as folder:
         uri = f"sqlite:///{Path(folder) / 'catalog.db'}"
         catalog = connect("bench", {"type": "sql", "uri": uri, "warehouse": f"file://{folder}"})
@@ -44,12 +68,9 @@ def main(files: int, tasks: int, columns: int) -> None:
         with table.update_spec() as update:
             update.add_identity("c0")
         receipts, stem = _receipts(table, files, tasks)
-        size = sum(map(len, receipts)) / files
-        found = [_round(table, receipts, stem) for _ in range(ROUNDS)]
+        found = [_round(table, receipts, stem) for _ in range(rounds)]
         votes, manifest = (min(each) for each in zip(*found, strict=True))
-        print(f"{files:,} files of {tasks} tasks, {columns} columns, {size:.0f} bytes of receipt a file:")
-        for name, seconds in (("votes", votes), ("manifest", manifest), ("together", votes + manifest)):
-            print(f"  {name:9} {seconds:.3f} s, {seconds / files * 1e6:5.1f} us a file")
+        return DriverPart(votes, manifest, sum(map(len, receipts)))
 
 
 def _round(table: Table, receipts: list[bytes], stem: str) -> tuple[float, float]:

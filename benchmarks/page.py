@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,7 @@ def as_markdown(document: Document) -> str:
     lines = [BEGIN, "", f"On {document['machine']}.", ""]
     lines += ["| goal | bound | measured | the run before | reached |", "|---|---|---|---|---|", *_goals(document)]
     for result in document["results"]:
-        lines += ["", f"### {result['key']}: {result['title']}", "", *_table(result["heads"], result["rows"])]
+        lines += ["", f"### {result['key']}: {result['title']}", "", *table(result["heads"], result["rows"])]
         if result["key"] == WATERFALL:
             lines += ["", f"![{result['title']}](../data/{WATERFALL}.svg)"]
         lines += ["", f"At `{result['commit']}`, {result['rounds']} rounds where there are rounds."]
@@ -81,19 +81,25 @@ def _goals(document: Document) -> Iterator[str]:
     """A goal counts when two runs reached it."""
     for result in document["results"]:
         earlier = result.get("run_before", {}).get("goals", {})
-        for goal in map(_goal, result["goals"]):
+        for goal in map(goal_of, result["goals"]):
             before = earlier.get(goal.name)
-            reached = [goal.reached, *([] if before is None else [replace(goal, measured=before).reached])]
-            said = "**no**" if not any(reached) else "yes" if reached == [True, True] else "once"
             sign, unit = ">=" if goal.at_least else "<=", goal.unit
-            told = "" if before is None else f"{before:.2f}{unit}"
+            told, said = "" if before is None else f"{before:.2f}{unit}", judged(goal, before)
             yield f"| {goal.name} | {sign} {goal.bound:g}{unit} | {goal.measured:.2f}{unit} | {told} | {said} |"
 
 
-def _goal(found: Mapping[str, Any]) -> Goal:
+def judged(goal: Goal, before: float | None) -> str:
+    """Whether this run and the run before, if there was one, reached a goal."""
+    reached = [goal.reached, *([] if before is None else [replace(goal, measured=before).reached])]
+    return "**no**" if not any(reached) else "yes" if reached == [True, True] else "once"
+
+
+def goal_of(found: Mapping[str, Any]) -> Goal:
+    """A goal that JSON has."""
     return Goal(**{name: value for name, value in found.items() if name != "reached"})
 
 
-def _table(heads: list[str], rows: list[list[Any]]) -> list[str]:
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Lines of a table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return [f"| {' | '.join(map(str, cells))} |" for cells in lines]

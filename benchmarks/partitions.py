@@ -1,6 +1,5 @@
 """W9: a small batch of a source with many partitions, as a topic of Kafka has them: what it takes, and its files."""
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -13,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.oracle import WrongRows
 from benchmarks.pieces import create
 from benchmarks.result import Goal, Result
-from benchmarks.session import catalog_properties, iceberg_conf, session
+from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
 from benchmarks.sinks import ICEBERG, LAKESINK, Sink, Target
+from lakesink_catalog.connect.catalog import connect
 
 PARTITIONS = {2: 12, 32: 9, 200: 6, 1000: 3}
 """Batches of a stream by the partitions of its source; the first two start the stream, and are not counted."""
@@ -27,18 +27,27 @@ SINKS = (LAKESINK, ICEBERG)
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """What streams over one number of partitions came to: milliseconds of `addBatch`, and files of each batch."""
+    """What streams over one number of partitions came to: milliseconds of `addBatch`, and files of the same batches."""
 
     milliseconds: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
 
 
+Found = Mapping[tuple[int, str], Batches]
+"""By partitions and sink."""
+
+
 def measure(folder: Path, say: Callable[[str], None]) -> Result:
     """Streams of both sinks in turn, for each number of partitions."""
+    return report(streamed(folder, say, PARTITIONS))
+
+
+def streamed(folder: Path, say: Callable[[str], None], sizes: Mapping[int, int]) -> Found:
+    """What the streams came to, by the batches of each number of partitions."""
     folder.mkdir()
     spark = session(iceberg_conf(folder))
     found: dict[tuple[int, str], Batches] = {}
-    for partitions, batches in PARTITIONS.items():
+    for partitions, batches in sizes.items():
         for number in range(ROUNDS):
             for sink in SINKS:
                 target = Target(
@@ -51,7 +60,7 @@ def measure(folder: Path, say: Callable[[str], None]) -> Result:
         told = {sink.name: statistics.median(found[partitions, sink.name].milliseconds) for sink in SINKS}
         say(f"W9: {partitions} partitions: {told}")
     spark.stop()
-    return report(found)
+    return found
 
 
 def _rows(spark: SparkSession, partitions: int) -> DataFrame:
@@ -72,11 +81,16 @@ def _run(spark: SparkSession, sink: Sink, target: Target, partitions: int, batch
     if query.exception() is not None:
         raise RuntimeError(str(query.exception()))
     times = {one["batchId"]: one["durationMs"]["addBatch"] for one in query.recentProgress if one["numInputRows"]}
-    files = target.data_files()
-    written = len(times)
-    _check(sink, files, written)
+    _check(sink, target.data_files(), len(times))
     found.milliseconds.extend(times[number] for number in range(WARM_UP, batches))
-    found.files.append(math.ceil(len(files) / written))
+    found.files.extend(_files_of_batches(target)[WARM_UP:batches])
+
+
+def _files_of_batches(target: Target) -> list[int]:
+    """Each batch is one snapshot."""
+    table = connect(CATALOG, target.properties).load_table(target.table)
+    summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
+    return [int(summary["added-data-files"] or 0) for summary in summaries if summary is not None]
 
 
 def _check(sink: Sink, files: list[str], batches: int) -> None:
@@ -89,10 +103,10 @@ def _check(sink: Sink, files: list[str], batches: int) -> None:
         raise WrongRows(f"{sink.name}: {row} in {batches} batches")
 
 
-def report(found: Mapping[tuple[int, str], Batches]) -> Result:
+def report(found: Found) -> Result:
     """Medians of `addBatch`, and how many times as long it takes as in Iceberg's sink."""
     rows, goals = [], []
-    for partitions in PARTITIONS:
+    for partitions in dict.fromkeys(partitions for partitions, _ in found):
         ours, theirs = (found[partitions, sink.name] for sink in SINKS)
         mine, other = statistics.median(ours.milliseconds), statistics.median(theirs.milliseconds)
         rows.append((partitions, mine, other, round(mine / other, 2), max(ours.files), max(theirs.files)))
