@@ -25,7 +25,7 @@ QUICK = tests/protocol tests/test_house.py tests/test_settings.py tests/catalog/
 	$(QUICK_STREAMS)::test_two_queries_of_one_driver_write_two_tables
 
 .DEFAULT_GOAL := help
-.PHONY: help demo kafka-demo playground dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-audit lint format types imports examples site site-check check install lock machine clean
+.PHONY: help demo kafka-demo playground dist test coverage quick interop matrix prove guarantees soak nightly bench bench-commit bench-crowd bench-audit bench-scale lint format types imports examples site site-check check install lock machine clean
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -78,6 +78,9 @@ bench-crowd: $(INSTALLED) ## Commits a second of many processes on one table, on
 
 bench-audit: $(INSTALLED) ## Seconds and memory of status, log, as-of and audit of long histories.
 	$(PYTHON_IN_VENV) -m benchmarks.audit $(ARGS)
+
+bench-scale: $(INSTALLED) ## How cost grows, for docs/evidence/scale.md: about 25 minutes (SHORT=1: small sizes, writes nothing); needs Maven.
+	$(PYTHON_IN_VENV) -m benchmarks.scale $(if $(SHORT),--short,--write) $(ARGS)
 
 site: $(SITE_TOOLS) ## The documentation as a site in build/site/html; ARGS=--serve shows it on port 8000.
 	$(PYTHON_IN_VENV) -m website build $(ARGS)

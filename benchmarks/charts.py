@@ -7,8 +7,10 @@ from itertools import chain
 from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.fall import ADD_BATCH, REST, Part, around, within
 
@@ -28,6 +30,8 @@ _CLIP_PATH = re.compile(r'<clipPath id="(\w+)"')
 _INCHES_WIDE = 9.6
 _INCHES_OF_A_BAR = 0.26
 _INCHES_OF_A_TITLE = 0.75
+_INCHES_OF_A_PANEL = 3.4
+_COLOURS = (GREEN, BROWN, BLUE, BLACK, GREY)
 
 
 def speed(results: Sequence[Mapping[str, Any]]) -> str:
@@ -108,6 +112,37 @@ def _colour(step: Part) -> str:
     if step.name == REST:
         return BROWN
     return BLUE if step.name.startswith("write") else GREEN
+
+
+def curves(panels: Sequence[Mapping[str, Any]]) -> str:
+    """Measured points as lines, two diagrams beside each other; both axes of each are logarithmic.
+
+    Args:
+        panels: Each a `benchmarks.scale.panel.Panel` as JSON.
+    """
+    rows = -(-len(panels) // 2)
+    with mpl.rc_context({**_STYLE, "axes.grid.axis": "both", "axes.prop_cycle": cycler(color=_COLOURS)}):
+        figure = Figure(figsize=(_INCHES_WIDE, rows * _INCHES_OF_A_PANEL), layout="constrained")
+        axes = figure.subplots(rows, 2, squeeze=False).flat
+        for axis, panel in zip(axes, panels, strict=False):
+            _lines_of(axis, panel)
+        for unused in list(axes)[len(panels) :]:
+            unused.remove()
+        return _svg(figure)
+
+
+def _lines_of(axis: Axes, panel: Mapping[str, Any]) -> None:
+    sizes = sorted({x for points in panel["lines"].values() for x, _ in points})
+    for label, points in panel["lines"].items():
+        axis.loglog([x for x, _ in points], [y for _, y in points], marker="o", markersize=4, label=label)
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize="small")
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter("{x:,g}")
+    axis.set_xlabel(panel["x"])
+    axis.set_title(panel["y"], loc="left", fontsize="medium", fontweight="bold")
+    axis.legend(frameon=False, fontsize="small")
 
 
 def _stacked(bars: Sequence[int]) -> tuple[Figure, list[Axes]]:
