@@ -16,6 +16,7 @@ from lakesink_catalog.manifests.merging import MergePolicy
 Results = Mapping[str, Mapping[str, Any]]
 """Results as JSON, by their keys."""
 Row = tuple[str, ...]
+Advice = tuple[str, str]
 
 DAY = 24 * 60
 """Batches, at one a minute."""
@@ -47,7 +48,7 @@ class Paper:
     note: str
     heads: Row
     rows: Sequence[Row]
-    advice: Sequence[Row]
+    advice: Sequence[Advice]
 
 
 def papers(results: Results) -> Iterator[Paper]:
@@ -84,7 +85,7 @@ def ten_years(results: Results) -> Paper:
     )
 
 
-def _history_advice(metadata: Line, commit: Line) -> Iterator[Row]:
+def _history_advice(metadata: Line, commit: Line) -> Iterator[Advice]:
     most = (BEARABLE_COMMIT_MS - commit.intercept) / commit.slope
     yield (
         "Spark's `expire_snapshots`, or Trino's, every day",
@@ -159,7 +160,7 @@ def many_partitions(results: Results) -> Paper:
     )
 
 
-def _wide_advice(receipts: Line) -> Iterator[Row]:
+def _wide_advice(receipts: Line) -> Iterator[Advice]:
     yield (
         '`write.distribution-mode` = `hash`, or `distribution_mode="hash"`',
         (

@@ -119,6 +119,9 @@ def test_two_runs_stand_beside_each_other() -> None:
 def test_a_short_run_says_that_it_is_one_and_meets_no_goal() -> None:
     short = run(drivers(), short=True)
     assert f"**From {SHORT_RUN}" in page_of(short)
+    worked_out = "## Ten years"
+    assert worked_out not in page_of(run(histories(), short=True))
+    assert worked_out in page_of(run(histories()))
     assert re.findall(r"^\| driver's part .* \| (.*?) \|$", page_of(short), re.MULTILINE) == [SHORT_RUN] * 2
     whole = page_of(short, run(drivers()))
     assert whole == page_of(run(drivers()))
