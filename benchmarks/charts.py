@@ -123,10 +123,10 @@ def curves(panels: Sequence[Mapping[str, Any]]) -> str:
     rows = -(-len(panels) // 2)
     with mpl.rc_context({**_STYLE, "axes.grid.axis": "both", "axes.prop_cycle": cycler(color=_COLOURS)}):
         figure = Figure(figsize=(_INCHES_WIDE, rows * _INCHES_OF_A_PANEL), layout="constrained")
-        axes = figure.subplots(rows, 2, squeeze=False).flat
+        axes = list(figure.subplots(rows, 2, squeeze=False).flat)
         for axis, panel in zip(axes, panels, strict=False):
             _lines_of(axis, panel)
-        for unused in list(axes)[len(panels) :]:
+        for unused in axes[len(panels) :]:
             unused.remove()
         return _svg(figure)
 

@@ -132,6 +132,8 @@ def test_every_part_with_curves_has_its_picture_on_the_page() -> None:
     document = together({"results": []}, run(*every_part()), "abc")
     drawn = pictures(document)
     assert len(drawn) == 6
+    axes = {name: text.count('<g id="axes_') for name, text in drawn.items()}
+    assert axes == {f"scale-{one['key']}.svg": len(one["raw"]) for one in document["results"] if one["raw"]}
     assert all(f"../data/{name})" in as_markdown(document) for name in drawn)
     assert all(text in drawn["scale-history.svg"] for text in (">audit --skip-footers<", ">metadata file, MiB<"))
 
