@@ -25,6 +25,8 @@ from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.connect.catalog import connect
+from lakesink_catalog.connect.turns import turn_at
+from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
@@ -67,6 +69,7 @@ def fenced(catalog: Catalog, name: str) -> FencedCommit:
         start_uuid=str(table.metadata.table_uuid),
         options=CommitOptions(),
         effects=Effects(),
+        turn=partial(turn_at, table, LISTENERS),
     )
 
 

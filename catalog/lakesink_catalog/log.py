@@ -56,6 +56,9 @@ LINES: Mapping[type[events.Event], str] = {
     events.ClockBehind: "lakesink.clock.behind seconds=%(seconds)d",
     events.ClockAhead: "lakesink.clock.ahead seconds=%(seconds)d: until then, Java writers refuse the table",
     events.ClockUnknown: "lakesink.clock.untold error=%(error)s",
+    events.TurnPassedOver: (
+        "lakesink.turn.passed-over table=%(table)s error=%(error)s: commits go on without turns for ten minutes"
+    ),
     events.CommitNotShown: "lakesink.commit.not-shown batch=%(batch_id)d attempt=%(attempt)d",
     events.CommitUnknown: "lakesink.commit.unknown batch=%(batch_id)d attempt=%(attempt)d %(trouble)s",
     events.ChangeUnknown: "lakesink.%(command)s.unknown attempt=%(attempt)d %(trouble)s",

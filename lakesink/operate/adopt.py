@@ -7,6 +7,7 @@ with the next batch. If the old sink died between its commit and Spark's log, Sp
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -117,7 +118,8 @@ class Takeover:
         situation = Situation(view_table(table, self._key), self._key, batch, start_uuid)
         accept = accept_of(Reason.UNKNOWN_HISTORY, situation, adds_rows=False)
         options = CommitOptions(accept=accept, retry=RetryPolicy(num_retries=5))
-        return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.effects)
+        turn = partial(self.effects.turn, table, self.effects.emit)
+        return FencedCommit(self._load_if_still(batch), self._key, start_uuid, options, self.effects, turn=turn)
 
     def _load_if_still(self, batch: Batch) -> Callable[[], Table]:
         """Every attempt checks the head that it loads: the old sink must not commit another batch in between."""

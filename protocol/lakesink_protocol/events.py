@@ -325,6 +325,14 @@ class ClockUnknown(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TurnPassedOver(Event):
+    """A turn at the table could not be had; commits go on without turns for some minutes."""
+
+    table: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class CommitDue(BatchEvent):
     """A commit is about to be sent, with these assertions; a directory has none of them."""
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.redact import describe
-from lakesink_protocol.retry import RetryPolicy, Waiting, attempts
+from lakesink_protocol.retry import Attempts, RetryPolicy, Waiting
 
 NOT_SHOWN = "the answer did not show it"
 R_co = TypeVar("R_co", covariant=True)
@@ -22,7 +22,7 @@ class Fenced(Protocol[R_co]):
     def attempt(self, number: int, /) -> R_co | None:
         """Read the target, decide, build and send. None if the target's answer does not show the change.
 
-        Raises `GivenUp` if no further attempt is allowed.
+        Raises `GivenUp` if no further attempt is allowed, `LostRace` if another writer was quicker.
         """
 
     def look(self, number: int, /) -> R_co | None:
@@ -34,6 +34,10 @@ class Fenced(Protocol[R_co]):
 
 class GivenUp(Exception):
     """No further attempt is allowed; the text gives the reason. The target is still read once more."""
+
+
+class LostRace(Exception):
+    """Another writer was quicker, and it is proven that the attempt changed nothing."""
 
 
 class MustBeWrittenAgain:
@@ -51,7 +55,8 @@ class Unseen:
 def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unseen:
     """Attempt a change until the target shows it, or attempts run out. Final errors and refusals are raised."""
     number, trouble = 0, ""
-    for number in attempts(policy, waiting):
+    attempts = Attempts(policy, waiting)
+    for number in attempts:
         try:
             found = change.attempt(number)
         except GivenUp as end:
@@ -59,6 +64,8 @@ def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unse
             break
         except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
             trouble = change.unsure(number, error)
+            if isinstance(error, LostRace):
+                attempts.lost()
         else:
             if found is not None:
                 return found

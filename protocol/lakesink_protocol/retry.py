@@ -4,12 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+_MOST_DOUBLINGS = 4
+"""After so many races lost in a row, the wait is sixteen times as long as an attempt and grows no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Bounds of the commit loop, named after Iceberg's ``commit.retry.*``.
 
-    The wait doubles with every attempt, up to `max_wait_ms`. No attempt starts after `total_timeout_ms`.
+    The wait doubles with every failed attempt, up to `max_wait_ms`. No attempt starts after `total_timeout_ms`. A race
+    that was lost is no failure, see `Attempts.lost`.
     """
 
     num_retries: int = 20
@@ -34,16 +38,42 @@ class Waiting(Protocol):
         """A number in [0, 1)."""
 
 
-def attempts(policy: RetryPolicy, waiting: Waiting) -> Iterator[int]:
+@dataclass(slots=True)
+class Attempts:
     """Numbers of the attempts from 1; waits before each one except the first. Ends early if the time is over."""
-    deadline = waiting.monotonic_ms() + policy.total_timeout_ms
-    for attempt in range(1, policy.num_retries + 2):
-        if attempt > 1:
-            longest = min(policy.max_wait_ms, policy.min_wait_ms * 2 ** min(attempt - 2, 30))
-            wait = longest * (0.5 + waiting.jitter() / 2)
-            if waiting.monotonic_ms() + wait > deadline:
+
+    policy: RetryPolicy
+    waiting: Waiting
+    _lost: bool = False
+
+    def lost(self) -> None:
+        """Another writer was quicker than the current attempt, and it is proven that the attempt changed nothing.
+
+        It does not count as a retry, and the next wait follows the duration of the attempt: how long others hold the
+        target is a matter of their commits, not of a service that needs time to recover.
+        """
+        self._lost = True
+
+    def __iter__(self) -> Iterator[int]:
+        """Start the attempts."""
+        now_ms = self.waiting.monotonic_ms
+        deadline = now_ms() + self.policy.total_timeout_ms
+        number, failures, losses = 1, 0, 0
+        while True:
+            self._lost, began = False, now_ms()
+            yield number
+            if self._lost:
+                losses += 1
+                longest = (now_ms() - began) << min(losses - 1, _MOST_DOUBLINGS)
+            else:
+                failures, losses = failures + 1, 0
+                longest = self.policy.min_wait_ms << min(failures - 1, 30)
+            if failures > self.policy.num_retries:
                 return
-            waiting.sleep_ms(wait)
-            if waiting.monotonic_ms() > deadline:
+            wait = min(self.policy.max_wait_ms, longest) * (0.5 + self.waiting.jitter() / 2)
+            if now_ms() + wait > deadline:
                 return
-        yield attempt
+            self.waiting.sleep_ms(wait)
+            if now_ms() > deadline:
+                return
+            number += 1

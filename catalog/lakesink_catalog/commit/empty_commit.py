@@ -64,12 +64,13 @@ class _Attempts:
     snapshot_id: int
 
     def attempt(self, _number: int) -> tuple[Table, int] | None:
-        table = self.commit.load()
-        if self._shows(table):
-            return table, self.snapshot_id
-        requirements, updates = self.build(table, self.snapshot_id)
-        uuid = AssertTableUUID(uuid=self.first.metadata.table_uuid)
-        table.catalog.commit_table(table, (uuid, *requirements), updates)
+        with self.commit.effects.turn(self.first, self.commit.effects.emit):
+            table = self.commit.load()
+            if self._shows(table):
+                return table, self.snapshot_id
+            requirements, updates = self.build(table, self.snapshot_id)
+            uuid = AssertTableUUID(uuid=self.first.metadata.table_uuid)
+            table.catalog.commit_table(table, (uuid, *requirements), updates)
         return None
 
     def look(self, _number: int) -> tuple[Table, int] | None:

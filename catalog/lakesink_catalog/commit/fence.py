@@ -9,10 +9,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -23,6 +25,7 @@ from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.connect.errors import translate_storage_errors
+from lakesink_catalog.connect.turns import TakesTurns, turn_at
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
@@ -33,7 +36,7 @@ from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
-from lakesink_protocol.fence import Fenced, GivenUp, MustBeWrittenAgain, Unseen, fenced
+from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.redact import describe
@@ -71,6 +74,7 @@ class Effects:
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
         storage_time_ms: The storage's own time of a file; None if the storage does not report one.
+        turn: The turn of one attempt to commit to a table, see `turn_at`.
     """
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
@@ -82,6 +86,7 @@ class Effects:
     )
     at_once: AtOnce = field(default=at_once)
     storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
+    turn: Callable[[Table, events.Listener], AbstractContextManager[None]] = field(default=turn_at)
     emit: events.Listeners = LISTENERS
 
 
@@ -105,6 +110,7 @@ class FencedCommit:
         merges: The sink's memory of its merges, kept from batch to batch.
         clock: Watches the driver's clock during a run.
         words: Messages of refusals, instead of the general ones.
+        turn: The turn at the table for one attempt; without it, attempts of several writers overlap.
     """
 
     load: Callable[[], Table]
@@ -115,6 +121,7 @@ class FencedCommit:
     merges: MergeMemory = field(default_factory=MergeMemory)
     clock: ClockWatch = field(default_factory=ClockWatch)
     words: Sequence[Words] = ()
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def decide(self, batch: Batch) -> Decision:
         """Load the table and decide on the batch."""
@@ -217,9 +224,7 @@ class FencedCommit:
         """Send the request; returns the metadata in the catalog's answer."""
         view = decision.situation.view
         self.effects.emit(events.CommitDue(batch.batch_id, prepared.snapshot_id, view.head, view.tag_snapshot_id))
-        response = decision.table.catalog.commit_table(decision.table, request.requirements, request.updates)
-        self.effects.emit(events.CommitAnswered(batch.batch_id))
-        return response.metadata
+        return decision.table.catalog.commit_table(decision.table, request.requirements, request.updates).metadata
 
     def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
         """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry."""
@@ -256,27 +261,36 @@ class _Attempts:
         self._started = fence.clocks()
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
-        fence, batch, prepared = self.fence, self.batch, self.prepared
-        decision = fence.decide(batch)
-        self._known = decision.table.catalog.properties
-        if not isinstance(decision.verdict, Commit):
-            return fence.found(decision, prepared, number)
-        if not still_usable(decision, prepared):
-            return MustBeWrittenAgain()
-        request = fence.request(decision, batch, prepared, self._merger)
-        if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
-            return MustBeWrittenAgain()
-        if fence.was_held_up(self._started):
-            raise GivenUp(TOOK_TOO_LONG)
-        self._sent = True
-        metadata = fence.send(decision, batch, prepared, request)
-        emit = fence.effects.emit
+        fence, batch, prepared, emit = self.fence, self.batch, self.prepared, self.fence.effects.emit
+        with fence.turn():
+            decision = fence.decide(batch)
+            self._known = decision.table.catalog.properties
+            if not isinstance(decision.verdict, Commit):
+                return fence.found(decision, prepared, number)
+            if not still_usable(decision, prepared):
+                return MustBeWrittenAgain()
+            request = fence.request(decision, batch, prepared, self._merger)
+            if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
+                return MustBeWrittenAgain()
+            if fence.was_held_up(self._started):
+                raise GivenUp(TOOK_TOO_LONG)
+            metadata = self._answer(decision, request)
+        emit(events.CommitAnswered(batch.batch_id))
         if not fence.shows(metadata, decision, batch, prepared):
             emit(events.CommitNotShown(batch.batch_id, number))
             return None
         emit(events.CommitShown(batch.batch_id))
         delete_old_metadata(decision.table, metadata, emit)
         return _committed(prepared, number)
+
+    def _answer(self, decision: Decision, request: Request) -> TableMetadata:
+        self._sent = True
+        try:
+            return self.fence.send(decision, self.batch, self.prepared, request)
+        except CommitFailedException as error:
+            if isinstance(decision.table.catalog, TakesTurns):
+                raise LostRace(str(error)) from error
+            raise
 
     def look(self, number: int) -> Outcome | None:
         decision = self.fence.decide(self.batch)

@@ -38,6 +38,7 @@ from sqlalchemy.exc import DBAPIError
 
 from lakesink_catalog.connect.errors import METADATA_UNREADABLE
 from lakesink_catalog.connect.lean import is_lean_loading
+from lakesink_catalog.connect.turns import TakesTurns, Turns
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 _KNOWN_UPDATES = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
@@ -50,12 +51,13 @@ _VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
 _WITH_UUID = re.compile(r"/\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\.metadata\.json$")
 
 
-class CachingSqlCatalog(SqlCatalog):
+class CachingSqlCatalog(TakesTurns, SqlCatalog):
     """The same tables, rows, files and errors as PyIceberg's `SqlCatalog`."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._cached: dict[Identifier, CachedMetadata] = {}
+        self.turns = Turns(self.engine)
 
     def create_tables(self) -> None:
         """Create the catalog's own tables, even if another process creates them at the same time.

@@ -21,7 +21,7 @@ from lakesink.decode.avro.schema import SchemaInvalid, WriterSchema, parse_write
 from lakesink.writer.filesystem import open_filesystem
 from lakesink.writer.refusals import registry_refused, registry_unreachable
 from lakesink_protocol.redact import describe, redact
-from lakesink_protocol.retry import RetryPolicy, attempts
+from lakesink_protocol.retry import Attempts, RetryPolicy
 
 USER, PASSWORD, TOKEN = "LAKESINK_REGISTRY_USER", "LAKESINK_REGISTRY_PASSWORD", "LAKESINK_REGISTRY_TOKEN"
 """Environment variables of driver and executors. Spark's configuration pages redact the last two."""
@@ -112,7 +112,7 @@ class _Waiting:
 def _ask(registry: str, path: str) -> Mapping[str, Any]:
     """An answer of the registry, with retries."""
     trouble = ""
-    for _ in attempts(_POLICY, _Waiting()):
+    for _ in Attempts(_POLICY, _Waiting()):
         try:
             return _answer(f"{registry}/{path}")
         except urllib.error.HTTPError as error:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -249,7 +250,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),
         )
         self.clock = self.clock or ClockWatch(_milliseconds(self.settings.max_clock_ahead))
-        of_run = self.merges, self.clock, self.words
+        of_run = self.merges, self.clock, self.words, partial(self.effects.turn, table, self.effects.emit)
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:

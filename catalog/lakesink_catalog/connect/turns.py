@@ -1,0 +1,180 @@
+"""Turns at a table: writers that share a catalog queue for the time from loading the table to the swap.
+
+Without a queue, writers whose commits overlap fail, wait and fail again, and whoever waits longest starves. A turn is
+an advisory lock that only turns take. Nothing depends on it: the swap decides as always, other writers take no turns,
+and a turn that cannot be had is passed over. The lock of a process that dies is released by PostgreSQL or the kernel.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Connection, Engine, create_engine
+
+from lakesink_catalog.connect.sql_waits import LOCK_SECONDS, bound_waits
+from lakesink_protocol.events import Listener, TurnPassedOver
+from lakesink_protocol.redact import describe
+
+REST_SECONDS = 600.0
+"""How long a table is written without turns after one could not be had: a stopped holder must not delay each commit."""
+_GiveBack = Callable[[], None]
+
+
+class TakesTurns:
+    """A catalog whose writers take turns. Its `CommitFailedException` proves that nothing was changed."""
+
+    turns: "Turns"
+
+
+def turn_at(table: Table, emit: Listener) -> AbstractContextManager[None]:
+    """The turn of one attempt to commit to this table; of no effect for a catalog without turns."""
+    return table.catalog.turns.at(table, emit) if isinstance(table.catalog, TakesTurns) else nullcontext()
+
+
+@dataclass(slots=True)
+class Turns:
+    """Turns at the tables of one SQL catalog, whose engine has other connections than the turns."""
+
+    engine: Engine
+    _connections: Engine | None = None
+    _passed_over: dict[Identifier, float] = field(default_factory=dict)
+
+    @contextmanager
+    def at(self, table: Table, emit: Listener) -> Iterator[None]:
+        """Wait for the turn, at most `LOCK_SECONDS`, and end it afterwards. Only what runs in it raises errors."""
+        end = self._taken(table, emit)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # a lost connection has ended the turn
+                end()
+
+    def _taken(self, table: Table, emit: Listener) -> _GiveBack:
+        name = table.name()
+        passed_over = self._passed_over.get(name)
+        if passed_over is not None and time.monotonic() - passed_over < REST_SECONDS:
+            return _nothing
+        try:
+            end = self._take(table)
+        except Exception as error:  # noqa: BLE001 - whatever fails here, the commit does not depend on it
+            self._passed_over[name] = time.monotonic()
+            if passed_over is None:
+                emit(TurnPassedOver(".".join(name), describe(error, table.catalog.properties)))
+            return _nothing
+        self._passed_over.pop(name, None)
+        return end
+
+    def _take(self, table: Table) -> _GiveBack:
+        if self.engine.dialect.name == "postgresql":
+            return lock_key(self._connected(), key_of(table))
+        folder = local_folder(table.metadata_location)
+        return _nothing if folder is None else lock_folder(folder)
+
+    def _connected(self) -> Connection:
+        """A connection that no commit uses: commits that wait for their turns must not take those of the holder."""
+        if self._connections is None:
+            self._connections = create_engine(self.engine.url, max_overflow=-1)
+            bound_waits(self._connections)
+        return self._connections.connect()
+
+
+def key_of(table: Table) -> int:
+    """The key of PostgreSQL's advisory lock for a table: 64 bits, signed. Another use of the key costs only time."""
+    text = "\0".join(("lakesink", table.catalog.name, *table.name()))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+def lock_key(connection: Connection, key: int) -> _GiveBack:
+    """Take an advisory lock until the end of a transaction; PostgreSQL serves in the order of arrival."""
+    try:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
+    except BaseException:
+        _disconnect(connection)
+        raise
+    return partial(_end_transaction, connection)
+
+
+def _end_transaction(connection: Connection) -> None:
+    try:
+        connection.close()
+    except BaseException:
+        _disconnect(connection)
+        raise
+
+
+def _disconnect(connection: Connection) -> None:
+    """Close the session, not only the transaction: whatever state it is in, its locks end."""
+    with suppress(Exception):
+        connection.invalidate()
+    with suppress(Exception):
+        connection.close()
+
+
+def local_folder(metadata_location: str) -> str | None:
+    """The folder of a metadata file on a local disk; None elsewhere."""
+    place = urlsplit(metadata_location.rpartition("/")[0])
+    return place.path if place.scheme in ("", "file") and place.netloc == "" and place.path.startswith("/") else None
+
+
+def lock_folder(folder: str) -> _GiveBack:
+    """Lock a folder itself, so that no file is made; Linux serves in the order of arrival."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _wait(place)
+    except BaseException:
+        os.close(place)
+        raise
+    return partial(_unlock, place)
+
+
+def _wait(place: int) -> None:
+    """Wait in a thread, because flock has no time limit. After the limit, the thread unlocks what it still gets."""
+    had: Future[None] = Future()
+    threading.Thread(target=_block, args=(place, had), daemon=True).start()
+    try:
+        had.result(LOCK_SECONDS)
+    except BaseException as error:
+        if not had.cancel() and had.exception() is None:
+            _unlock(place)
+        if isinstance(error, TimeoutError):
+            raise TimeoutError(f"the turn was not free within {LOCK_SECONDS} s") from None
+        raise
+
+
+def _block(place: int, had: Future[Any]) -> None:
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+    except OSError as error:
+        os.close(place)
+        if had.set_running_or_notify_cancel():
+            had.set_exception(error)
+        return
+    if had.set_running_or_notify_cancel():
+        had.set_result(None)
+    else:
+        _unlock(place)
+
+
+def _unlock(place: int) -> None:
+    """A process forked meanwhile has the same lock: closing alone would leave it locked until that process ends."""
+    try:
+        fcntl.flock(place, fcntl.LOCK_UN)
+    finally:
+        os.close(place)
+
+
+def _nothing() -> None:
+    """Ends no turn."""
