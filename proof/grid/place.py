@@ -78,6 +78,9 @@ def server(folder: Path) -> Iterator[Server]:
         yield Server("Python REST service", uri, database, warehouse, is_java=False)
 
 
+SHORT_TURNS = "proof.processes.short_turns"
+
+
 @contextmanager
 def place(cell: Cell, folder: Path, rest: Callable[[], Server], modules: tuple[str, ...] = ()) -> Iterator[Place]:
     """A table that is not made yet, in a catalog that is; nothing of it is left afterwards.
@@ -95,10 +98,12 @@ def place(cell: Cell, folder: Path, rest: Callable[[], Server], modules: tuple[s
         if cell.over_http:
             with fault_proxy(rest().uri) as proxy:
                 stream, others = _over_rest(cell, folder, rest(), proxy)
-                yield Place(replace(stream, modules=modules, environment=environment), others, proxy, trace)
+                yield Place(
+                    replace(stream, modules=(SHORT_TURNS, *modules), environment=environment), others, proxy, trace
+                )
         else:
             stream, others = _over_sqlite(cell, folder)
-            yield Place(replace(stream, modules=modules, environment=environment), others, None, trace)
+            yield Place(replace(stream, modules=(SHORT_TURNS, *modules), environment=environment), others, None, trace)
     finally:
         trace.close()
         shutil.rmtree(folder, ignore_errors=True)
