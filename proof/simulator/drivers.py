@@ -20,6 +20,7 @@ from proof.oracle import Broken, Promise
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
 from proof.simulator.spark import ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
 from proof.simulator.truth import Truth, name_of
+from proof.simulator.turns import SimulatedTurns
 from proof.simulator.world import Actor, World
 
 COLUMNS = ("partition", "offset")
@@ -56,6 +57,9 @@ class Stream:
     unknown: list[int] = field(default_factory=list)
     running: list[Actor] = field(default_factory=list)
     _started: int = 0
+
+    def __post_init__(self) -> None:
+        self.turns = SimulatedTurns(self.world, self.outcomes)
 
     @property
     def world(self) -> World:
@@ -163,5 +167,6 @@ class Stream:
                 jitter=world.random.random,
                 new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
                 at_once=map,
+                turn=self.turns.at,
             ),
         )

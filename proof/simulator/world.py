@@ -77,6 +77,11 @@ class World:
         self._hub = greenlet.getcurrent()
         self._current: Actor | None = None
 
+    @property
+    def current(self) -> Actor | None:
+        """The actor whose code is being executed; None if it is nobody's."""
+        return self._current if self._current is not None and self._current.runs() else None
+
     def start(self, name: str, run: Callable[[], None]) -> Actor:
         """Add an actor."""
         actor = Actor(name, run, self._hub)
@@ -87,7 +92,7 @@ class World:
 
     def tell(self, what: str) -> None:
         """Add a line to the story."""
-        who = self._current.name if self._current and self._current.runs() else "world"
+        who = self.current.name if self.current else "world"
         self.story.append(f"{(self.now_ms - START_MS) / 1000:>10.3f} s  {who}: {what}")
 
     def pause(self) -> None:
@@ -97,16 +102,16 @@ class World:
 
     def call(self) -> None:
         """Like `pause`, within one call of the network: nobody stops a process for hours between two packets."""
-        current = self._current
-        if current is not None and current.runs():
+        current = self.current
+        if current is not None:
             current.calling = True
             self._hub.switch()
             current.calling = False
 
     def sleep(self, wait_ms: float) -> None:
         """The actor that calls waits."""
-        if self._current is not None and self._current.runs():
-            self._current.wakes_at_ms = self.now_ms + int(wait_ms)
+        if self.current is not None:
+            self.current.wakes_at_ms = self.now_ms + int(wait_ms)
             self._hub.switch()
 
     def strikes(self, fault: str) -> bool:

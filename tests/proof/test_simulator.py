@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from proof.simulator.run import run
+from proof.simulator.scenario import Scenario
 from proof.simulator.simulate import Report, simulate
 
 SEEDS = range(80)
@@ -30,6 +31,14 @@ def test_faults_and_deeds_of_every_kind_happen(reports: list[Report]) -> None:
     assert {"answer lost", "request late", "write torn", "load stale", "executor lost after upload"} <= faults.keys()
     assert {"kill", "freeze", "twin", "roll back", "foreign append", "expiry"} <= done.keys()
     assert {"recovered", "already committed", "LAKESINK_ROLLED_BACK"} <= outcomes.keys()
+
+
+def test_drivers_wait_for_turns_pass_over_one_that_stands_still_and_come_to_an_end() -> None:
+    crowd = Scenario({"answer lost": 0.1}, ("twin", "freeze", "twin", "kill", "freeze"), end=(4, 4), most=1)
+    reports = [simulate(seed, lambda _: crowd) for seed in range(60)]
+    assert [report.broken for report in reports if report.broken] == []
+    outcomes = sum((report.outcomes for report in reports), Counter[str]())
+    assert {"killed", "waited for a turn", "passed over a turn"} <= outcomes.keys()
 
 
 @pytest.mark.parametrize("seed", [3067])
