@@ -123,6 +123,12 @@ CONFIGURATIONS = (
         "two drivers, batches 0 and 1 without rows, a fault, a foreign commit",
         _with(DRIVERS=2, FAULTS=1, FOREIGN=1, EMPTY=3),
     ),
+    Configuration(
+        "turns",
+        "two drivers that take turns, pass them over or take none, two batches, a fault, a crash, a foreign commit",
+        _with(DRIVERS=2, BATCHES=2, FAULTS=1, CRASHES=1, FOREIGN=1, TURNS=2),
+        long=True,
+    ),
 )
 """Each is explored whole; nothing of what must hold may break."""
 
@@ -146,6 +152,12 @@ LIVENESS = (
         "ends: restored",
         "two drivers, a fault, an older checkpoint restored",
         _with(DRIVERS=2, FAULTS=1, RESTORES=1, SNAPSHOTS=10, LIVENESS=1),
+    ),
+    Configuration(
+        "ends: turns",
+        "two drivers that wait for their turns without a limit, two batches, a fault, a crash, a foreign commit",
+        _with(DRIVERS=2, BATCHES=2, FAULTS=1, CRASHES=1, FOREIGN=1, TURNS=1, LIVENESS=1),
+        long=True,
     ),
 )
 """In each the run ends, or has stopped with a refusal, if whoever can act does so in the end (weak fairness)."""
@@ -286,6 +298,12 @@ SWITCHES = (
         "section 1",
         "nobody starts the query again after a crash: what was pre-committed is never committed",
         _with(DRIVERS=1, CRASHES=1, LIVENESS=1),
+    ),
+    Switch(
+        "TURN_OUTLIVES",
+        "decision 0059",
+        "the turn of a driver that died is never free again, and nobody passes it over",
+        _with(DRIVERS=1, CRASHES=1, TURNS=1, LIVENESS=1),
     ),
     Switch(
         "ANY_SNAPSHOT_ID",

@@ -57,6 +57,9 @@
 #ifndef EMPTY
 #define EMPTY 0    /* batches without rows, a bit each */
 #endif
+#ifndef TURNS
+#define TURNS 0    /* 1: drivers take turns at the table; 2: and may pass one over, or take none */
+#endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
 #endif
@@ -452,7 +455,23 @@ inline plan() {
 
 inline new_number() { assert(next <= SNAPSHOTS); s = next; next++ }
 
-inline calm() { hold[me - 1] = 0; slow[me - 1] = 0; list[me - 1] = 0 }
+/* Decision 0059: a turn lasts from the look to the answer. Nothing but the order of the attempts depends on it. */
+#if TURNS > 0
+byte turn;                       /* the driver whose turn it is */
+#define TAKE_TURN (turn == 0 || turn == me || TURNS == 2); \
+  if :: turn == 0 -> turn = me :: turn != 0 || TURNS == 2 -> skip fi
+#define END_TURN if :: turn == me -> turn = 0 :: else fi
+#else
+#define TAKE_TURN skip
+#define END_TURN skip
+#endif
+#ifdef TURN_OUTLIVES
+#define LEAVE_TURN if :: turn == me -> turn = DRIVERS + 1 :: else fi
+#else
+#define LEAVE_TURN skip
+#endif
+
+inline calm() { hold[me - 1] = 0; slow[me - 1] = 0; list[me - 1] = 0; END_TURN }
 
 inline fall() { n = 0; v = 0; b = 0; s = 0; hh = 0; tt = 0; att = 0; wr = 0; e0 = 0; calm(); up-- }
 
@@ -559,7 +578,7 @@ inline look_again() { hh = head; tt = tag; list[me - 1] = 0; ok = STILL_USABLE }
 #define BAR(f) LOOKS(f, LOOK_REFUSE, BARRED); STEP(BARRED, REFUSED, ENDED)
 
 inline succeed() {
-  STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE);
+  END_TURN; STEP(SENT, ANSWER_LANDED, LANDED); STEP(LANDED, COMMITTED, IDLE);
   must_be_in_table()
 }
 
@@ -588,8 +607,8 @@ inline refuse() {
 #endif
 #define SENDS !MISSING && !HELD_UP
 #define TRIES STEP(LOOKED, ATTEMPT, SENT); att++; MUST(list[me - 1] < 2, FILES_GONE)
-#define DIES printf("@ %d dies\n", me); fall()
-#define UNANSWERED STEP(SENT, ANSWER_UNKNOWN, UNSURE)
+#define DIES printf("@ %d dies\n", me); LEAVE_TURN; fall()
+#define UNANSWERED END_TURN; STEP(SENT, ANSWER_UNKNOWN, UNSURE)
 
 proctype Driver(byte me) {
   byte n, v, b, s;      /* the batch: id, where it ends, where it starts; what is prepared for it */
@@ -650,6 +669,7 @@ ready:
   :: atomic { FAULT; STEP(READY, ANSWER_UNKNOWN, UNSURE); att++; goto unsure } /* the load failed */
   :: atomic { CRASH; TOOK(READY, FAILED, ENDED); DIES; goto end_down }
   :: atomic {
+       TAKE_TURN;
        decide();
        DECIDED_BEFORE();
        if
@@ -663,7 +683,7 @@ ready:
 
 looked:
   if
-  :: atomic { FAULT; STEP(LOOKED, ANSWER_UNKNOWN, UNSURE); att++; goto unsure } /* the request could not be built */
+  :: atomic { FAULT; END_TURN; STEP(LOOKED, ANSWER_UNKNOWN, UNSURE); att++; goto unsure } /* the request could not be built */
   :: atomic { CRASH; TOOK(LOOKED, FAILED, ENDED); DIES; goto end_down }
   :: atomic { MISSING -> goto again }
   :: atomic { /* a last look, and no more */
@@ -697,7 +717,7 @@ looked:
 #ifdef NO_READ_BACK
        succeed(); goto finish
 #else
-       STEP(SENT, ANSWER_NOT_SHOWN, UNSURE); goto unsure
+       END_TURN; STEP(SENT, ANSWER_NOT_SHOWN, UNSURE); goto unsure
 #endif
      }
   :: atomic { SENDS && crashes > 0 -> crashes--; TRIES; apply(s, hh, tt); ok = 0; TOOK(SENT, FAILED, ENDED); DIES; goto end_down }
@@ -727,6 +747,7 @@ unsure:
      }
   :: atomic { CRASH; TOOK(UNSURE, FAILED, ENDED); DIES; goto end_down }
   :: atomic {
+       TAKE_TURN;
        decide();
        DECIDED_BEFORE();
        if

@@ -198,6 +198,14 @@ CASES: list[tuple[events.Event, str, str]] = [
         f"lakesink.batch.committed {FINISHED} rows=5 files=2 bytes=90 attempts=1 {TIMES}",
     ),
     (
+        events.TurnPassedOver("demo.events", "TimeoutError: 30 s"),
+        "WARNING",
+        (
+            "lakesink.turn.passed-over table=demo.events error=TimeoutError: 30 s: commits go on without turns for ten"
+            " minutes"
+        ),
+    ),
+    (
         finished(Committed(7, rows=0)),
         "INFO",
         f"lakesink.batch.empty {FINISHED} rows=0 files=0 bytes=0 attempts=1 {TIMES}",
