@@ -46,6 +46,15 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
         " table, which become NULL: %(names)s"
     ),
+    events.ColumnsIgnored: (
+        "lakesink.columns.ignored table=%(table)s sink=%(sink)s batch=%(batch_id)d: the table lacks these columns of"
+        " the rows, which are left out: %(names)s"
+    ),
+    events.SchemaEvolved: "lakesink.schema.evolved table=%(table)s batch=%(batch_id)d: %(change)s",
+    events.SchemaIdTaken: (
+        "lakesink.schema.id-taken table=%(table)s batch=%(batch_id)d snapshot=%(snapshot_id)d: another writer changed"
+        " the schema at the same moment; time travel to this snapshot shows other columns, its rows are right"
+    ),
     events.KeysUnknown: (
         "lakesink.decode.unknown-keys table=%(table)s batch=%(batch_id)d: keys without a column are left out: %(names)s"
     ),
@@ -74,7 +83,16 @@ LINES: Mapping[type[events.Event], str] = {
 }
 """Lines with fixed fields. The other lines have fields that depend on values."""
 LEVELS: Mapping[type[events.Event], int] = {
-    **dict.fromkeys((events.TableCreated, events.BatchAborted, events.ManifestSetAside, events.MetadataKept), INFO),
+    **dict.fromkeys(
+        (
+            events.TableCreated,
+            events.SchemaEvolved,
+            events.BatchAborted,
+            events.ManifestSetAside,
+            events.MetadataKept,
+        ),
+        INFO,
+    ),
     **dict.fromkeys((events.ClockUnknown, events.RecordKept), DEBUG),
 }
 """Levels of lines that are not warnings."""

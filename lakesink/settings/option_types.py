@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import StrEnum
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
@@ -9,6 +10,15 @@ from lakesink_protocol.accept import Accept
 
 Duration = timedelta | str
 Place = str | PathLike[str]
+
+
+class SchemaEvolution(StrEnum):
+    """What happens if the columns of the rows differ from the table's."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+    ADD = "add"
+    WIDEN = "widen"
 
 
 class Options(TypedDict, total=False):
@@ -24,6 +34,7 @@ class Options(TypedDict, total=False):
     compression_level: int | str | None
     distribution_mode: Literal["none", "hash"] | str | None
     snapshot_properties: Mapping[str, str | int] | None
+    schema_evolution: Literal["ignore", "fail", "add", "widen"] | str | None
     accept: Accept | str | None
     prepared_max_age: Duration | None
     ledger_tag_max_age: Duration | None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
 from lakesink.writer.plan import AVRO, JSON, OnMalformed
@@ -148,6 +149,12 @@ def _on_malformed(value: Any) -> OnMalformed:
     return OnMalformed(value)
 
 
+def _schema_evolution(value: Any) -> SchemaEvolution:
+    if value not in tuple(SchemaEvolution):
+        raise ValueError("expected 'ignore', 'fail', 'add' or 'widen'")
+    return SchemaEvolution(value)
+
+
 OPTIONS = (
     Option(
         "sink_id",
@@ -219,6 +226,16 @@ OPTIONS = (
         "`hash` shuffles every batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
         ' time. Not for fields of `bucket` transforms, not with `decode`, not in `format("lakesink")`.',
         "write.distribution-mode",
+    ),
+    Option(
+        "schema_evolution",
+        "text",
+        _schema_evolution,
+        "`fail`; `ignore` with `decode`",
+        "What happens if the columns of the rows differ from the table's. `fail` stops the query and names the"
+        " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
+        " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
+        " that the rows lack. The schema changes in the batch's own commit. With `decode`, only `ignore`.",
     ),
     Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
     Option(

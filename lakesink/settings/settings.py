@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
+from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, unsupported_level
 from lakesink.writer.plan import AVRO, OnMalformed
@@ -41,6 +42,7 @@ class Settings:
     compression_codec: str | None = None
     compression_level: int | None = None
     distribution_mode: str | None = None
+    schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None
     prepared_max_age: timedelta = PREPARED_MAX_AGE
@@ -169,6 +171,8 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
             raise _wrong(name, f"The option {name} needs decode: without it nothing is decoded.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
+    if settings.decode and settings.schema_evolution is not SchemaEvolution.IGNORE and "schema_evolution" in given:
+        raise _wrong("schema_evolution", "With decode, the option schema_evolution can only be 'ignore'.")
     if settings.decode and settings.create_table:
         raise _wrong("decode", "The option decode needs an existing table: its columns define what to decode.")
 

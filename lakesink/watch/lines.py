@@ -102,6 +102,7 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.recovered, "the rows that an earlier run prepared"),
         (outcome.accepted, f"accept {outcome.accepted}"),
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
+        (outcome.schema_change, f"schema: {outcome.schema_change}"),
         (outcome.decoded.malformed_rows, f"{counted(outcome.decoded.malformed_rows, 'malformed row')}"),
     )
     said = ", ".join(text for applies, text in notes if applies)

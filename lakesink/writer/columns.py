@@ -33,6 +33,18 @@ Source = Callable[[Sequence[pa.Array], int], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
+class NameRule:
+    """How columns are matched by name; `ignore_unknown` leaves out columns that the table lacks."""
+
+    case_sensitive: bool
+    ignore_unknown: bool = False
+
+    def key(self, name: str) -> str:
+        """What names that mean the same column have in common."""
+        return name if self.case_sensitive else name.lower()
+
+
+@dataclass(frozen=True, slots=True)
 class Alignment:
     """The conversion of batches with one schema to the table's."""
 
@@ -44,9 +56,10 @@ class Alignment:
         return pa.RecordBatch.from_struct_array(self.convert(batch.to_struct_array()))
 
 
-def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool) -> Alignment:
+def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool, ignore_unknown: bool = False) -> Alignment:
     """The conversion from an incoming schema to the table's; the error for an unknown column names the nearest one."""
-    return Alignment(incoming, _convert_struct(list(incoming), schema, (), case_sensitive=case_sensitive))
+    rule = NameRule(case_sensitive, ignore_unknown)
+    return Alignment(incoming, _convert_struct(list(incoming), schema, (), rule=rule))
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
@@ -54,19 +67,35 @@ def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
     if plan.decode:
         return ()
     schema = parse_schema(plan.schema_json)
-    paths = _missing_paths(list(incoming), schema, (), case_sensitive=plan.case_sensitive)
+    paths = _missing_paths(list(incoming), schema, (), rule=NameRule(plan.case_sensitive, plan.ignore_unknown))
     return tuple(map(_dotted, paths))
 
 
-def _missing_paths(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> Iterator[Path]:
-    for field, position in zip(
-        schema.fields, _match(incoming, schema, path, case_sensitive=case_sensitive), strict=True
-    ):
+def _missing_paths(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, rule: NameRule) -> Iterator[Path]:
+    for field, position in zip(schema.fields, _match(incoming, schema, path, rule=rule), strict=True):
         below = (*path, field.name)
         if position is None:
             yield below
         elif isinstance(field.type, Struct) and pa.types.is_struct(incoming[position].type):
-            yield from _missing_paths(list(incoming[position].type), field.type, below, case_sensitive=case_sensitive)
+            yield from _missing_paths(list(incoming[position].type), field.type, below, rule=rule)
+
+
+def unknown_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:
+    """Columns of rows of this schema that the table lacks; empty unless the plan leaves them out."""
+    if plan.decode or not plan.ignore_unknown:
+        return ()
+    paths = _unknown_paths(list(incoming), parse_schema(plan.schema_json), (), rule=NameRule(plan.case_sensitive))
+    return tuple(map(_dotted, paths))
+
+
+def _unknown_paths(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, rule: NameRule) -> Iterator[Path]:
+    known = {rule.key(one.name): one for one in schema.fields}
+    for new in incoming:
+        present = known.get(rule.key(new.name))
+        if present is None:
+            yield (*path, new.name)
+        elif isinstance(present.type, Struct) and pa.types.is_struct(new.type):
+            yield from _unknown_paths(list(new.type), present.type, (*path, new.name), rule=rule)
 
 
 def _null_source(field: Field, path: Path) -> Source:
@@ -84,12 +113,12 @@ def _column_source(position: int, convert: Cast) -> Source:
     return lambda arrays, _: convert(arrays[position])
 
 
-def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sensitive: bool) -> list[int | None]:
+def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, rule: NameRule) -> list[int | None]:
     """The position of every target field among the incoming fields, by Spark's rule for names."""
-    known = _by_name([field.name for field in schema.fields], path, "the table", case_sensitive=case_sensitive)
-    found = _by_name([field.name for field in incoming], path, "the query", case_sensitive=case_sensitive)
+    known = _by_name([field.name for field in schema.fields], path, "the table", rule=rule)
+    found = _by_name([field.name for field in incoming], path, "the query", rule=rule)
     for name, position in found.items():
-        if name not in known:
+        if name not in known and not rule.ignore_unknown:
             field = incoming[position]
             kind, hint = shown(sql_type(field.type)), did_you_mean(field.name, [one.name for one in schema.fields])
             raise schema_mismatch(
@@ -99,10 +128,10 @@ def _match(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, case_sen
     return [found.get(name) for name in known]
 
 
-def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bool) -> dict[str, int]:
+def _by_name(names: Sequence[str], path: Path, owner: str, *, rule: NameRule) -> dict[str, int]:
     positions: dict[str, int] = {}
     for position, name in enumerate(names):
-        key = name if case_sensitive else name.lower()
+        key = rule.key(name)
         if key in positions:
             raise schema_mismatch(
                 f"Columns {_named((*path, names[positions[key]]))} and {_named((*path, name))} of {owner} have "
@@ -114,23 +143,23 @@ def _by_name(names: Sequence[str], path: Path, owner: str, *, case_sensitive: bo
     return positions
 
 
-def _convert(incoming: pa.DataType, field: Field, path: Path, *, case_sensitive: bool) -> Cast:
+def _convert(incoming: pa.DataType, field: Field, path: Path, *, rule: NameRule) -> Cast:
     if isinstance(incoming, pa.BaseExtensionType):
-        stored = _convert(incoming.storage_type, field, path, case_sensitive=case_sensitive)
+        stored = _convert(incoming.storage_type, field, path, rule=rule)
         return lambda array: stored(array.storage)
     below, target = (*path, field.name), arrow_type(field.type)
     match field.type:
         case Primitive() as primitive:
             return _convert_primitive(incoming, primitive, below)
         case Struct() as struct if pa.types.is_struct(incoming):
-            return _convert_struct(list(incoming), struct, below, case_sensitive=case_sensitive)
-        case ListOf(element) if _is_list(incoming):
-            convert = _convert(incoming.value_type, element, below, case_sensitive=case_sensitive)
+            return _convert_struct(list(incoming), struct, below, rule=rule)
+        case ListOf(element) if is_list(incoming):
+            convert = _convert(incoming.value_type, element, below, rule=rule)
             checked = _with_null_check(convert, element, below)
             return lambda array: rebuild_list(array, target, checked(array.flatten()))
         case MapOf(key, value) if pa.types.is_map(incoming):
-            convert_key = _convert(incoming.key_type, key, below, case_sensitive=case_sensitive)
-            convert_value = _convert(incoming.item_type, value, below, case_sensitive=case_sensitive)
+            convert_key = _convert(incoming.key_type, key, below, rule=rule)
+            convert_value = _convert(incoming.item_type, value, below, rule=rule)
             parts = _with_null_check(convert_key, key, below), _with_null_check(convert_value, value, below)
             return _convert_map(incoming, field.type, parts, below)
         case _:
@@ -179,12 +208,12 @@ def _convert_primitive(incoming: pa.DataType, target: Primitive, path: Path) -> 
     return convert
 
 
-def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *, case_sensitive: bool) -> Cast:
-    positions = _match(incoming, struct, path, case_sensitive=case_sensitive)
+def _convert_struct(incoming: Sequence[pa.Field], struct: Struct, path: Path, *, rule: NameRule) -> Cast:
+    positions = _match(incoming, struct, path, rule=rule)
     sources = [
         _null_source(field, path)
         if position is None
-        else _column_source(position, _convert(incoming[position].type, field, path, case_sensitive=case_sensitive))
+        else _column_source(position, _convert(incoming[position].type, field, path, rule=rule))
         for field, position in zip(struct.fields, positions, strict=True)
     ]
     fields = list(arrow_type(struct))
@@ -220,7 +249,8 @@ def _with_null_check(convert: Cast, field: Field, path: Path) -> Cast:
     return checked
 
 
-def _is_list(incoming: pa.DataType) -> bool:
+def is_list(incoming: pa.DataType) -> bool:
+    """True for every kind of list that Arrow has."""
     types = pa.types
     return bool(types.is_list(incoming) or types.is_large_list(incoming) or types.is_fixed_size_list(incoming))
 

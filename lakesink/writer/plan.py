@@ -48,6 +48,7 @@ class WritePlan:
         file_stem: Start of every file name: sink id and batch id, safe as a path segment.
         file_io: Allow-listed properties of the file system, without secrets.
         catalog_name: Catalog whose file system secrets executors read from their own PyIceberg configuration.
+        ignore_unknown: True to leave out columns of the rows that the table lacks.
         target_file_size_bytes: Compressed size at which a new file begins.
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
         buffer_bytes: Limit of Arrow memory that a task collects before it writes row groups.
@@ -70,6 +71,7 @@ class WritePlan:
     file_io: Mapping[str, str] = field(default_factory=dict)
     catalog_name: str | None = None
     case_sensitive: bool = False
+    ignore_unknown: bool = False
     target_file_size_bytes: int = 512 * 1024 * 1024
     parquet: ParquetOptions = field(default_factory=ParquetOptions)
     metrics_modes: Mapping[int, str] = field(default_factory=dict)

@@ -114,7 +114,7 @@ def write_batches(seen: Seen, folder: Path, given: Mapping[str, Any]) -> None:
         opened = found.open()
         table = load_table(opened, TABLE)
         objects: list[Any] = [catalog, found, settings, sink, begun, begun.prepared_log, opened, table, table.metadata]
-        objects += [begun.fence, begun.decision, begun.plan, begun.writer, begun.fence.effects]
+        objects += [begun.fence, begun.decision, begun.write, begun.writer, begun.fence.effects]
         seen.keep("reprs", "\n".join(f"{one!r}\n{one!s}" for one in objects))
         seen.keep("reprs", "\n".join(map(repr, lakesink.history(TABLE, catalog=CATALOG))))
 

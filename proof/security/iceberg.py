@@ -123,7 +123,7 @@ class Receipts:
 
     def _count(self, votes: list[bytes]) -> None:
         scene = self.scene
-        plan = scene.transaction.plan
+        plan = scene.transaction.write.plan
         counted = count_votes(votes, scene.table, plan.file_stem, plan.batch_id)
         _check_files(counted.files, scene)
         if crc32(votes[1]) % 20 == 0:  # writes manifests: slow, and for each input always the same choice

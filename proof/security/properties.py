@@ -89,7 +89,7 @@ class Properties:
         begun = sink.begin(self._stream.batch(1))
         if not isinstance(begun, IcebergTransaction):
             raise Unsafe("a batch that is not there was skipped")
-        plan, log = begun.plan, begun.prepared_log
+        plan, log = begun.write.plan, begun.prepared_log
         assert isinstance(log, ReportedLog)
         warehouse = f"file://{self.folder}/warehouse"
         for place in (plan.data_location, log.records.folder):

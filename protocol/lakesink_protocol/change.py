@@ -3,15 +3,18 @@
 The vocabulary is Iceberg's: a content file holds rows, or the positions of rows that are deleted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from lakesink_protocol.redact import shown
 
 LONGEST_COLUMN = 1_000
 LONGEST_TYPE = 10_000
 MOST_COLUMNS = 10_000
 """Limits for receipts and records; the options of a stream have much lower limits."""
+MOST_NAMED, LONGEST_NAMED = 10, 60
 
 
 class ChangeInvalid(ValueError):
@@ -71,6 +74,16 @@ class SchemaChange:
     widened: tuple[ColumnType, ...] = ()
     optional: tuple[tuple[str, ...], ...] = ()
 
+    @property
+    def in_words(self) -> str:
+        """The change for a line or a summary, with ten names of each kind: ``added a, s.b; made c optional``."""
+        parts = (
+            ("added ", tuple(one.column for one in self.added), ""),
+            ("widened ", tuple(one.column for one in self.widened), ""),
+            ("made ", self.optional, " optional"),
+        )
+        return "; ".join(f"{verb}{_named(columns)}{after}" for verb, columns, after in parts if columns)
+
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
         return {
@@ -107,6 +120,11 @@ def content_of(number: Any) -> Content:
     if type(number) is int and number in {content.value for content in Content}:
         return Content(number)
     raise ChangeInvalid("the content of a file is neither data nor position deletes")
+
+
+def _named(columns: Sequence[tuple[str, ...]]) -> str:
+    names = ", ".join(shown(".".join(column), LONGEST_NAMED) for column in columns[:MOST_NAMED])
+    return f"{names} and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else names
 
 
 def _column_types(documents: list[Any]) -> tuple[ColumnType, ...]:

@@ -243,6 +243,31 @@ class ColumnsMissing(BatchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsIgnored(BatchEvent):
+    """The rows have columns that the table lacks, and the option `schema_evolution` leaves them out."""
+
+    table: str
+    sink: str
+    names: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEvolved(BatchEvent):
+    """The batch's commit has changed the table's schema; `change` says how, in words."""
+
+    table: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaIdTaken(BatchEvent):
+    """The schema id of the batch's snapshot names another schema than that of its files."""
+
+    table: str
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeysUnknown(BatchEvent):
     """Documents contain keys that are no columns."""
 

@@ -18,6 +18,7 @@ class Committed:
         accepted: The accept as the user wrote it, or None.
         attempts: Commit attempts made, at least 1.
         decoded: Counts of the documents that the rows came from.
+        schema_change: The schema change that the batch brought, in words; empty if none.
     """
 
     snapshot_id: int
@@ -28,6 +29,7 @@ class Committed:
     accepted: str | None = None
     attempts: int = 1
     decoded: Decoded = field(default_factory=Decoded)
+    schema_change: str = ""
 
 
 @dataclass(frozen=True, slots=True)

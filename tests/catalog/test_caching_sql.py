@@ -23,6 +23,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     RemovePropertiesUpdate,
     SetPropertiesUpdate,
@@ -32,6 +34,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.connect.caching_sql import (
     PIECE_BYTES,
     CachingSqlCatalog,
@@ -41,6 +44,7 @@ from lakesink_catalog.connect.caching_sql import (
     write_metadata,
 )
 from lakesink_catalog.tables.tables import load_table
+from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CatalogError
 
 ROWS = pa.table({"id": [1, 2]})
@@ -328,3 +332,28 @@ def test_two_catalogs_in_one_database_each_have_their_own_table(tmp_path: Path) 
     assert fresh[0].metadata_location == before
     lake.load_table("a.b").append(pa.table({"id": [3]}))
     assert [catalog.load_table("a.b").scan().to_arrow()["id"].to_pylist() for catalog in (lake, sea)] == [[3], [1, 2]]
+
+
+def test_a_schema_id_that_another_writer_took_is_a_conflict(caching: CachingSqlCatalog, table: Table) -> None:
+    """Renamed and renamed back: the current schema and the last column id are as before, but the next id is taken."""
+    evolved = evolve(table, SchemaChange(added=(ColumnType(("new",), '"string"'),)))
+    seen = table.metadata
+    requirements = (
+        AssertCurrentSchemaId(current_schema_id=seen.current_schema_id),
+        AssertLastAssignedFieldId(last_assigned_field_id=seen.last_column_id),
+    )
+    for before, after in (("id", "passing"), ("passing", "id")):
+        with caching.load_table(table.name()).update_schema() as update:
+            update.rename_column(before, after)
+    with pytest.raises(CommitFailedException, match="schema with this id"):
+        caching.commit_table(table, requirements, evolved.updates)
+    assert [one.schema_id for one in caching.load_table(table.name()).metadata.schemas] == [0, 1]
+
+
+def test_a_schema_change_gives_the_metadata_of_pyicebergs_own(caching: CachingSqlCatalog, table: Table) -> None:
+    evolved = evolve(table, SchemaChange(added=(ColumnType(("new",), '"string"'),)))
+    caching.commit_table(table, (), evolved.updates)
+    found = caching.load_table(table.name()).metadata
+    wanted = update_table_metadata(table.metadata, evolved.updates)
+    assert (found.schemas, found.current_schema_id, found.last_column_id) == (wanted.schemas, 1, wanted.last_column_id)
+    assert json.loads(Path(caching.load_table(table.name()).metadata_location[7:]).read_text())["last-column-id"] == 2

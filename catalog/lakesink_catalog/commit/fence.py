@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
+from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
 from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
@@ -33,7 +34,7 @@ from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_catalog.tables.locations import delete_old_metadata
 from lakesink_protocol import events
-from lakesink_protocol.change import ContentFile
+from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, fenced
@@ -138,21 +139,28 @@ class FencedCommit:
         return Decision(table, situation, decide(situation, self.options.accept), self.effects.now_ms())
 
     def prepare(
-        self, decision: Decision, files: Sequence[ContentFile], *, schema: Schema, decoded: Decoded | None = None
+        self,
+        decision: Decision,
+        files: Sequence[ContentFile],
+        *,
+        schema: Schema,
+        decoded: Decoded | None = None,
+        schema_change: SchemaChange | None = None,
     ) -> PreparedBatch:
         """Write the manifests of a batch: an attempt then writes only a manifest list, and a merged manifest if due.
 
-        The batch follows the ledger entry that `decision` found.
+        The batch follows the ledger entry that `decision` found. `schema` is that of the files, with `schema_change`.
         """
         assert isinstance(decision.verdict, Commit)
         snapshot_id = self.effects.new_snapshot_id()
-        write = partial(write_batch_manifests, decision.table, files, schema=schema, snapshot_id=snapshot_id)
+        table = evolve(decision.table, schema_change).table
+        write = partial(write_batch_manifests, table, files, schema=schema, snapshot_id=snapshot_id)
         return PreparedBatch(
             table_uuid=decision.situation.view.table_uuid,
             branch=self.key.branch,
             snapshot_id=snapshot_id,
             schema_id=schema.schema_id,
-            premises=premises_of(decision.table.metadata, schema.schema_id, (file.spec_id for file in files)),
+            premises=premises_of(table.metadata, schema.schema_id, (file.spec_id for file in files)),
             follows=decision.situation.entry,
             accepted=decision.verdict.accepted,
             manifests=translate_storage_errors(decision.table.io.properties, write),
@@ -162,6 +170,7 @@ class FencedCommit:
             begun_ms=decision.at_ms,
             decoded=decoded or Decoded(),
             without_inputs=decision.verdict.without_inputs,
+            schema_change=schema_change,
         )
 
     def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
@@ -226,6 +235,20 @@ class FencedCommit:
         self.effects.emit(events.CommitDue(batch.batch_id, prepared.snapshot_id, view.head, view.tag_snapshot_id))
         return decision.table.catalog.commit_table(decision.table, request.requirements, request.updates).metadata
 
+    def tell_evolution(self, table: Table, after: TableMetadata, batch: Batch, prepared: PreparedBatch) -> None:
+        """Emit that the schema changed, and whether the answer has the batch's snapshot under another schema.
+
+        No assertion covers a column that another writer renamed and renamed back: its schemas take the next ids, and a
+        service may then give this batch's schema a later id than its snapshot says.
+        """
+        name, change = ".".join(table.name()), prepared.schema_change
+        assert change is not None
+        self.effects.emit(events.SchemaEvolved(batch.batch_id, name, change.in_words))
+        snapshot = after.snapshot_by_id(prepared.snapshot_id)
+        found = [one for one in after.schemas if snapshot is not None and one.schema_id == snapshot.schema_id]
+        if not (prepared.premises and found and is_compatible(prepared.premises.schema, found[0])):
+            self.effects.emit(events.SchemaIdTaken(batch.batch_id, name, prepared.snapshot_id))
+
     def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
         """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry."""
         snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
@@ -280,6 +303,8 @@ class _Attempts:
             emit(events.CommitNotShown(batch.batch_id, number))
             return None
         emit(events.CommitShown(batch.batch_id))
+        if request.evolves:
+            fence.tell_evolution(decision.table, metadata, batch, prepared)
         delete_old_metadata(decision.table, metadata, emit)
         return _committed(prepared, number)
 
@@ -342,11 +367,14 @@ def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
         accepted=prepared.accepted or None,
         attempts=attempt,
         decoded=prepared.decoded,
+        schema_change="" if prepared.schema_change is None else prepared.schema_change.in_words,
     )
 
 
 def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
-    """True if ledger and accept are those of the prepare, and the files fit the current schema and specs.
+    """True if ledger and accept are those of the prepare, and the files fit the specs and the schema of the commit.
+
+    That is the current schema with the batch's own change of it.
 
     An accept covers only files that were prepared under it: files prepared without it may already be in the table. If
     their snapshot is in the table although the verdict is to commit, the files are unusable too.
@@ -358,9 +386,15 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
     if prepared.snapshot_id in decision.situation.view.snapshots:
         return False
     premises = prepared.premises
-    return (
-        premises is not None and premises.hold_in(metadata) and is_compatible(premises.schema, decision.table.schema())
-    )
+    if premises is None:
+        return False
+    if prepared.schema_change is None:
+        return premises.hold_in(metadata) and is_compatible(premises.schema, decision.table.schema())
+    try:
+        evolved = evolve(decision.table, prepared.schema_change).table
+    except ChangeImpossible:
+        return False
+    return premises.specs_hold_in(metadata) and is_compatible(premises.schema, evolved.schema())
 
 
 def _is_final(error: Exception) -> bool:

@@ -51,6 +51,11 @@ class Premises:
         """True if the ids mean the same in the table as when the files were written."""
         return premises_of(metadata, *self.ids) == self
 
+    def specs_hold_in(self, metadata: TableMetadata) -> bool:
+        """True if the ids of the specs mean the same in the table as when the files were written."""
+        present = {spec.spec_id: spec for spec in metadata.partition_specs}
+        return all(present.get(spec.spec_id) == spec for spec in self.specs)
+
     def to_json(self) -> dict[str, Any]:
         """JSON form for the prepared record."""
         return {
@@ -87,7 +92,7 @@ def is_compatible(written: Schema, present: Schema) -> bool:
     A field that is required now must have been required then. No field may have been dropped and added again under its
     name: readers use field ids and would find no value. No written type may be wider than the current one.
     """
-    before, now = dict(_columns(written)), dict(_columns(present))
+    before, now = columns(written), columns(present)
     by_id = {field.field_id: field for field in before.values()}
     folded = {_folded(path) for path in before}
     for path, field in now.items():
@@ -103,9 +108,19 @@ def is_compatible(written: Schema, present: Schema) -> bool:
     return True
 
 
-def _columns(schema: Schema) -> Iterator[tuple[Path, NestedField]]:
-    for field in schema.fields:
-        yield from _with_inner((), field)
+def is_promotion(narrow: IcebergType, wide: IcebergType) -> bool:
+    """True if Iceberg can promote a column from the type `narrow` to the other type `wide`."""
+    match narrow, wide:
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+            return True
+        case DecimalType(), DecimalType():
+            return narrow.scale == wide.scale and narrow.precision < wide.precision
+    return False
+
+
+def columns(schema: Schema) -> dict[Path, NestedField]:
+    """Every field by its path of names, with the elements of lists and the keys and values of maps."""
+    return dict(pair for field in schema.fields for pair in _with_inner((), field))
 
 
 def _with_inner(above: Path, field: NestedField) -> Iterator[tuple[Path, NestedField]]:
@@ -134,9 +149,4 @@ def _holds(present: IcebergType, written: IcebergType) -> bool:
     """True if the current type can hold every written value; fields of nested types are compared one by one."""
     if not isinstance(written, PrimitiveType):
         return type(written) is type(present)
-    match written, present:
-        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
-            return True
-        case DecimalType(), DecimalType():
-            return written.scale == present.scale and written.precision <= present.precision
-    return written == present
+    return written == present or is_promotion(written, present)

@@ -66,11 +66,6 @@ class PreparedBatch:
     schema_change: SchemaChange | None = None
 
     @property
-    def only_appends(self) -> bool:
-        """True if the batch neither deletes rows nor changes the schema; this lakesink commits no other."""
-        return not self.deletes and self.schema_change is None
-
-    @property
     def payload(self) -> dict[str, Any]:
         """JSON form for the prepared record."""
         return {

@@ -10,6 +10,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
     AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -20,6 +21,7 @@ from pyiceberg.table.update import (
 )
 
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.summary import append_summary
 from lakesink_catalog.listeners import LISTENERS
@@ -34,6 +36,9 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
 from lakesink_protocol.verdict import Commit
+
+SCHEMA_CHANGE = "lakesink.schema-change"
+"""Summary property of a snapshot whose commit changed the schema: the change in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,15 @@ class PlannedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One atomic call of `commit_table`, with the manifest list that was written for it."""
+    """One atomic call of `commit_table`, with the manifest list that was written for it.
+
+    `evolves` is True if it changes the schema.
+    """
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     manifest_list: str
+    evolves: bool = False
 
 
 def build_request(
@@ -86,8 +95,11 @@ def build_request(
 ) -> Request:
     """Build the change on the head of the decision; writes a manifest list, and a merged manifest if a merge is done.
 
-    `merger` belongs to the batch and is kept across its attempts.
+    A schema change of the batch is part of the same request, so no reader sees one without the other. `merger` belongs
+    to the batch and is kept across its attempts.
     """
+    schema_change = change.prepared.schema_change
+    evolved = evolve(table, schema_change)
     head = change.situation.view.head
     parent = table.metadata.snapshot_by_id(head) if head is not None else None
     entry = _entry(change, change.situation.view.last_sequence_number + 1)
@@ -97,11 +109,13 @@ def build_request(
         **dict(change.options.snapshot_properties),
         **append_summary(parent.summary if parent else None, change.prepared),
         **_mark(change, entry).to_summary(),
+        **({SCHEMA_CHANGE: schema_change.in_words} if schema_change and evolved.updates else {}),
     }
     time_ms = snapshot_time_ms(table, now_ms, emit)
-    snapshot = snapshot_on(table, head, change.prepared.snapshot_id, manifests, summary, time_ms)
+    snapshot = snapshot_on(evolved.table, head, change.prepared.snapshot_id, manifests, summary, time_ms)
     tag = _audit_tag(table, change, snapshot.timestamp_ms, emit)
-    return Request(_fence(table, change, tag), _updates(table, change, snapshot, entry, tag), snapshot.manifest_list)
+    updates = (*evolved.updates, *_updates(table, change, snapshot, entry, tag))
+    return Request(_fence(table, change, tag), updates, snapshot.manifest_list, evolves=bool(evolved.updates))
 
 
 def _entry(change: PlannedCommit, sequence_number: int) -> LedgerEntry:
@@ -149,6 +163,8 @@ def _fence(table: Table, change: PlannedCommit, tag: TagPlace | None) -> tuple[T
         AssertRefSnapshotId(ref=key.branch, snapshot_id=view.head),
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),
     ]
+    if change.prepared.schema_change is not None:  # a column added and dropped again leaves the schema id as it was
+        fence.append(AssertLastAssignedFieldId(last_assigned_field_id=table.metadata.last_column_id))
     last_partition_id = table.metadata.last_partition_id
     if last_partition_id is not None:  # catalogs can assign the id of a spec again, but not the ids of its fields
         fence.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_partition_id))
@@ -209,7 +225,7 @@ def snapshot_on(
     summary: Mapping[str, str],
     time_ms: int,
 ) -> Snapshot:
-    """A snapshot with the current schema on this head; writes its manifest list."""
+    """A snapshot with the table's current schema on this head; writes its manifest list."""
     sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
     return Snapshot(
         snapshot_id=snapshot_id,

@@ -23,8 +23,10 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
     AddSnapshotUpdate,
     RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -41,7 +43,14 @@ from lakesink_catalog.connect.lean import is_lean_loading
 from lakesink_catalog.connect.turns import TakesTurns, Turns
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
-_KNOWN_UPDATES = (AddSnapshotUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate)
+_KNOWN_UPDATES = (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
 """Kinds of updates that read only the snapshots that they name."""
 
 PIECE_BYTES = 256 * 1024
@@ -105,6 +114,7 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             return super().commit_table(table, requirements, updates)
         for requirement in requirements:
             requirement.validate(current.metadata)
+        _check_schema_ids(current.metadata, updates)
         metadata = updated_metadata(current.metadata, updates, current.metadata_location)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
@@ -246,6 +256,16 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
             "snapshot_log": [*base.snapshot_log, *after.snapshot_log],
         }
     )
+
+
+def _check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> None:
+    """A column that another writer renamed and renamed back passes every requirement, but it took the next schema id.
+
+    PyIceberg would add a second schema with this id.
+    """
+    taken = {schema.schema_id for schema in base.schemas}
+    if any(isinstance(one, AddSchemaUpdate) and one.schema_.schema_id in taken for one in updates):
+        raise CommitFailedException("Requirement failed: another writer has added a schema with this id")
 
 
 def _share_fields_sets(models: Sequence[BaseModel | None]) -> None:

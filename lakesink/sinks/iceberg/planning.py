@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pyiceberg.table import Table
 
 from lakesink.decode.avro.registry import is_url, schemas_in_file
+from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import PartitionField, WritePlan
@@ -38,6 +39,7 @@ def write_plan(
         file_io=shareable_properties(table.io.properties),
         catalog_name=table.catalog.name,
         case_sensitive=case_sensitive,
+        ignore_unknown=settings.schema_evolution is SchemaEvolution.IGNORE,
         target_file_size_bytes=effective.target_file_size_bytes,
         parquet=effective.parquet,
         metrics_modes=effective.metrics_modes(schema),

@@ -10,8 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import write_plan
-from lakesink.sinks.iceberg.task import check_columns
+from lakesink.sinks.iceberg.evolution import plan_write
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
@@ -47,10 +46,12 @@ def check_start(
     _check_version_and_branch(existing, table, key)
     check_partitions(existing, settings.partition_by)
     try:
-        check_columns(schema, write_plan(existing, _PROBE, key, settings, case_sensitive=case_sensitive))
+        plan_write(existing, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
         code = error.code.removeprefix("LAKESINK_")
-        raise WriteError(code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action) from None
+        raise WriteError(
+            code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action, details=error.details
+        ) from None
 
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:

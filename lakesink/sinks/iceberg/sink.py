@@ -11,13 +11,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
-from lakesink.sinks.iceberg.task import ParquetTaskWriter, check_columns
+from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.sinks.iceberg.votes import count_votes, is_data_file
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
-from lakesink.writer.columns import missing_columns
-from lakesink.writer.plan import WritePlan
+from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
@@ -46,19 +45,19 @@ from lakesink_protocol.votes import receipt_rejected
 
 @dataclass(frozen=True, slots=True)
 class IcebergTransaction:
-    """One batch that may be written: the decision that allowed it, and the plan for the executors."""
+    """One batch that may be written: the decision that allowed it, and how it is written."""
 
     batch: Batch
     decision: Decision
     fence: FencedCommit
-    plan: WritePlan
+    write: BatchWrite
     prepared_log: PreparedLog
 
     @property
     def writer(self) -> ParquetTaskWriter | None:
         """The writer for the executors; None if an operator skips the batch."""
         assert isinstance(self.decision.verdict, Commit)
-        return ParquetTaskWriter(self.plan) if self.decision.verdict.adds_rows else None
+        return ParquetTaskWriter(self.write.plan) if self.decision.verdict.adds_rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +126,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
             return AlreadyCommitted(verdict.snapshot_id)
-        plan = write_plan(table, batch, self.key, self.settings, case_sensitive=self.case_sensitive)
-        check_columns(self.schema, plan)
+        write = plan_write(table, batch, self.key, self.settings, self.schema, case_sensitive=self.case_sensitive)
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
-        return IcebergTransaction(batch, decision, fence, plan, self._log(records))
+        return IcebergTransaction(batch, decision, fence, write, self._log(records))
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -166,15 +164,21 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
         """Check every receipt and write the batch's manifests."""
         batch_id = transaction.batch.batch_id
-        counted = count_votes(receipts, transaction.decision.table, transaction.plan.file_stem, batch_id)
+        write = transaction.write
+        counted = count_votes(receipts, write.table, write.plan.file_stem, batch_id)
         if counted.decoded.malformed_rows:
             malformed = counted.decoded.malformed_rows, counted.first_malformed
             self.effects.emit(events.RowsMalformed(batch_id, self.table, *malformed))
         self._warn_of_missing(transaction)
+        self._warn_of_ignored(transaction)
         self._warn_of_unknown(batch_id, counted.decoded)
         try:
             prepared = transaction.fence.prepare(
-                transaction.decision, counted.files, schema=counted.schema, decoded=counted.decoded
+                transaction.decision,
+                counted.files,
+                schema=counted.schema,
+                decoded=counted.decoded,
+                schema_change=write.schema_change,
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
@@ -255,12 +259,21 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
         """Warn once for each column, with its first batch: a column that the query no longer has becomes NULL."""
-        missing = missing_columns(self.schema, transaction.plan)
-        columns = [name for name in missing if f"column {name}" not in self.reported]
+        columns = self._unreported("column", missing_columns(self.schema, transaction.write.plan))
         if columns:
-            self.reported.update(f"column {name}" for name in columns)
-            names = ", ".join(shown(name, LONGEST_NAME) for name in columns)
-            self.effects.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, names))
+            self.effects.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, columns))
+
+    def _warn_of_ignored(self, transaction: IcebergTransaction) -> None:
+        """Warn once for each column that `schema_evolution` leaves out."""
+        columns = self._unreported("ignored column", unknown_columns(self.schema, transaction.write.plan))
+        if columns:
+            self.effects.emit(events.ColumnsIgnored(transaction.batch.batch_id, self.table, self.key.name, columns))
+
+    def _unreported(self, kind: str, names: Sequence[str]) -> str:
+        """Those of the names that no earlier warning had, safe to show."""
+        news = [name for name in names if f"{kind} {name}" not in self.reported]
+        self.reported.update(f"{kind} {name}" for name in news)
+        return ", ".join(shown(name, LONGEST_NAME) for name in news)
 
     def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
         """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
@@ -312,12 +325,12 @@ def _dropped(table: str, batch: Batch) -> CatalogError:
 def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
     """The reason that a prepared batch can no longer be committed; None if it can."""
     decision, table = transaction.decision, transaction.decision.table
-    if not prepared.only_appends:
-        return "a newer lakesink prepared it, with deletes or another schema"
+    if prepared.deletes:
+        return "a newer lakesink prepared it, with deletes"
     if not still_usable(decision, prepared):
         return "the ledger, the schema or the specs changed"
     manifests = (manifest.path for manifest in prepared.manifests)
-    own = (is_data_file(path, data_location(table), transaction.plan.file_stem) for path, _ in prepared.files)
+    own = (is_data_file(path, data_location(table), transaction.write.plan.file_stem) for path, _ in prepared.files)
     if not all_under(manifests, metadata_location(table)) or not all(own):
         return "a path is outside the table's locations, or belongs to another batch"
     io = table.io

@@ -52,7 +52,11 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     if plan.decode:
         check_documents(incoming, schema, plan.decode)
     else:
-        align(incoming, schema, case_sensitive=plan.case_sensitive)
+        _align(incoming, schema, plan)
+
+
+def _align(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
+    return align(incoming, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
 
 
 @dataclass(slots=True)
@@ -69,7 +73,7 @@ class _Rows:
         alignment: Alignment | None = None
         for batch in self._decoded(batches):
             if alignment is None or not batch.schema.equals(alignment.incoming):
-                alignment = align(batch.schema, self.schema, case_sensitive=self.plan.case_sensitive)
+                alignment = _align(batch.schema, self.schema, self.plan)
             if batch.num_rows:
                 yield alignment.apply(batch)
 

@@ -1,0 +1,193 @@
+"""Finds how the schema of rows differs from a table's schema, and what the option `schema_evolution` does about it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
+
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
+from lakesink.sinks.iceberg.task import check_columns
+from lakesink.writer.columns import is_list
+from lakesink.writer.plan import WritePlan
+from lakesink.writer.refusals import schema_mismatch, shown
+from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
+from lakesink_catalog.commit.premises import Path, is_promotion
+from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
+from lakesink_protocol.change import ColumnType, SchemaChange
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.identity import Batch, SinkKey
+
+_LONGEST_NAME_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWrite:
+    """How one batch is written.
+
+    Attributes:
+        table: The table with the batch's schema change.
+        schema_change: None if the batch brings none.
+    """
+
+    table: Table
+    plan: WritePlan
+    schema_change: SchemaChange | None = None
+
+
+def plan_write(
+    table: Table, batch: Batch, key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool
+) -> BatchWrite:
+    """Plan a batch of rows of this schema, under the table's schema or the one that follows the rows.
+
+    Raises:
+        WriteError: The rows do not fit the table, and the option `schema_evolution` does not allow it to follow them.
+    """
+    change = None if settings.decode else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
+    try:
+        evolved = evolve(table, change).table
+    except ChangeImpossible as error:
+        raise schema_mismatch(
+            f"The table's schema cannot follow the query: {error}.", action="Change the column in the query."
+        ) from None
+    plan = write_plan(evolved, batch, key, settings, case_sensitive=case_sensitive)
+    try:
+        check_columns(rows, plan)
+    except WriteError as error:
+        if settings.decode:
+            raise
+        raise _with_differences(error, table, rows, case_sensitive=case_sensitive) from None
+    return BatchWrite(evolved, plan, change)
+
+
+def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> SchemaChange | None:
+    policy = settings.schema_evolution
+    if policy not in (SchemaEvolution.ADD, SchemaEvolution.WIDEN):
+        return None
+    found = find_change(rows, table.schema(), case_sensitive=case_sensitive)
+    change = found if policy is SchemaEvolution.WIDEN else SchemaChange(added=found.added)
+    return change if change != SchemaChange() else None
+
+
+def _with_differences(error: WriteError, table: Table, rows: pa.Schema, *, case_sensitive: bool) -> WriteError:
+    """The error that columns do not fit, with all differences and the ways to let the table follow."""
+    try:
+        change = find_change(rows, table.schema(), case_sensitive=case_sensitive)
+    except WriteError:  # no table can have this column, so the first error says enough
+        return error
+    if change == SchemaChange():
+        return error
+    needed = SchemaEvolution.WIDEN if change.widened or change.optional else SchemaEvolution.ADD
+    return WriteError(
+        error.code.removeprefix("LAKESINK_"),
+        error.what,
+        data=error.data,
+        action=(
+            *(error.choices or (error.action,)),
+            f"Let the table follow the query, in the batch's own commit: schema_evolution='{needed}'.",
+            *commands(change, ".".join(table.name())),
+        ),
+        details=difference_lines(change, table.schema()),
+    )
+
+
+@dataclass(slots=True)
+class _Differences:
+    """Compares columns by name, with or without their case."""
+
+    case_sensitive: bool
+    identifiers: Collection[int]
+    added: list[ColumnType] = field(default_factory=list)
+    widened: list[ColumnType] = field(default_factory=list)
+    optional: list[Path] = field(default_factory=list)
+
+    def compare_struct(self, incoming: Sequence[pa.Field], struct: StructType, path: Path) -> None:
+        present = {self._key(known.name): known for known in struct.fields}
+        for new in incoming:
+            known = present.get(self._key(new.name))
+            if known is None:
+                self.added.append(_column((*path, new.name), new.type, struct))
+            else:
+                self._compare(new.type, known, (*path, known.name))
+        arriving = {self._key(new.name) for new in incoming}
+        for known in struct.fields:
+            if known.required and self._key(known.name) not in arriving and known.field_id not in self.identifiers:
+                self.optional.append((*path, known.name))
+
+    def _compare(self, incoming: pa.DataType, present: NestedField, path: Path) -> None:
+        match present.field_type:
+            case StructType() as struct if pa.types.is_struct(incoming):
+                self.compare_struct(list(incoming), struct, path)
+            case ListType(element_field=element) if is_list(incoming):
+                self._compare(incoming.value_type, element, (*path, element.name))
+            case MapType(value_field=value) if pa.types.is_map(incoming):  # Iceberg allows no change in a map's key
+                self._compare(incoming.item_type, value, (*path, value.name))
+            case PrimitiveType() as narrow:
+                wide = _promoted(narrow, incoming)
+                if wide is not None:
+                    self.widened.append(ColumnType(path, wide.model_dump_json()))
+
+    def _key(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+
+def find_change(incoming: pa.Schema, schema: Schema, *, case_sensitive: bool) -> SchemaChange:
+    """The change after which a table of this schema fits rows of the other one, as far as Iceberg allows it."""
+    found = _Differences(case_sensitive, schema.identifier_field_ids)
+    found.compare_struct(list(incoming), schema.as_struct(), ())
+    return SchemaChange(tuple(found.added), tuple(found.widened), tuple(found.optional))
+
+
+def _column(path: Path, kind: pa.DataType, siblings: StructType) -> ColumnType:
+    """A new column of the type that `create_table` would give it."""
+    _check_name(path, siblings)
+    [converted] = iceberg_schema(pa.schema([pa.field(".".join(path), kind)])).fields
+    return ColumnType(path, converted.field_type.model_dump_json())
+
+
+def _check_name(path: Path, siblings: StructType) -> None:
+    """Other engines cannot read a table with names that differ only in case, or with names that Iceberg reserves."""
+    name, shown_path = path[-1], repr(shown(".".join(path)))
+    alike = next((known.name for known in siblings.fields if known.name.casefold() == name.casefold()), None)
+    why = (
+        f"differs only in case from {shown(alike)!r}, and other engines cannot distinguish them"
+        if alike is not None
+        else "has an empty name"
+        if not name.strip()
+        else f"has a name of more than {_LONGEST_NAME_BYTES} bytes"
+        if len(name.encode()) > _LONGEST_NAME_BYTES
+        else "has a name that Iceberg reserves"
+        if len(path) == 1 and name.lower() in RESERVED_NAMES
+        else ""
+    )
+    if why:
+        raise schema_mismatch(f"Column {shown_path} {why}.", action="Rename it in the query, or leave it out.")
+
+
+def _promoted(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType | None:
+    """The wider type of a column that holds the incoming values too; None if it needs none, or there is none."""
+    candidates: tuple[tuple[bool, IcebergType], ...] = (
+        (incoming in (pa.int64(), pa.uint32()), LongType()),
+        (incoming == pa.float64(), DoubleType()),
+        (pa.types.is_decimal(incoming), _decimal(narrow, incoming)),
+    )
+    return next((wide for fits, wide in candidates if fits and is_promotion(narrow, wide)), None)
+
+
+def _decimal(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType:
+    return DecimalType(incoming.precision, incoming.scale) if pa.types.is_decimal(incoming) else narrow
