@@ -147,6 +147,27 @@ CASES: list[tuple[events.Event, str, str]] = [
         ),
     ),
     (
+        events.ColumnsIgnored(3, "demo.events", "events", "a, b"),
+        "WARNING",
+        (
+            "lakesink.columns.ignored table=demo.events sink=events batch=3: the table lacks these columns of the rows,"
+            " which are left out: a, b"
+        ),
+    ),
+    (
+        events.SchemaEvolved(3, "demo.events", "added a"),
+        "INFO",
+        "lakesink.schema.evolved table=demo.events batch=3: added a",
+    ),
+    (
+        events.SchemaIdTaken(3, "demo.events", 7),
+        "WARNING",
+        (
+            "lakesink.schema.id-taken table=demo.events batch=3 snapshot=7: another writer changed the schema at the same"
+            " moment; time travel to this snapshot shows other columns, its rows are right"
+        ),
+    ),
+    (
         events.ColumnsMissing(3, "demo.events", "events", "a, b"),
         "WARNING",
         (
