@@ -163,8 +163,8 @@ CASES: list[tuple[events.Event, str, str]] = [
         events.SchemaIdTaken(3, "demo.events", 7),
         "WARNING",
         (
-            "lakesink.schema.id-taken table=demo.events batch=3 snapshot=7: another writer changed the schema at the same"
-            " moment; time travel to this snapshot shows other columns, its rows are right"
+            "lakesink.schema.id-taken table=demo.events batch=3 snapshot=7: another writer changed the schema at the"
+            " same moment; time travel to this snapshot shows other columns, its rows are right"
         ),
     ),
     (
