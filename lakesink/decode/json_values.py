@@ -152,7 +152,7 @@ class JsonReader:
         texts = texts if wrong is None else without(texts, wrong)
         try:
             columns = self._found(texts, query)
-        except self._duckdb.InvalidInputException:
+        except (self._duckdb.InvalidInputException, UnicodeDecodeError):  # a message may cut a character
             [invalid] = self._found(texts, "SELECT coalesce(NOT json_valid(value), false) FROM documents")
             wrong, texts = either(wrong, invalid), without(texts, invalid)
             columns = self._found(texts, query)

@@ -187,6 +187,28 @@ def test_no_document_is_judged_by_its_neighbours(documents: list[str | None]) ->
     assert judged(documents) == [verdict for document in documents for verdict in judged([document])]
 
 
+@pytest.mark.parametrize("malformed", ['{"c": "%s"} {', '{"c": %s}', '{"c": "%s'])
+@pytest.mark.parametrize("character", ["\u00e9", "\u20ac", "\U0001f600"])
+def test_a_malformed_document_is_found_wherever_the_error_of_duckdb_cuts_its_characters(
+    malformed: str, character: str
+) -> None:
+    table = Struct((optional(1, "c", Primitive("string")), optional(2, "points", LIST)))
+    for start in range(4):
+        for length in range(1, 120, 7):
+            document = malformed % ("a" * start + character * length)
+            parsed = READER.documents(pa.array([b'{"c": "before"}', document.encode(), b'{"c": "after"}']), table)
+            assert parsed.misfits is not None
+            assert parsed.misfits.to_pylist() == [False, True, False]
+            assert parsed.values.field("c").to_pylist() == ["before", None, "after"]
+
+
+def test_a_task_counts_a_malformed_document_of_long_characters(tmp_path: Path) -> None:
+    documents = [('{"id": "' + "\u20ac" * length).encode() for length in range(1, 80)]
+    receipt = write(decoding(tmp_path, OnMalformed.NULL_ROW), [kafka(b'{"id": 1}', *documents)])
+    assert receipt.decoded.malformed_rows == len(documents)
+    assert [row["id"] for row in rows_of(receipt.files)] == [1, *[None] * len(documents)]
+
+
 # A task's rows
 
 
