@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
+from lakesink.decode.libraries import load_duckdb
 from lakesink.decode.misfits import Found
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.unknown_keys import UnknownKeys
@@ -158,6 +159,8 @@ def own_columns(schema: Struct) -> Struct:
 
 def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
     """Check before a job that rows of this schema can be decoded into the table's columns."""
+    if decode == JSON:
+        load_duckdb()
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
     kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if decode == JSON else {pa.binary(): "BINARY"}
     if value not in kinds:

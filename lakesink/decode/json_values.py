@@ -17,6 +17,7 @@ from lakesink.decode.json_digits import respelled
 from lakesink.decode.json_misfits import UNKNOWN_MISFIT, as_written, found_at, invalid_text, parsed, unreadable
 from lakesink.decode.json_raw import as_text, first_members, items, unique_members
 from lakesink.decode.json_scalars import Parsed, converted, either, parse, wants_json, without
+from lakesink.decode.libraries import load_duckdb
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
 from lakesink.writer.nested import (
@@ -27,7 +28,6 @@ from lakesink.writer.nested import (
     with_duplicate_keys,
     without_validity,
 )
-from lakesink.writer.refusals import decoder_missing
 from lakesink.writer.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 
 _BLANKS = " \t\r\n"
@@ -50,12 +50,8 @@ class JsonReader:
     _connection: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        try:
-            import duckdb  # an optional dependency, for JSON only
-        except ModuleNotFoundError:
-            raise decoder_missing("duckdb") from None
-        self._duckdb = duckdb
-        self._connection = duckdb.connect(config=_SETTINGS)
+        self._duckdb = load_duckdb()
+        self._connection = self._duckdb.connect(config=_SETTINGS)
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""

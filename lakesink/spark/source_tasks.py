@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lakesink import __version__
-from lakesink.spark.rows.task import check_version
+from lakesink.spark.rows.task import check_versions
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
@@ -46,7 +46,7 @@ class PlannedTask:
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows, or skip them; raises WriteError in another batch than the planned one."""
         make_reuse_cheap()
-        check_version(self.version)
+        check_versions(self.version)
         context = TaskContext.get()
         assert context is not None
         self._check_batch(context)

@@ -66,6 +66,16 @@ def decoder_missing(library: str) -> WriteError:
     )
 
 
+def library_too_old(library: str, version: str, oldest: str) -> WriteError:
+    """The installed version of a library is too old."""
+    return WriteError(
+        "LIBRARY_TOO_OLD",
+        f"{library} {version} is installed; lakesink needs {oldest} or newer: older ones treat some values wrongly.",
+        action=f"Run `pip install '{library}>={oldest}'` for the Python of driver and executors. "
+        "Then start the query again.",
+    )
+
+
 def registry_unreachable(registry: str, why: str) -> WriteError:
     """Writers' schemas cannot be read; the documents may be valid."""
     return WriteError(

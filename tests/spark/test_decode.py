@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,7 @@ from lakesink.decode.json_values import JsonReader
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.outcome import Committed
 
@@ -173,6 +175,17 @@ def test_rows_of_nulls_are_counted_in_the_snapshot_and_by_every_command(
         document = json.loads(CliRunner().invoke(main, [command, TABLE, "--output", "json"]).output)
         counts = [each["malformed_rows"] for each in document["batches" if command == "log" else "sinks"]]
         assert counts == ([2, 0] if command == "log" else [2])
+
+
+@pytest.mark.usefixtures("table")
+def test_a_duckdb_that_is_too_old_is_refused_before_the_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb, "__version__", "1.5.6")
+    stream = spark.readStream.format("text").load(str(lines(tmp_path / "in", "{}")))
+    with pytest.raises(lakesink.WriteError, match=r"duckdb 1\.5\.6 is installed") as refused:
+        lakesink.stream(stream, TABLE, sink_id="events", checkpoint=tmp_path / "checkpoint", decode="json")
+    assert (refused.value.code, refused.value.data) == ("LAKESINK_LIBRARY_TOO_OLD", DataState.UNCHANGED.value)
 
 
 @pytest.mark.usefixtures("table")

@@ -12,6 +12,7 @@ from importlib import metadata
 
 from lakesink.checks.caught import caught
 from lakesink.checks.doctor.finding import Finding, Part, Standing
+from lakesink.writer.libraries import version_numbers
 from lakesink_protocol.redact import describe
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?(?P<range>[^;()]*)\)?\s*(?P<marker>;.*)?")
@@ -32,7 +33,8 @@ class Requirement:
     def allows(self, version: str) -> bool:
         """True if a version is in the range; a bound in an unknown form excludes nothing."""
         bounds = [bound for text in self.range.split(",") if (bound := _BOUND.fullmatch(text))]
-        return all(_SIGNS[bound["sign"]](_numbers(version), _numbers(bound["version"])) for bound in bounds)
+        found = version_numbers(version)
+        return all(_SIGNS[bound["sign"]](found, version_numbers(bound["version"])) for bound in bounds)
 
 
 def requirements_in(lines: Sequence[str]) -> list[Requirement]:
@@ -98,12 +100,3 @@ def _package_failed(requirement: Requirement, found: str) -> Finding:
 
 def _pip() -> str:
     return f"{shlex.quote(sys.executable)} -m pip install"
-
-
-def _numbers(version: str) -> list[int]:
-    """The leading numbers of a version, without zeros at their end: 4.1 and 4.1.0 are the same."""
-    leading = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(part) for part in leading[0].split(".")] if leading else []
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return numbers

@@ -17,6 +17,7 @@ from lakesink.checks.child import child, end
 from lakesink.checks.doctor.finding import Finding, Part, Standing
 from lakesink.spark.probe_answer import SparkAnswer, Step, WorkerFacts
 from lakesink.words import counted
+from lakesink.writer.libraries import OLDEST, is_too_old
 from lakesink_protocol.redact import redact
 
 LONGEST_SECONDS = 180.0
@@ -108,7 +109,7 @@ def _session(answer: SparkAnswer) -> Finding:
 
 def _workers(workers: Sequence[WorkerFacts]) -> Finding:
     found = "; ".join(_described(worker) for worker in workers)
-    if any(not (worker.lakesink and worker.pyarrow) or worker.lakesink != __version__ for worker in workers):
+    if not all(_can_write(worker) for worker in workers):
         return Finding(Part.SPARK, "workers", Standing.FAILED, found, _set_python())
     own = metadata.version("pyarrow")
     if any((worker.python, worker.pyarrow) != (python_version(), own) for worker in workers):
@@ -117,12 +118,19 @@ def _workers(workers: Sequence[WorkerFacts]) -> Finding:
     return Finding(Part.SPARK, "workers", Standing.OK, found)
 
 
+def _can_write(worker: WorkerFacts) -> bool:
+    if not (worker.lakesink and worker.pyarrow) or is_too_old("pyarrow", worker.pyarrow):
+        return False
+    return worker.lakesink == __version__
+
+
 def _described(worker: WorkerFacts) -> str:
     place = f"Python {worker.python} at {worker.executable} on {worker.host}"
     if worker.trouble:
         return f"{place}: {worker.trouble}"
     other = "" if worker.lakesink == __version__ else f", but the driver's is {__version__}"
-    return f"{place}: pyarrow {worker.pyarrow}, lakesink {worker.lakesink}{other}"
+    old = f", older than {OLDEST['pyarrow']}" if is_too_old("pyarrow", worker.pyarrow) else ""
+    return f"{place}: pyarrow {worker.pyarrow}{old}, lakesink {worker.lakesink}{other}"
 
 
 def _arrow(answer: SparkAnswer) -> Finding:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakesink.writer.libraries import check_library
 from lakesink.writer.refusals import shown
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.catalogue import DataState
@@ -55,7 +56,8 @@ FORMATS: Mapping[str, PartFormat] = {
 
 
 def check_part_schema(schema: pa.Schema, part_format: PartFormat) -> None:
-    """Refuse columns that the format does not store, or that readers cannot distinguish."""
+    """Refuse columns that the format does not store, or that readers cannot distinguish, and an old PyArrow."""
+    check_library("pyarrow", pa.__version__)
     doubled = [name for name, count in Counter(name.casefold() for name in schema.names).items() if count > 1]
     if doubled or not schema.names:
         twice = f"Two columns are named {shown(doubled[0])!r} if case is ignored." if doubled else ""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.files import DataFiles
+from lakesink.writer.libraries import check_library
 from lakesink.writer.parquet import FileFormat
 from lakesink.writer.partitions import partition_sources, source_paths
 from lakesink.writer.plan import WritePlan
@@ -48,6 +49,7 @@ class ParquetTaskWriter:
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     """Check before a job that rows of this schema can be written; tasks check the values."""
+    check_library("pyarrow", pa.__version__)
     schema = parse_schema(plan.schema_json)
     if plan.decode:
         check_documents(incoming, schema, plan.decode)

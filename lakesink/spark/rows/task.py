@@ -16,6 +16,7 @@ from pyspark.serializers import FramedSerializer
 from lakesink import __version__
 from lakesink.spark.rows.transport import Transport
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink.writer.libraries import check_library
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
@@ -72,7 +73,7 @@ class WriteTask:
         """Write the task's rows; returns its report, encoded."""
         started = time.monotonic()
         make_reuse_cheap()
-        check_version(self.version)
+        check_versions(self.version)
         writer: TaskWriter = pickle.loads(self.writer)
         context = TaskContext.get()
         assert context is not None
@@ -122,8 +123,8 @@ class MeasuredBatches:
             yield batch
 
 
-def check_version(driver: str) -> None:
-    """Refuse to run another lakesink than the driver's: the classes that they pickle may differ."""
+def check_versions(driver: str) -> None:
+    """Refuse another lakesink than the driver's, whose pickled classes may differ, and an old PyArrow."""
     if driver != __version__:
         raise WriteError(
             "EXECUTOR_PYTHON",
@@ -131,3 +132,4 @@ def check_version(driver: str) -> None:
             action="Point PYSPARK_PYTHON (or spark.pyspark.python) at a Python on every executor that has the "
             "driver's lakesink.",
         )
+    check_library("pyarrow", pa.__version__)
