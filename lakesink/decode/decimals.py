@@ -10,6 +10,8 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.joined import any_character
+
 MOST_DIGITS = 38
 """Most digits of a decimal in Iceberg, and its largest scale."""
 _WIDEST = 76
@@ -35,6 +37,8 @@ def rescale(values: pa.Array, precision: int, scale: int) -> pa.Array:
 
 def _unusual(texts: pa.StringArray) -> pa.BooleanArray | None:
     """True for texts with an exponent or more digits than any decimal; None if there are none."""
+    if _longest(texts) <= MOST_DIGITS and not any_character(texts, b"eE"):
+        return None
     found = pc.or_(
         pc.greater(pc.binary_length(texts), MOST_DIGITS),
         pc.or_(pc.match_substring(texts, "e"), pc.match_substring(texts, "E")),
@@ -43,7 +47,14 @@ def _unusual(texts: pa.StringArray) -> pa.BooleanArray | None:
 
 
 def _parse_short(texts: pa.StringArray, precision: int, scale: int) -> pa.Array:
+    """Parse texts without exponents. 128 bits hold every short text with zeros up to the scale; others need 256."""
+    if _longest(texts) + scale <= MOST_DIGITS:
+        return pc.cast(texts, pa.decimal128(MOST_DIGITS, scale)).cast(pa.decimal128(precision, scale))
     return rescale(pc.cast(texts, pa.decimal256(_WIDEST, scale)), precision, scale)
+
+
+def _longest(texts: pa.StringArray) -> int:
+    return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
 def _parse_one(text: str, precision: int, scale: int) -> Decimal:

@@ -9,7 +9,6 @@ Every pattern begins with a character that RE2 can find without an automaton, an
 without backtracking: larger patterns take a hundred times as long.
 """
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.joined import any_match
 from lakesink.writer.schema import ListOf, MapOf, Nested, Primitive, Struct, Type, leaves
 
 _EXACT_DIGITS = 15
@@ -55,6 +55,10 @@ _ESCAPED_KEY = rf'\\.[^"\\]*"{_BLANKS}:'
 """The end of a key, from its last escape."""
 _NAMES_AT_ONCE = 4_000
 """Characters of names in one pattern."""
+_FEW_NAMES = 6
+"""With more names than these, one search for all of them is faster than one for each."""
+_FREQUENT = "e0123456789 atinorsdcl_bufpmhgvywkxzqj"
+"""Characters of documents, the most frequent one first."""
 _MANY_NAMES = 30
 """With more names than these, a search for suspicious values after any name is faster."""
 
@@ -65,11 +69,13 @@ class _Watch:
 
     Attributes:
         anywhere: Matches all documents that a named pattern matches; None if this search is not worthwhile.
+        ends: If there are few names, one of these matches whenever a named pattern does; each is the end of a name.
         named: Each matches documents whose relevant values may change.
         rare: Patterns for keys that are written with escapes, and for -0 in double columns.
     """
 
     anywhere: str | None
+    ends: tuple[str, ...]
     named: tuple[str, ...]
     rare: tuple[str, ...]
 
@@ -78,12 +84,14 @@ def respelled(documents: pa.StringArray, kind: Nested) -> pa.Array | None:
     """Positions of valid documents that must be read in their original spelling; None if there are none."""
     watch = _watch(kind)
     found = _named(documents, watch)
-    found += [_matching(documents, pattern) for pattern in watch.rare if _anywhere(documents, pattern)]
+    found += [_matching(documents, pattern) for pattern in watch.rare if any_match(documents, pattern)]
     found = [positions for positions in found if len(positions)]
     return pc.unique(pa.concat_arrays(found)) if found else None
 
 
 def _named(documents: pa.StringArray, watch: _Watch) -> list[pa.Array]:
+    if watch.ends and not any(any_match(documents, pattern) for pattern in watch.ends):
+        return []
     if watch.anywhere is None:
         return [_matching(documents, pattern) for pattern in watch.named]
     candidates = _matching(documents, watch.anywhere)
@@ -91,16 +99,6 @@ def _named(documents: pa.StringArray, watch: _Watch) -> list[pa.Array]:
         return []
     chosen = documents.take(candidates)
     return [candidates.take(_matching(chosen, pattern)) for pattern in watch.named]
-
-
-def _anywhere(documents: pa.StringArray, pattern: str) -> bool:
-    """True if any document matches. All documents are searched as one text, which is faster than one by one."""
-    _, offsets, data = documents.buffers()
-    if not len(documents) or data is None:
-        return False
-    ends = memoryview(offsets).cast("i")[documents.offset : documents.offset + len(documents) + 1]
-    joined = pa.StringArray.from_buffers(1, pa.py_buffer(array("i", [ends[0], ends[-1]])), data)
-    return bool(pc.match_substring_regex(joined, pattern)[0].as_py())
 
 
 def _matching(documents: pa.StringArray, pattern: str) -> pa.Array:
@@ -115,7 +113,9 @@ def _watch(kind: Nested) -> _Watch:
     named += _by_names(sorted((then, name) for name, then, _ in exact if name is not None))
     rare = [f"{_ESCAPED_KEY}(?:{_any_of(then for _, then, _ in exact)})"] if exact else []
     rare += [_MINUS_ZERO] if any(leaf.type.is_floating for leaf in leaves(kind)) else []
-    return _Watch(anywhere, tuple(named), tuple(rare))
+    few = 0 < len(exact) <= _FEW_NAMES and all(name is not None for name, _, _ in exact)
+    ends = [rf'{_literal(_rare_end(name or ""))}"{_BLANKS}:{first}' for name, _, first in exact] if few else []
+    return _Watch(anywhere, tuple(ends), tuple(named), tuple(rare))
 
 
 def _any_of(patterns: Iterable[str]) -> str:
@@ -134,6 +134,12 @@ def _by_names(wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
         behind = [rf'(?:{_any_of(_literal(name) for _, name in group)})"{_BLANKS}:{then}' for then, group in together]
         if behind:
             yield f'"(?:{"|".join(behind)})'
+
+
+def _rare_end(name: str) -> str:
+    """The end of a name, at least three characters if possible, from the character that is rarest in documents."""
+    starts = range(max(len(name) - 2, 1))
+    return name[max(starts, key=lambda at: _FREQUENT.find(name[at : at + 1]) % (len(_FREQUENT) + 1)) :]
 
 
 def _literal(name: str) -> str:

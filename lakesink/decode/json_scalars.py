@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.decimals import parse_decimals
+from lakesink.decode.joined import any_character
 from lakesink.writer.casts import parse_uuids
 from lakesink.writer.schema import Primitive
 
@@ -98,14 +99,14 @@ def _boolean(texts: pa.Array) -> pa.Array:
 
 def _whole(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Refuse hexadecimal digits, which Arrow also reads; only a string can contain them."""
-    if _any(pc.match_substring(texts, "x")) or _any(pc.match_substring(texts, "X")):
+    if any_character(texts, b"xX") and _any(pc.match_substring_regex(texts, "[xX]")):
         raise pa.ArrowInvalid("not decimal digits")
     return pc.cast(texts, kind)
 
 
 def _floating(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Round to nearest; refuse a finite number that becomes infinite, and C's ``nan(12)``, which Arrow reads."""
-    if _any(pc.match_substring(texts, "(")):
+    if any_character(texts, b"(") and _any(pc.match_substring(texts, "(")):
         raise pa.ArrowInvalid("a NaN with a payload")
     values = pc.cast(pc.cast(texts, pa.float64()), kind, safe=False)
     infinite = pc.is_inf(values)
