@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakesink_catalog.connect.turns import LOCK_SECONDS
+from lakesink_catalog.connect.sql_waits import LOCK_SECONDS
 from proof.oracle import Promise
 from proof.processes.evidence import judge
 from proof.processes.harness import Stream

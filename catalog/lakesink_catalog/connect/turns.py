@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, Engine, create_engine
 
-from lakesink_catalog.connect.sql_waits import LOCK_SECONDS, bound_waits
+from lakesink_catalog.connect import sql_waits
 from lakesink_protocol.events import Listener, TurnPassedOver
 from lakesink_protocol.redact import describe
 
@@ -52,7 +52,7 @@ class Turns:
 
     @contextmanager
     def at(self, table: Table, emit: Listener) -> Iterator[None]:
-        """Wait for the turn, at most `LOCK_SECONDS`, and end it afterwards. Only what runs in it raises errors."""
+        """Wait for the turn, at most `sql_waits.LOCK_SECONDS`, and end it afterwards. Only what runs in it raises errors."""
         end = self._taken(table, emit)
         try:
             yield
@@ -85,7 +85,7 @@ class Turns:
         """A connection that no commit uses: commits that wait for their turns must not take those of the holder."""
         if self._connections is None:
             self._connections = create_engine(self.engine.url, max_overflow=-1)
-            bound_waits(self._connections)
+            sql_waits.bound_waits(self._connections)
         return self._connections.connect()
 
 
@@ -145,12 +145,12 @@ def _wait(place: int) -> None:
     had: Future[None] = Future()
     threading.Thread(target=_block, args=(place, had), daemon=True).start()
     try:
-        had.result(LOCK_SECONDS)
+        had.result(sql_waits.LOCK_SECONDS)
     except BaseException as error:
         if not had.cancel() and had.exception() is None:
             _unlock(place)
         if isinstance(error, TimeoutError):
-            raise TimeoutError(f"the turn was not free within {LOCK_SECONDS} s") from None
+            raise TimeoutError(f"the turn was not free within {sql_waits.LOCK_SECONDS} s") from None
         raise
 
 
