@@ -52,7 +52,7 @@ class Turns:
 
     @contextmanager
     def at(self, table: Table, emit: Listener) -> Iterator[None]:
-        """Wait for the turn, at most `sql_waits.LOCK_SECONDS`, and end it afterwards. Only what runs in it raises errors."""
+        """Wait for the turn, at most `LOCK_SECONDS`, and end it afterwards. Only what runs in it raises errors."""
         end = self._taken(table, emit)
         try:
             yield
