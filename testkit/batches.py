@@ -1,17 +1,19 @@
 """Commits batches like the product, without Spark: the receipts name files that do not exist."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.fence import Effects, FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.accept import Accept
-from lakesink_protocol.change import ContentFile
+from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.identity import MAIN_BRANCH, Batch, SinkKey, SinkKind, stream_batch, transaction_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.situation import Situation
@@ -49,8 +51,16 @@ class Writer:
         return Situation(view_table(table, self.key), self.key, self.batch(batch_id), str(table.metadata.table_uuid))
 
     def commit(
-        self, batch_id: int, rows: int = 10, *, accept: str = "", recovered: bool = False
+        self,
+        batch_id: int,
+        rows: int = 10,
+        *,
+        accept: str = "",
+        recovered: bool = False,
+        schema_change: SchemaChange | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> Committed | AlreadyCommitted | None:
+        """Commit a batch; `meanwhile` runs between its prepare and its commit."""
         table = self.load()
         options = CommitOptions(accept=Accept.parse(accept) if accept else None)
         effects = Effects(now_ms=lambda: next(self.clock), storage_time_ms=lambda _io, _path: None)
@@ -60,7 +70,9 @@ class Writer:
         if isinstance(decision.verdict, Skip):
             return AlreadyCommitted(decision.verdict.snapshot_id)
         files = [_file(table, f"{self.sink}-{batch_id}", rows)] if rows else []
-        prepared = fence.prepare(decision, files, schema=table.schema())
+        schema = evolve(decision.table, schema_change).table.schema()
+        prepared = fence.prepare(decision, files, schema=schema, schema_change=schema_change)
+        meanwhile()
         return fence.commit(batch, replace(prepared, recovered=recovered))
 
 

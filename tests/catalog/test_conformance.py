@@ -7,11 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
+from pyiceberg.table.update import AssertRefSnapshotId, SetCurrentSchemaUpdate, SetPropertiesUpdate
+from pyiceberg.types import IntegerType, LongType
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import history, sinks
 from lakesink_catalog.tables.tables import create_table, load_table
+from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.batches import Writer
@@ -107,3 +109,72 @@ def test_an_empty_batch_is_a_batch(writer: Writer) -> None:
 def test_a_table_that_is_not_there_is_named(writer: Writer) -> None:
     with pytest.raises(CatalogError, match="LAKESINK_TABLE_MISSING"):
         load_table(writer.catalog, f"{writer.table}x")
+
+
+NEW_COLUMN = SchemaChange(added=(ColumnType(("new",), '"string"'),))
+
+
+def names(writer: Writer) -> list[str]:
+    return [one.name for one in writer.load().schema().fields]
+
+
+def test_schema_and_rows_change_in_one_commit(writer: Writer, properties: dict[str, Any]) -> None:
+    first = snapshot(writer, 0)
+    outcome = writer.commit(1, schema_change=NEW_COLUMN)
+    assert isinstance(outcome, Committed)
+    table = again(writer, properties).load()
+    assert [one.name for one in table.schema().fields] == ["id", "new"]
+    assert table.metadata.last_column_id == 2
+    assert [one.schema_id for one in table.snapshots() if one.snapshot_id in (first, outcome.snapshot_id)] == [0, 1]
+    assert len(table.metadata.schemas) == 2
+    assert outcome.schema_change == "added new"
+    assert isinstance(again(writer, properties).commit(1, schema_change=NEW_COLUMN), AlreadyCommitted)
+    snapshot(writer, 2)
+    assert len(writer.load().metadata.schemas) == 2
+
+
+def test_a_wider_type_and_an_optional_column_are_a_change_too(writer: Writer, properties: dict[str, Any]) -> None:
+    with writer.load().update_schema(allow_incompatible_changes=True) as update:
+        update.add_column("n", IntegerType(), required=True)
+    change = SchemaChange(widened=(ColumnType(("n",), '"long"'),), optional=(("n",),))
+    assert isinstance(writer.commit(0, schema_change=change), Committed)
+    found = again(writer, properties).load().schema().find_field("n")
+    assert (found.field_type, found.required, found.field_id) == (LongType(), False, 2)
+
+
+def test_a_foreign_column_in_between_lets_the_batch_be_written_again(
+    writer: Writer, properties: dict[str, Any]
+) -> None:
+    def meanwhile() -> None:
+        with again(writer, properties).load().update_schema() as update:
+            update.add_column("foreign", LongType())
+
+    assert writer.commit(0, schema_change=NEW_COLUMN, meanwhile=meanwhile) is None
+    assert names(writer) == ["id", "foreign"]
+    assert isinstance(writer.commit(0, schema_change=NEW_COLUMN), Committed)
+    assert [(one.name, one.field_id) for one in writer.load().schema().fields] == [
+        ("id", 1),
+        ("foreign", 2),
+        ("new", 3),
+    ]
+
+
+def test_the_same_column_of_another_writer_needs_no_second_one(writer: Writer, properties: dict[str, Any]) -> None:
+    other = replace(again(writer, properties), sink="other", query="q2")
+    outcome = writer.commit(0, schema_change=NEW_COLUMN, meanwhile=lambda: other.commit(0, schema_change=NEW_COLUMN))
+    assert isinstance(outcome, Committed)
+    assert (names(writer), len(writer.load().metadata.schemas)) == (["id", "new"], 2)
+
+
+def test_a_schema_that_the_table_has_already_is_made_current(writer: Writer, properties: dict[str, Any]) -> None:
+    """A service refuses an equal schema once more."""
+    with writer.load().update_schema() as update:
+        update.add_column("n", IntegerType())
+    change = SchemaChange(widened=(ColumnType(("n",), '"long"'),))
+    assert isinstance(writer.commit(0, schema_change=change), Committed)
+    table = writer.load()
+    narrow, wide = table.schemas()[1].schema_id, table.schema().schema_id
+    table.catalog.commit_table(table, (), (SetCurrentSchemaUpdate(schema_id=narrow),))
+    assert isinstance(again(writer, properties).commit(1, schema_change=change), Committed)
+    metadata = writer.load().metadata
+    assert (metadata.current_schema_id, len(metadata.schemas)) == (wide, 3)
