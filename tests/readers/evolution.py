@@ -20,6 +20,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
+from lakesink_protocol.change import ColumnType, SchemaChange
 from tests.readers.random_streams import partition_kind
 from tests.writer.random_tables import ROW, TRANSFORMS
 
@@ -62,6 +63,16 @@ def make(table: Table, step: Step) -> None:
                 schema.make_column_optional((step.name,))
             case _:
                 schema.delete_column((step.name,))
+
+
+def brought(step: Step) -> SchemaChange | None:
+    """The same change as rows bring it; None if rows cannot."""
+    match step.verb:
+        case "add":
+            return SchemaChange(added=(ColumnType((step.name,), step.argument.model_dump_json()),))
+        case "widen":
+            return SchemaChange(widened=(ColumnType((step.name,), step.argument.model_dump_json()),))
+    return None
 
 
 def steps(table: Table, new_name: str) -> list[Step]:
