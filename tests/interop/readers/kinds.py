@@ -141,10 +141,10 @@ def arrow(schema: Schema, told: Sequence[Mapping[str, Any]]) -> pa.Table:
     return Case(schema, PartitionSpec(), [dict(row) for row in told]).arrow
 
 
-def partitioned_by(transform: str, columns: Sequence[str] = ()) -> PartitionSpec:
+def partitioned_by(transform: str, columns: Sequence[str] = (), schema: Schema = SCHEMA) -> PartitionSpec:
     """By every column that the transform takes but the number of the row, or by some."""
     parsed = parse_transform(transform)
-    fields = [f for f in SCHEMA.fields if isinstance(f.field_type, PrimitiveType) and (f.name != ROW or columns)]
+    fields = [f for f in schema.fields if isinstance(f.field_type, PrimitiveType) and (f.name != ROW or columns)]
     able = [f for f in fields if parsed.can_transform(f.field_type) and (f.name in columns or not columns)]
     return PartitionSpec(
         *(

@@ -12,12 +12,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
+from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.connect.catalog import EMBEDDED_NAME
 from lakesink_catalog.failpoints import VARIABLE, FailpointReached
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from tests.interop.readers.kinds import BY_ITSELF, SCHEMA, TIMES, TRANSFORMS, arrow, partitioned_by, rows, time_rows
-from tests.readers.evolution import Step, make
+from tests.readers.evolution import Step, brought, make
 from tests.readers.lake import SINK, Lake, StreamedTable
 from tests.readers.random_streams import in_pieces
 from tests.writer.random_tables import ROW
@@ -47,6 +48,14 @@ EVOLUTION: Sequence[Sequence[Step]] = (
     ),
     (Step("drop", "c_int"), Step("unpartition", "year of c_date")),
 )
+
+FOLLOWED: Sequence[Sequence[Step]] = (
+    (),
+    (Step("widen", "c_int", LongType()), Step("add", "added", StringType())),
+    (Step("widen", "c_float", DoubleType()), Step("widen", "c_decimal9", DecimalType(20, 2))),
+    (),
+)
+"""What the batches of a stream bring themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +105,9 @@ class Writing:
     told: list[dict[int, Any]] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
 
-    def add(self, new: Sequence[Mapping[str, Any]]) -> None:
-        """The next batch, by two tasks, through its crash."""
-        schema = self.streamed.load().schema()
+    def add(self, new: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> None:
+        """The next batch, by two tasks, through its crash. Its rows have the schema, or the table's."""
+        schema = schema or self.streamed.load().schema()
         ids = {column.name: column.field_id for column in schema.fields}
         data = arrow(schema, new)
         half = data.num_rows // 2
@@ -145,7 +154,8 @@ def all_tables(home: Path) -> dict[str, Told]:
     """Every table, in the embedded catalog of a home."""
     lake = Lake(home, EMBEDDED_NAME)
     home.mkdir(parents=True, exist_ok=True)
-    found = [streamed(lake, "kinds", SCHEMA, rows), streamed(lake, "times", TIMES, time_rows), evolved(lake)]
+    found = [streamed(lake, "kinds", SCHEMA, rows), streamed(lake, "times", TIMES, time_rows)]
+    found += [evolved(lake), followed(lake)]
     for name, columns in BY_ITSELF.items():
         found.append(streamed(lake, name, SCHEMA, rows, partitioned_by("identity", columns)))
     for transform in TRANSFORMS:
@@ -176,6 +186,18 @@ def evolved(lake: Lake) -> Told:
             make(writing.streamed.load(), step)
         schema = writing.streamed.load().schema()
         writing.add([_fitting(row, schema) for row in rows(len(writing.told), 7)])
+    return writing.done()
+
+
+def followed(lake: Lake) -> Told:
+    """A table that follows the columns of its stream, and whose partition column becomes wider."""
+    writing = Writing(new(lake, "followed", EVOLVED, partitioned_by("identity", ["c_int"], EVOLVED)))
+    writing.streamed.options = {**writing.streamed.options, "schema_evolution": "widen"}
+    for steps in FOLLOWED:
+        table = writing.streamed.load()
+        for change in filter(None, map(brought, steps)):
+            table = evolve(table, change).table
+        writing.add([_fitting(row, table.schema()) for row in rows(len(writing.told), 7)], table.schema())
     return writing.done()
 
 
