@@ -25,6 +25,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests.exceptions import ChunkedEncodingError, ReadTimeout
 from requests.exceptions import ConnectionError as Disconnected
 
+from lakesink_catalog.connect.caching_sql import check_schema_ids
 from proof.simulator.store import SimulatedIO, SimulatedStore
 from proof.simulator.world import World
 
@@ -89,7 +90,7 @@ class SimulatedServer:
         return self._replace(metadata.model_copy(update={"last_updated_ms": self.store.world.now_ms}))
 
     def apply(self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Version:
-        """Carry out one request, as PyIceberg's SQL catalog does: all of it, or nothing.
+        """Carry out one request, as lakesink's SQL catalog does: all of it, or nothing.
 
         Raises:
             CommitFailedException: A requirement does not hold.
@@ -100,6 +101,7 @@ class SimulatedServer:
             raise NoSuchTableError("the table is not there")
         for requirement in requirements:
             requirement.validate(base.metadata)
+        check_schema_ids(base.metadata, updates)
         updated = update_table_metadata(base.metadata, updates, metadata_location=base.location)
         if updated == base.metadata:
             return base

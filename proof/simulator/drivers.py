@@ -18,6 +18,7 @@ from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from proof.oracle import Broken, Promise
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
+from proof.simulator.scenario import NEW_COLUMNS
 from proof.simulator.spark import ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
 from proof.simulator.truth import Truth, name_of
 from proof.simulator.turns import SimulatedTurns
@@ -37,6 +38,7 @@ class Stream:
         truth: Told what queries ask for, and asked whether what they are told is right.
         checkpoint: The present checkpoint.
         source: What is read.
+        evolves: True if each driver brings columns of its own.
         sink_id: The present sink id.
         restarts: How often its supervisor still starts a driver that died.
         outcomes: What became of batches, by kind; errors by code.
@@ -49,6 +51,7 @@ class Stream:
     truth: Truth
     checkpoint: SimulatedCheckpoint
     source: Source
+    evolves: bool = False
     sink_id: str = "events"
     restarts: int = 6
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -154,12 +157,17 @@ class Stream:
         world = self.world
         branch = self.truth.branch
         settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", "branch": branch, **options}
+        schema = ROWS
+        if self.evolves:
+            new = [name for name in NEW_COLUMNS if world.random.random() < 0.5]
+            schema = pa.schema([*ROWS, *((name, pa.int64()) for name in new)])
+            settings["schema_evolution"] = "widen"
         return IcebergSink(
             table="demo.events",
             key=SinkKey(self.sink_id, branch),
             open_catalog=lambda: client,
             settings=Settings.parse(settings),
-            schema=ROWS,
+            schema=schema,
             effects=Effects(
                 now_ms=lambda: world.now_ms,
                 monotonic_ms=lambda: world.now_ms,

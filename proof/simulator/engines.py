@@ -2,11 +2,12 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -14,6 +15,8 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     RemoveSnapshotsUpdate,
 )
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import LongType
 
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
@@ -21,12 +24,14 @@ from lakesink_catalog.manifests.write import manifests_under, write_batch_manife
 from lakesink_protocol.change import ContentFile
 from proof.added_again import added_again
 from proof.oracle import Rows
-from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
+from proof.simulator.catalog import SimulatedCatalog, SimulatedServer, Version
+from proof.simulator.scenario import NEW_COLUMNS
 from proof.simulator.store import SimulatedIO
 from proof.simulator.truth import Truth, head_of
 from proof.simulator.world import World
 
 FOREIGN_PARTITION = 100
+PASSING = "passing"
 TABLE_PROPERTIES = {"commit.retry.num-retries": "3", "commit.manifest.min-count-to-merge": "4"}
 
 
@@ -137,6 +142,34 @@ class Engine:
             self.world.pause()
             self._remove([location])
 
+    def evolve(self) -> None:
+        """Add a column, drop one, or rename one and rename it back: that takes the next schema id."""
+        random = self.world.random
+        name = random.choice(NEW_COLUMNS)
+        if name not in self._schema().column_names:
+            self._change_schema(lambda update: update.add_column(name, LongType()), f"adds {name}")
+        elif random.random() < 0.5:
+            self._change_schema(lambda update: update.delete_column(name), f"drops {name}")
+        else:
+            self._change_schema(lambda update: update.rename_column(name, PASSING), f"renames {name}")
+            self._change_schema(lambda update: update.rename_column(PASSING, name), f"renames {name} back")
+
+    def _schema(self) -> Schema:
+        current = self.server.current
+        assert current is not None
+        return current.metadata.schema()
+
+    def _change_schema(self, change: Callable[[UpdateSchema], object], story: str) -> None:
+        current = self.server.current
+        assert current is not None
+        staged = self._table_of(current).transaction()
+        with staged.update_schema() as update:
+            change(update)
+        after = staged.table_metadata
+        parts = ("schemas", "current_schema_id", "last_column_id")
+        self.server.edit(**{part: getattr(after, part) for part in parts})
+        self._did("foreign schema change", story)
+
     def _expire_like_java(self, gone: Sequence[int]) -> None:
         """Children keep the id of a parent that is not there any more."""
         current = self.server.current
@@ -196,6 +229,9 @@ class Engine:
         self.world.pause()
         version = self.server.current
         assert version is not None
+        return self._table_of(version)
+
+    def _table_of(self, version: Version) -> Table:
         io = SimulatedIO(self.server.store, quiet=True)
         return Table(("demo", "events"), version.metadata, version.location, io, SimulatedCatalog(self.server))
 

@@ -57,6 +57,7 @@ class Operator:
             "foreign append": self.engine.append,
             "compact": self.engine.compact,
             "add again": self.engine.add_again,
+            "change the schema": self.engine.evolve,
             "expire": self.engine.expire,
             "clean orphans": self._clean,
             "roll back": self._roll_back,

@@ -22,6 +22,9 @@ FAULTS = {
 
 LIE = "yes, and nothing done"
 
+NEW_COLUMNS = ("a", "b")
+"""Columns that drivers bring, and that others add and drop, where the schema changes."""
+
 ACTIONS = {
     "kill": 5,
     "freeze": 4,
@@ -63,6 +66,7 @@ class Scenario:
         end: Records in each source partition.
         most: Most records of a partition in one batch.
         branch: Branch that the stream writes.
+        evolves: True if each driver brings some of `NEW_COLUMNS`.
     """
 
     chances: dict[str, float]
@@ -70,6 +74,7 @@ class Scenario:
     end: tuple[int, ...]
     most: int
     branch: str = "main"
+    evolves: bool = False
 
 
 def draw(random: Random) -> Scenario:
@@ -81,7 +86,10 @@ def draw(random: Random) -> Scenario:
     most = random.randrange(1, 4)
     branch = "audited" if random.random() < 0.2 else "main"
     chances, actions = _theme(random) if random.random() < 0.4 else _swarm(random)
-    return Scenario(chances, tuple(actions), end, most, branch)
+    evolves = random.random() < 0.3
+    if evolves:
+        actions = [act for action in actions for act in (action, "change the schema")[: random.randrange(1, 3)]]
+    return Scenario(chances, tuple(actions), end, most, branch, evolves)
 
 
 def _theme(random: Random) -> tuple[dict[str, float], list[str]]:

@@ -105,7 +105,8 @@ class Play:
         server.create(SCHEMA, TABLE_PROPERTIES, LOCATION)
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
-        stream = Stream(server, truth, SimulatedCheckpoint.new(world, (0,) * len(scenario.end)), source)
+        checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
+        stream = Stream(server, truth, checkpoint, source, evolves=scenario.evolves)
         engine = Engine(server, truth)
         engine.fork()
         world.chances = scenario.chances

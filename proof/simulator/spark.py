@@ -211,6 +211,7 @@ class SimulatedJob:
     def _write(self, plan: WritePlan, task: int, part: Sequence[Key]) -> ContentFile:
         path = new_location(plan, (), task, ())
         content = json.dumps(sorted(part)).encode()
+        self.store.note_columns(path, plan.schema_json)
         self.store.put(path, content, Counter(part))
         return file_receipt(plan, path, len(content), len(part))
 

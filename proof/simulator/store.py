@@ -1,6 +1,7 @@
 """A store of files that may fail before or after the effect, and keeps part of what it was given."""
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,12 +41,14 @@ class SimulatedStore:
     Attributes:
         world: Clock, chance and scheduler.
         files: What is there.
+        columns: Columns of a data file that a task wrote, by field id and name.
         referenced: Asked whether a retained snapshot refers to a location.
         touched: Locations that were deleted or overwritten while they were referenced.
     """
 
     world: World
     files: dict[str, StoredFile] = field(default_factory=dict)
+    columns: dict[str, frozenset[tuple[int, str]]] = field(default_factory=dict)
     referenced: Callable[[str], bool] = field(default=lambda _: False)
     touched: list[str] = field(default_factory=list)
 
@@ -53,6 +56,10 @@ class SimulatedStore:
         """The bytes of a file."""
         self._call("read", location)
         return self.peek(location)
+
+    def note_columns(self, location: str, schema_json: str) -> None:
+        """Remember under which columns a data file was written, by field id and name."""
+        self.columns[location] = frozenset((one["id"], one["name"]) for one in json.loads(schema_json)["fields"])
 
     def put(self, location: str, content: bytes, rows: Rows | None = None) -> None:
         """Create or replace a file; it may be torn, and be there although the caller is told that it is not."""

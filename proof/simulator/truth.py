@@ -19,6 +19,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     read_manifest_list,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -125,6 +126,7 @@ class Truth:
     _newest: State | None = None
     _made_ms: int = 0
     _files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _columns_ever: set[int] = field(default_factory=set)
 
     def note(self, version: Version) -> None:
         """Take note of a new state, and judge it."""
@@ -136,6 +138,8 @@ class Truth:
                 landed = self._landed[snapshot.snapshot_id] = self._read(snapshot)
                 if landed.asked is not None:
                     entry, self.ledger_lost = landed, False
+                    self.broken += self._judge_columns(version.metadata, snapshot)
+        self._columns_ever |= ids_of(version.metadata.schema())
         tables = (before.tables if before is not None else 0) + (0 if same else 1)
         self._made_ms = self._made_ms if same else self.store.world.now_ms
         self._newest = State(version, self.path(version.metadata, self.branch), entry, tables)
@@ -236,6 +240,19 @@ class Truth:
             broken += self._judge_main(state.version.metadata)
         return broken + self._judge_files(state.version.metadata)
 
+    def _judge_columns(self, metadata: TableMetadata, snapshot: Snapshot) -> list[Broken]:
+        """Each written column is in the snapshot's schema under its id, unless another writer has dropped it."""
+        schemas = {schema.schema_id: schema for schema in metadata.schemas}
+        broken = [] if len(schemas) == len(metadata.schemas) else ["two schemas have one id"]
+        schema = schemas.get(snapshot.schema_id if snapshot.schema_id is not None else -1)
+        present = {} if schema is None else {one.name: one.field_id for one in schema.fields}
+        known = self._columns_ever | set(present.values())
+        new = set(self.files(metadata, snapshot.snapshot_id)) - set(self.files(metadata, snapshot.parent_snapshot_id))
+        for field_id, name in sorted({pair for path in new for pair in self.store.columns.get(path, ())}):
+            if present.get(name, field_id) != field_id or field_id not in known:
+                broken.append(f"column {name} ({field_id}) of {snapshot.snapshot_id} is lost")
+        return [Broken(Promise.EVERY_COLUMN_IS_THERE, what) for what in broken]
+
     def _judge_files(self, metadata: TableMetadata) -> list[Broken]:
         """Nothing that was written for an earlier table of the name is committed to this one."""
         paths = self.files(metadata, head_of(metadata, self.branch))
@@ -276,6 +293,11 @@ class Truth:
     @property
     def _io(self) -> SimulatedIO:
         return SimulatedIO(self.store, quiet=True)
+
+
+def ids_of(schema: Schema) -> set[int]:
+    """Field ids of the columns of a schema."""
+    return {one.field_id for one in schema.fields}
 
 
 def head_of(metadata: TableMetadata, branch: str) -> int | None:

@@ -114,7 +114,7 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             return super().commit_table(table, requirements, updates)
         for requirement in requirements:
             requirement.validate(current.metadata)
-        _check_schema_ids(current.metadata, updates)
+        check_schema_ids(current.metadata, updates)
         metadata = updated_metadata(current.metadata, updates, current.metadata_location)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=current.metadata_location)
@@ -258,10 +258,10 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
     )
 
 
-def _check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> None:
-    """A column that another writer renamed and renamed back passes every requirement, but it took the next schema id.
+def check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> None:
+    """Raise CommitFailedException if an added schema has the id of another one: PyIceberg would add it all the same.
 
-    PyIceberg would add a second schema with this id.
+    A column that another writer renamed and renamed back passes every requirement, but it took the next schema id.
     """
     taken = {schema.schema_id for schema in base.schemas}
     if any(isinstance(one, AddSchemaUpdate) and one.schema_.schema_id in taken for one in updates):
