@@ -37,7 +37,15 @@ class GivenUp(Exception):
 
 
 class LostRace(Exception):
-    """Another writer was quicker, and it is proven that the attempt changed nothing."""
+    """Another writer was quicker, and it is proven that the attempt changed nothing.
+
+    Attributes:
+        took_ms: How long the attempt took, without its wait for a turn.
+    """
+
+    def __init__(self, what: str, took_ms: int) -> None:
+        self.took_ms = took_ms
+        super().__init__(what)
 
 
 class MustBeWrittenAgain:
@@ -65,7 +73,7 @@ def fenced(change: Fenced[R], policy: RetryPolicy, waiting: Waiting) -> R | Unse
         except Exception as error:  # noqa: BLE001 - whatever a catalog or a store raises is neither yes nor no
             trouble = change.unsure(number, error)
             if isinstance(error, LostRace):
-                attempts.lost()
+                attempts.lost(error.took_ms)
         else:
             if found is not None:
                 return found

@@ -44,15 +44,15 @@ class Attempts:
 
     policy: RetryPolicy
     waiting: Waiting
-    _lost: bool = False
+    _lost_ms: int | None = None
 
-    def lost(self) -> None:
+    def lost(self, took_ms: int) -> None:
         """Another writer was quicker than the current attempt, and it is proven that the attempt changed nothing.
 
         It does not count as a retry, and the next wait follows the duration of the attempt: how long others hold the
         target is a matter of their commits, not of a service that needs time to recover.
         """
-        self._lost = True
+        self._lost_ms = took_ms
 
     def __iter__(self) -> Iterator[int]:
         """Start the attempts."""
@@ -60,11 +60,11 @@ class Attempts:
         deadline = now_ms() + self.policy.total_timeout_ms
         number, failures, losses = 1, 0, 0
         while True:
-            self._lost, began = False, now_ms()
+            self._lost_ms = None
             yield number
-            if self._lost:
+            if self._lost_ms is not None:
                 losses += 1
-                longest = (now_ms() - began) << min(losses - 1, _MOST_DOUBLINGS)
+                longest = self._lost_ms << min(losses - 1, _MOST_DOUBLINGS)
             else:
                 failures, losses = failures + 1, 0
                 longest = self.policy.min_wait_ms << min(failures - 1, 30)

@@ -165,8 +165,7 @@ def test_a_turn_that_is_not_had_in_time_is_passed_over_once_and_the_commit_lands
     load: Callable[[], Table], open_catalog: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with turn_at(load(), LISTENERS):
-        for module in (turns, sql_waits):
-            monkeypatch.setattr(module, "LOCK_SECONDS", 1)
+        monkeypatch.setattr(sql_waits, "LOCK_SECONDS", 1)
         catalog, heard = open_catalog(), Heard()
         emit = LISTENERS.also(heard)
         writer = fence(catalog, ".".join(load().name()), emit=emit)
@@ -339,7 +338,7 @@ def test_a_process_forked_in_a_turn_does_not_keep_it(tmp_path: Path) -> None:
 
 def test_a_turn_that_comes_too_late_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end = lock_folder(str(tmp_path))
-    monkeypatch.setattr(turns, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(sql_waits, "LOCK_SECONDS", 0.1)
     with pytest.raises(TimeoutError):
         lock_folder(str(tmp_path))
     end()
@@ -355,6 +354,7 @@ def test_a_turn_that_comes_too_late_is_given_back(tmp_path: Path, monkeypatch: p
         ("file:///w/t/metadata/1.metadata.json", "/w/t/metadata"),
         ("file:/w/t/metadata/1.metadata.json", "/w/t/metadata"),
         ("/w/t/metadata/1.metadata.json", "/w/t/metadata"),
+        ("/w/a#b?c/t/metadata/1.metadata.json", "/w/a#b?c/t/metadata"),
         ("s3://bucket/t/metadata/1.metadata.json", None),
         ("hdfs://name/t/metadata/1.metadata.json", None),
         ("file://host/t/metadata/1.metadata.json", None),
@@ -390,3 +390,5 @@ def test_the_connections_of_turns_are_kept_and_are_no_others(load: Callable[[], 
         with turn_at(table, LISTENERS):
             assert catalog.engine.pool.checkedout() == 0
     assert count() == before + 1
+    catalog.close()
+    assert count() == before, "the connection of the turns stays open"

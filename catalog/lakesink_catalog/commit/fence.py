@@ -270,6 +270,7 @@ class _Attempts:
     _started: tuple[int, int] = field(init=False)
     _known: Mapping[str, Any] = field(default_factory=dict)
     _sent: bool = False
+    _began_ms: int = 0
 
     def __post_init__(self) -> None:
         fence = self.fence
@@ -286,6 +287,7 @@ class _Attempts:
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
         fence, batch, prepared, emit = self.fence, self.batch, self.prepared, self.fence.effects.emit
         with fence.turn():
+            self._began_ms = fence.effects.monotonic_ms()
             decision = fence.decide(batch)
             self._known = decision.table.catalog.properties
             if not isinstance(decision.verdict, Commit):
@@ -314,7 +316,7 @@ class _Attempts:
             return self.fence.send(decision, self.batch, self.prepared, request)
         except CommitFailedException as error:
             if isinstance(decision.table.catalog, TakesTurns):
-                raise LostRace(str(error)) from error
+                raise LostRace(str(error), self.fence.effects.monotonic_ms() - self._began_ms) from error
             raise
 
     def look(self, number: int) -> Outcome | None:

@@ -68,6 +68,11 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
         self._cached: dict[Identifier, CachedMetadata] = {}
         self.turns = Turns(self.engine)
 
+    def close(self) -> None:
+        """See `SqlCatalog`."""
+        super().close()
+        self.turns.close()
+
     def create_tables(self) -> None:
         """Create the catalog's own tables, even if another process creates them at the same time.
 

@@ -48,6 +48,7 @@ class Turns:
 
     engine: Engine
     _connections: Engine | None = None
+    _of_process: int = 0
     _passed_over: dict[Identifier, float] = field(default_factory=dict)
 
     @contextmanager
@@ -59,6 +60,11 @@ class Turns:
         finally:
             with suppress(Exception):  # a lost connection has ended the turn
                 end()
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        if self._connections is not None:
+            self._connections.dispose()
 
     def _taken(self, table: Table, emit: Listener) -> _GiveBack:
         name = table.name()
@@ -83,8 +89,10 @@ class Turns:
 
     def _connected(self) -> Connection:
         """A connection that no commit uses: commits that wait for their turns must not take those of the holder."""
-        if self._connections is None:
-            self._connections = create_engine(self.engine.url, max_overflow=-1)
+        if self._connections is None or self._of_process != os.getpid():
+            if self._connections is not None:  # they are the parent's, which goes on using them
+                self._connections.dispose(close=False)
+            self._connections, self._of_process = create_engine(self.engine.url, max_overflow=-1), os.getpid()
             sql_waits.bound_waits(self._connections)
         return self._connections.connect()
 
@@ -123,8 +131,11 @@ def _disconnect(connection: Connection) -> None:
 
 def local_folder(metadata_location: str) -> str | None:
     """The folder of a metadata file on a local disk; None elsewhere."""
-    place = urlsplit(metadata_location.rpartition("/")[0])
-    return place.path if place.scheme in ("", "file") and place.netloc == "" and place.path.startswith("/") else None
+    folder = metadata_location.rpartition("/")[0]
+    if folder.startswith("/"):
+        return folder
+    place = urlsplit(folder)
+    return place.path if place.scheme == "file" and place.netloc == "" and place.path.startswith("/") else None
 
 
 def lock_folder(folder: str) -> _GiveBack:
@@ -143,11 +154,14 @@ def lock_folder(folder: str) -> _GiveBack:
 def _wait(place: int) -> None:
     """Wait in a thread, because flock has no time limit. After the limit, the thread unlocks what it still gets."""
     had: Future[None] = Future()
-    threading.Thread(target=_block, args=(place, had), daemon=True).start()
+    waiter = threading.Thread(target=_block, args=(place, had), daemon=True)
     try:
+        waiter.start()
         had.result(sql_waits.LOCK_SECONDS)
     except BaseException as error:
-        if not had.cancel() and had.exception() is None:
+        if waiter.ident is None:  # it could not be started
+            os.close(place)
+        elif not had.cancel() and had.exception() is None:
             _unlock(place)
         if isinstance(error, TimeoutError):
             raise TimeoutError(f"the turn was not free within {sql_waits.LOCK_SECONDS} s") from None
