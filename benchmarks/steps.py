@@ -43,8 +43,7 @@ STEPS: Sequence[Timed] = (
     # Of `begin`, and of `commit` again.
     Timed(Kind.STEP, "load the table", iceberg, "load_table"),
     Timed(Kind.STEP, "the verdict", FencedCommit, "decide_on"),
-    Timed(Kind.STEP, "the plan", iceberg, "write_plan"),
-    Timed(Kind.STEP, "the plan", iceberg, "check_columns"),
+    Timed(Kind.STEP, "the plan", iceberg, "plan_write"),
     # Of `write`: in the driver, or by tasks.
     Timed(Kind.STEP, "rows to the driver", PlanRows, "gathered"),
     Timed(Kind.STEP, "the Parquet file", ParquetTaskWriter, "write"),

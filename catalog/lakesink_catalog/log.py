@@ -53,7 +53,7 @@ LINES: Mapping[type[events.Event], str] = {
     events.SchemaEvolved: "lakesink.schema.evolved table=%(table)s batch=%(batch_id)d: %(change)s",
     events.SchemaIdTaken: (
         "lakesink.schema.id-taken table=%(table)s batch=%(batch_id)d snapshot=%(snapshot_id)d: another writer changed"
-        " the schema at the same moment; time travel to this snapshot shows other columns, its rows are right"
+        " the schema at the same moment; readers of this snapshot may see other columns; its files are right"
     ),
     events.KeysUnknown: (
         "lakesink.decode.unknown-keys table=%(table)s batch=%(batch_id)d: keys without a column are left out: %(names)s"

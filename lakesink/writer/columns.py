@@ -23,7 +23,17 @@ from lakesink.writer.nested import (
 )
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import how_to_cast, null_in_required, schema_mismatch, shown
-from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, arrow_type, parse_schema, sql_type_of
+from lakesink.writer.schema import (
+    Field,
+    ListOf,
+    MapOf,
+    Primitive,
+    Struct,
+    Type,
+    arrow_type,
+    parse_schema,
+    sql_type_of,
+)
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.suggest import did_you_mean
@@ -94,8 +104,19 @@ def _unknown_paths(incoming: Sequence[pa.Field], schema: Struct, path: Path, *, 
         present = known.get(rule.key(new.name))
         if present is None:
             yield (*path, new.name)
-        elif isinstance(present.type, Struct) and pa.types.is_struct(new.type):
-            yield from _unknown_paths(list(new.type), present.type, (*path, new.name), rule=rule)
+        else:
+            yield from _unknown_within(new.type, present.type, (*path, new.name), rule=rule)
+
+
+def _unknown_within(incoming: pa.DataType, present: Type, path: Path, *, rule: NameRule) -> Iterator[Path]:
+    match present:
+        case Struct() if pa.types.is_struct(incoming):
+            yield from _unknown_paths(list(incoming), present, path, rule=rule)
+        case ListOf(element) if is_list(incoming):
+            yield from _unknown_within(incoming.value_type, element.type, (*path, element.name), rule=rule)
+        case MapOf(key, value) if pa.types.is_map(incoming):
+            yield from _unknown_within(incoming.key_type, key.type, (*path, key.name), rule=rule)
+            yield from _unknown_within(incoming.item_type, value.type, (*path, value.name), rule=rule)
 
 
 def _null_source(field: Field, path: Path) -> Source:

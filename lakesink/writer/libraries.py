@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from lakesink.writer.refusals import library_too_old
 
 OLDEST: Mapping[str, str] = {"duckdb": "2.0", "pyarrow": "25.0"}
-_LEADING_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_LEADING_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
 def version_numbers(version: str) -> list[int]:

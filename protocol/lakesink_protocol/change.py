@@ -11,7 +11,7 @@ from typing import Any
 from lakesink_protocol.redact import shown
 
 LONGEST_COLUMN = 1_000
-LONGEST_TYPE = 10_000
+LONGEST_TYPE = 1_000_000
 MOST_COLUMNS = 10_000
 """Limits for receipts and records; the options of a stream have much lower limits."""
 MOST_NAMED, LONGEST_NAMED = 10, 60

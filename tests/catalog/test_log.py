@@ -164,7 +164,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         "WARNING",
         (
             "lakesink.schema.id-taken table=demo.events batch=3 snapshot=7: another writer changed the schema at the"
-            " same moment; time travel to this snapshot shows other columns, its rows are right"
+            " same moment; readers of this snapshot may see other columns; its files are right"
         ),
     ),
     (

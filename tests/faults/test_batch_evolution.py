@@ -28,10 +28,11 @@ from pyiceberg.types import (
 )
 
 from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink_protocol.errors import CommitUnresolved, WriteError
+from lakesink_protocol.change import ColumnType, SchemaChange
+from lakesink_protocol.errors import BatchRefused, CommitUnresolved, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from testkit.answers import first
-from testkit.builders import Lake, Stream
+from testkit.builders import Lake, Stream, offered
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -423,3 +424,106 @@ def test_the_source_of_a_partition_may_be_widened_and_manifests_still_merge(tmp_
     assert [row["n"] for row in read(lake)] == [0, 1, 2, *(batch + 2**31 for batch in (3, 4, 5))]
     found = lake.table().scan(row_filter=f"n = {4 + 2**31}").to_arrow()["id"].to_pylist()
     assert (found, lake.table().scan(row_filter="n = 1").to_arrow()["id"].to_pylist()) == ([4], [1])
+
+
+def struct_of(*names: str) -> pa.DataType:
+    return pa.struct([(name, pa.string()) for name in names])
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("ours", [("y",), ("x", "y")])
+@pytest.mark.parametrize("then", ["", "foreign"])
+def test_a_struct_that_another_writer_adds_with_other_fields_gets_those_of_the_batch_too(
+    lake: Lake, stream: Evolving, when: When, ours: tuple[str, ...], then: str
+) -> None:
+    """Both writers would give the same ids to the struct and to its first field."""
+    value = dict.fromkeys(ours, "ours")
+    stream.having(pa.schema([("id", pa.int64()), ("z", struct_of(*ours))]), [{"id": 2, "z": value}])
+
+    def act() -> None:
+        add(lake, "z", StructType(NestedField(1, "x", StringType())))
+        if then:
+            add(lake, then, StringType())
+
+    when(lake, stream, act)
+    assert [row["z"] for row in read(lake)] == [None, {"x": None, "y": None} | value]
+
+
+def test_ignore_tells_what_it_leaves_out_at_every_level(stream: Evolving, caplog: pytest.LogCaptureFixture) -> None:
+    inner = pa.struct([("a", pa.int32()), ("q", pa.int8())])
+    columns = pa.schema([("id", pa.int64()), ("l", pa.list_(inner)), ("m", pa.map_(pa.string(), inner)), ("z", inner)])
+    stream.having(columns, [{"id": 3, "l": [{"a": 1, "q": 2}], "m": [], "z": None}])
+    stream.run(1, schema_evolution="ignore")
+    assert "which are left out: l.element.q, m.value.q, z" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ([("Z", pa.int64()), ("z", pa.int64())], "'z' differs only in case from 'Z'"),
+        ([("s", pa.struct([("a", pa.int32()), ("B", pa.int32()), ("b", pa.int32())]))], "'s.b' differs only in case"),
+        ([("new", pa.struct([("straße", pa.int32()), ("STRASSE", pa.int32())]))], "differs only in case"),
+        ([("new", pa.list_(pa.struct([("", pa.int32())])))], "has an empty name"),
+        ([("new", pa.map_(pa.string(), pa.struct([("x" * 256, pa.int32())])))], "more than 255 bytes"),
+    ],
+)
+def test_no_new_column_gets_a_name_that_engines_cannot_read(
+    lake: Lake, stream: Evolving, columns: list[tuple[str, pa.DataType]], said: str
+) -> None:
+    sink = stream.having(pa.schema([("id", pa.int64()), *columns]), []).sink(schema_evolution="widen")
+    sink.case_sensitive = True
+    with pytest.raises(WriteError, match=said):
+        stream.run_with(sink, 1)
+    assert len(lake.table().metadata.schemas) == 1
+
+
+def test_a_column_that_the_table_cannot_follow_gets_no_advice_to_let_it(stream: Evolving) -> None:
+    stream.having(pa.schema([("id", pa.int64()), ("x", pa.string()), ("z", pa.string())]), [])
+    for policy in ("fail", "widen", "ignore"):
+        with pytest.raises(WriteError, match=r"'x' is STRING|'z'") as caught:
+            stream.run(1, schema_evolution=policy)
+        assert "schema_evolution=" not in str(caught.value)
+        assert "ALTER TABLE" not in str(caught.value)
+
+
+@pytest.mark.parametrize("type_json", ['"decimal(50,2)"', '{"type":"list"}', '"geometry"', '"string"', "7"])
+def test_a_record_with_another_schema_change_than_its_files_is_not_used(
+    lake: Lake, adding: Evolving, monkeypatch: pytest.MonkeyPatch, type_json: str
+) -> None:
+    lake.catalog.faults = [lake.catalog.arrives_late] * 2
+    with pytest.raises(CommitUnresolved):
+        adding.run(1, schema_evolution="widen")
+    forged = SchemaChange(added=(ColumnType(("forged",), type_json), ColumnType(("z",), '"string"')))
+    monkeypatch.setattr(SchemaChange, "from_json", lambda _: forged)
+    outcome = adding.run(1, schema_evolution="widen")
+    assert isinstance(outcome, Committed)
+    assert not outcome.recovered
+    assert [one.name for one in lake.table().schema().fields] == [*(one.name for one in BASE.fields), "z"]
+
+
+def test_a_wide_struct_is_recovered(lake: Lake, stream: Evolving) -> None:
+    wide = pa.struct([(f"column_{number}", pa.string()) for number in range(2000)])
+    stream.having(pa.schema([("id", pa.int64()), ("wide", wide)]), [{"id": 2, "wide": {"column_7": "seven"}}])
+    assert over_a_restart(lake, stream, lambda: None).recovered
+    assert read(lake)[1]["wide"]["column_7"] == "seven"
+
+
+def test_a_batch_that_an_operator_skips_changes_no_schema(lake: Lake, adding: Evolving) -> None:
+    with pytest.raises(BatchRefused) as refused:
+        adding.run(3, schema_evolution="widen")
+    adding.run(3, schema_evolution="widen", accept=offered(refused.value)["skip"])
+    assert len(lake.table().metadata.schemas) == 1
+
+
+def test_a_schema_that_another_writer_gave_the_same_id_is_told(
+    lake: Lake, adding: Evolving, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PyIceberg's own catalog adds it without a check; lakesink's refuses it, see `test_caching_sql`."""
+
+    def there_and_back() -> None:
+        for before, after in (("n", "passing"), ("passing", "n")):
+            with lake.table().update_schema() as update:
+                update.rename_column(before, after)
+
+    before_the_request(lake, adding, there_and_back)
+    assert "lakesink.schema.id-taken" in caplog.text

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.change import (
+    LONGEST_TYPE,
     MOST_COLUMNS,
     Change,
     ChangeInvalid,
@@ -49,7 +50,7 @@ def test_anything_else_is_no_schema_change(junk: Any) -> None:
         {"added": [[["a", ""], "long"]], "widened": [], "optional": []},
         {"added": [["a", "long"]], "widened": [], "optional": []},
         {"added": [[["a"], 7]], "widened": [], "optional": []},
-        {"added": [[["a"], "x" * 10_001]], "widened": [], "optional": []},
+        {"added": [[["a"], "x" * (LONGEST_TYPE + 1)]], "widened": [], "optional": []},
         {"added": [], "widened": [], "optional": [["a" * 1_001]]},
         {"added": [], "widened": [], "optional": [["a"]] * (MOST_COLUMNS + 1)},
     ],

@@ -64,7 +64,7 @@ def evolve(table: Table, change: SchemaChange | None) -> EvolvedTable:
     try:
         with staged.update_schema() as update:
             _stage(update, missing)
-    except ValueError as error:  # PyIceberg's own errors are of this class too
+    except Exception as error:  # PyIceberg raises errors of many classes for types that no table can have
         raise ChangeImpossible(str(error)) from error
     after = staged.table_metadata
     evolved = metadata.model_copy(
@@ -79,11 +79,26 @@ def evolve(table: Table, change: SchemaChange | None) -> EvolvedTable:
     return EvolvedTable(copy, tuple(_updates(metadata, evolved)))
 
 
+def brings_columns_of(prepared: Schema, table: Table, evolved: Table) -> bool:
+    """True if the columns that files of this schema bring get the same ids, and no others are brought with them.
+
+    Another writer may have added a struct of the same name, and so of the same id, with other fields. `known` has the
+    columns of every schema that the table had, and so those that were dropped meanwhile.
+    """
+    known = set().union(*map(_ids, table.metadata.schemas))
+    written, after = _ids(prepared), _ids(evolved.schema())
+    return written - known <= after and after - known <= written
+
+
+def _ids(schema: Schema) -> set[tuple[Path, int]]:
+    return {(path, field.field_id) for path, field in columns(schema).items()}
+
+
 def parse_type(type_json: str) -> IcebergType:
     """The type in Iceberg's JSON form; raises ChangeImpossible."""
     try:
         return IcebergType.model_validate_json(type_json)
-    except (ValueError, RecursionError) as error:
+    except Exception as error:  # a prepared record is other people's text, and PyIceberg checks little of it
         raise ChangeImpossible("a column has no valid type") from error
 
 

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
-from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
+from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
 from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
@@ -246,7 +246,7 @@ class FencedCommit:
         self.effects.emit(events.SchemaEvolved(batch.batch_id, name, change.in_words))
         snapshot = after.snapshot_by_id(prepared.snapshot_id)
         found = [one for one in after.schemas if snapshot is not None and one.schema_id == snapshot.schema_id]
-        if not (prepared.premises and found and is_compatible(prepared.premises.schema, found[0])):
+        if found != [evolve(table, change).table.schema()]:
             self.effects.emit(events.SchemaIdTaken(batch.batch_id, name, prepared.snapshot_id))
 
     def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
@@ -308,7 +308,7 @@ class _Attempts:
         if request.evolves:
             fence.tell_evolution(decision.table, metadata, batch, prepared)
         delete_old_metadata(decision.table, metadata, emit)
-        return _committed(prepared, number)
+        return _committed(prepared, number, evolves=request.evolves)
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
         self._sent = True
@@ -359,7 +359,7 @@ _UNRESOLVED = {
 }
 
 
-def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
+def _committed(prepared: PreparedBatch, attempt: int, *, evolves: bool = True) -> Committed:
     return Committed(
         snapshot_id=prepared.snapshot_id,
         rows=prepared.rows,
@@ -369,7 +369,7 @@ def _committed(prepared: PreparedBatch, attempt: int) -> Committed:
         accepted=prepared.accepted or None,
         attempts=attempt,
         decoded=prepared.decoded,
-        schema_change="" if prepared.schema_change is None else prepared.schema_change.in_words,
+        schema_change=prepared.schema_change.in_words if prepared.schema_change and evolves else "",
     )
 
 
@@ -396,7 +396,11 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
         evolved = evolve(decision.table, prepared.schema_change).table
     except ChangeImpossible:
         return False
-    return premises.specs_hold_in(metadata) and is_compatible(premises.schema, evolved.schema())
+    return (
+        premises.specs_hold_in(metadata)
+        and is_compatible(premises.schema, evolved.schema())
+        and brings_columns_of(premises.schema, decision.table, evolved)
+    )
 
 
 def _is_final(error: Exception) -> bool:

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
 from pyiceberg.schema import Schema
 
@@ -80,7 +81,7 @@ def _leaf(arrow: Any, path: str) -> Any:
 def _convertible(arrow: Any) -> bool:
     try:
         pyarrow_to_schema(pa.schema([pa.field("probe", arrow, metadata={_ID_KEY: b"1"})]))
-    except (TypeError, ValueError, UnsupportedPyArrowTypeException):
+    except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException):
         return False
     return True
 

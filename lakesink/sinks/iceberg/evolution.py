@@ -1,7 +1,7 @@
 """Finds how the schema of rows differs from a table's schema, and what the option `schema_evolution` does about it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -34,6 +34,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.identity import Batch, SinkKey
 
 _LONGEST_NAME_BYTES = 255
+_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,24 @@ class BatchWrite:
 
 
 def plan_write(
-    table: Table, batch: Batch, key: SinkKey, settings: Settings, rows: pa.Schema, *, case_sensitive: bool
+    table: Table,
+    batch: Batch,
+    key: SinkKey,
+    settings: Settings,
+    rows: pa.Schema,
+    *,
+    case_sensitive: bool,
+    adds_rows: bool = True,
 ) -> BatchWrite:
     """Plan a batch of rows of this schema, under the table's schema or the one that follows the rows.
+
+    A batch that adds no rows, because an operator skips it, is not checked and changes no schema.
 
     Raises:
         WriteError: The rows do not fit the table, and the option `schema_evolution` does not allow it to follow them.
     """
+    if not adds_rows:
+        return BatchWrite(table, write_plan(table, batch, key, settings, case_sensitive=case_sensitive))
     change = None if settings.decode else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
     try:
         evolved = evolve(table, change).table
@@ -69,9 +81,9 @@ def plan_write(
     try:
         check_columns(rows, plan)
     except WriteError as error:
-        if settings.decode:
+        if settings.decode or settings.schema_evolution is SchemaEvolution.IGNORE:
             raise
-        raise _with_differences(error, table, rows, case_sensitive=case_sensitive) from None
+        raise _with_differences(error, table, rows, plan) from None
     return BatchWrite(evolved, plan, change)
 
 
@@ -84,13 +96,13 @@ def _allowed_change(table: Table, rows: pa.Schema, settings: Settings, *, case_s
     return change if change != SchemaChange() else None
 
 
-def _with_differences(error: WriteError, table: Table, rows: pa.Schema, *, case_sensitive: bool) -> WriteError:
-    """The error that columns do not fit, with all differences and the ways to let the table follow."""
+def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: WritePlan) -> WriteError:
+    """The error that columns do not fit, with all differences; and if the table can follow, with the ways to let it."""
     try:
-        change = find_change(rows, table.schema(), case_sensitive=case_sensitive)
-    except WriteError:  # no table can have this column, so the first error says enough
-        return error
-    if change == SchemaChange():
+        change = find_change(rows, table.schema(), case_sensitive=plan.case_sensitive)
+        followed = evolve(table, change).table.schema()
+        check_columns(rows, replace(plan, schema_json=followed.model_dump_json(), schema_id=followed.schema_id))
+    except (WriteError, ChangeImpossible):  # the table cannot follow, so the query must change
         return error
     needed = SchemaEvolution.WIDEN if change.widened or change.optional else SchemaEvolution.ADD
     return WriteError(
@@ -100,7 +112,7 @@ def _with_differences(error: WriteError, table: Table, rows: pa.Schema, *, case_
         action=(
             *(error.choices or (error.action,)),
             f"Let the table follow the query, in the batch's own commit: schema_evolution='{needed}'.",
-            *commands(change, ".".join(table.name())),
+            *commands(change, table.name()),
         ),
         details=difference_lines(change, table.schema()),
     )
@@ -118,10 +130,12 @@ class _Differences:
 
     def compare_struct(self, incoming: Sequence[pa.Field], struct: StructType, path: Path) -> None:
         present = {self._key(known.name): known for known in struct.fields}
+        taken = {known.name.casefold(): known.name for known in struct.fields}
         for new in incoming:
             known = present.get(self._key(new.name))
             if known is None:
-                self.added.append(_column((*path, new.name), new.type, struct))
+                _check_names((*path, new.name), new.type, taken)
+                self.added.append(_column((*path, new.name), new.type))
             else:
                 self._compare(new.type, known, (*path, known.name))
         arriving = {self._key(new.name) for new in incoming}
@@ -153,30 +167,44 @@ def find_change(incoming: pa.Schema, schema: Schema, *, case_sensitive: bool) ->
     return SchemaChange(tuple(found.added), tuple(found.widened), tuple(found.optional))
 
 
-def _column(path: Path, kind: pa.DataType, siblings: StructType) -> ColumnType:
+def _column(path: Path, kind: pa.DataType) -> ColumnType:
     """A new column of the type that `create_table` would give it."""
-    _check_name(path, siblings)
     [converted] = iceberg_schema(pa.schema([pa.field(".".join(path), kind)])).fields
     return ColumnType(path, converted.field_type.model_dump_json())
 
 
-def _check_name(path: Path, siblings: StructType) -> None:
-    """Other engines cannot read a table with names that differ only in case, or with names that Iceberg reserves."""
-    name, shown_path = path[-1], repr(shown(".".join(path)))
-    alike = next((known.name for known in siblings.fields if known.name.casefold() == name.casefold()), None)
-    why = (
-        f"differs only in case from {shown(alike)!r}, and other engines cannot distinguish them"
-        if alike is not None
-        else "has an empty name"
-        if not name.strip()
-        else f"has a name of more than {_LONGEST_NAME_BYTES} bytes"
-        if len(name.encode()) > _LONGEST_NAME_BYTES
-        else "has a name that Iceberg reserves"
-        if len(path) == 1 and name.lower() in RESERVED_NAMES
-        else ""
-    )
+def _check_names(path: Path, kind: pa.DataType, taken: dict[str, str]) -> None:
+    """Check the name of a new column, and those within its type; `taken` has the names beside it, in one case."""
+    name = path[-1]
+    why = _unfit_name(name, taken.get(name.casefold()), is_column=len(path) == 1)
     if why:
-        raise schema_mismatch(f"Column {shown_path} {why}.", action="Rename it in the query, or leave it out.")
+        column = shown(".".join(path)) if name.strip() else ".".join(path[:-1]) or name
+        raise schema_mismatch(f"Column {column!r} {why}.", action="Rename it in the query, or leave it out.")
+    taken[name.casefold()] = name
+    _check_names_within(path, kind)
+
+
+def _check_names_within(path: Path, kind: pa.DataType) -> None:
+    if pa.types.is_struct(kind):
+        taken: dict[str, str] = {}
+        for inner in kind:
+            _check_names((*path, inner.name), inner.type, taken)
+    elif pa.types.is_map(kind):
+        _check_names_within((*path, "key"), kind.key_type)
+        _check_names_within((*path, "value"), kind.item_type)
+    elif is_list(kind):
+        _check_names_within((*path, "element"), kind.value_type)
+
+
+def _unfit_name(name: str, beside: str | None, *, is_column: bool) -> str:
+    """Why other engines could not read the column; empty if they can."""
+    if beside is not None:
+        return f"differs only in case from {shown(beside)!r}, and most engines cannot distinguish them"
+    if not name.strip():
+        return "has an empty name"
+    if len(name.encode()) > _LONGEST_NAME_BYTES:
+        return f"has a name of more than {_LONGEST_NAME_BYTES} bytes"
+    return "has a name that Iceberg reserves" if is_column and name.lower() in RESERVED_NAMES else ""
 
 
 def _promoted(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType | None:
@@ -190,4 +218,5 @@ def _promoted(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType | Non
 
 
 def _decimal(narrow: PrimitiveType, incoming: pa.DataType) -> IcebergType:
-    return DecimalType(incoming.precision, incoming.scale) if pa.types.is_decimal(incoming) else narrow
+    fits = pa.types.is_decimal(incoming) and 0 <= incoming.scale <= incoming.precision <= _MOST_DIGITS
+    return DecimalType(incoming.precision, incoming.scale) if fits else narrow

@@ -1,6 +1,5 @@
 """Says how the schema of rows differs from a table's, and which commands change the table. Pure."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -40,7 +39,6 @@ _TRINO: Mapping[type[IcebergType], str] = {
     BinaryType: "varbinary",
 }
 """Names that differ from Iceberg's own."""
-_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def difference_lines(change: SchemaChange, schema: Schema) -> tuple[str, ...]:
@@ -62,14 +60,17 @@ def difference_lines(change: SchemaChange, schema: Schema) -> tuple[str, ...]:
     return (*lines, *([f"and {left_out} more"] if left_out else []))
 
 
-def commands(change: SchemaChange, table: str) -> tuple[str, ...]:
-    """The commands that change the table, one text for each of PyIceberg, Spark SQL and Trino."""
+def commands(change: SchemaChange, table: Path) -> tuple[str, ...]:
+    """The commands that change the table, one text for each of PyIceberg, Spark SQL and Trino.
+
+    Trino changes no field within a map, and makes no nested field optional, so its text is left out then.
+    """
     if len(change.added) + len(change.widened) + len(change.optional) > MOST_SHOWN:
         return ()
     return (
         f"In PyIceberg: {'; '.join(_in_pyiceberg(change))}",
         f"In Spark SQL: {'; '.join(_in_sql(change, table, _SPARK))}",
-        f"In Trino: {'; '.join(_in_sql(change, table, _TRINO_SQL))}",
+        *([f"In Trino: {'; '.join(_in_sql(change, table, _TRINO_SQL))}"] if _trino_can(change) else []),
     )
 
 
@@ -107,9 +108,14 @@ def _in_pyiceberg(change: SchemaChange) -> Iterator[str]:
 _Sql = tuple[Callable[..., str], Callable[[IcebergType], str], str]
 
 
-def _in_sql(change: SchemaChange, table: str, dialect: _Sql) -> Iterator[str]:
+def _trino_can(change: SchemaChange) -> bool:
+    paths = [one.column for one in (*change.added, *change.widened)]
+    return all(len(column) == 1 for column in change.optional) and not any("value" in path[1:-1] for path in paths)
+
+
+def _in_sql(change: SchemaChange, table: Path, dialect: _Sql) -> Iterator[str]:
     name, type_of, set_type = dialect
-    alter = f"ALTER TABLE {table}"
+    alter = f"ALTER TABLE {name(*table)}"
     for one in change.added:
         yield f"{alter} ADD COLUMN {name(*one.column)} {type_of(parse_type(one.type_json))}"
     for one in change.widened:
@@ -119,7 +125,8 @@ def _in_sql(change: SchemaChange, table: str, dialect: _Sql) -> Iterator[str]:
 
 
 def _trino_name(*path: str) -> str:
-    return ".".join(part if _PLAIN_NAME.fullmatch(part) else _quoted(part) for part in path)
+    """Always quoted: Trino reserves many words."""
+    return ".".join(map(_quoted, path))
 
 
 def _quoted(name: str) -> str:

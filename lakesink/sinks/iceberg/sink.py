@@ -126,7 +126,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
             return AlreadyCommitted(verdict.snapshot_id)
-        write = plan_write(table, batch, self.key, self.settings, self.schema, case_sensitive=self.case_sensitive)
+        write = plan_write(
+            table,
+            batch,
+            self.key,
+            self.settings,
+            self.schema,
+            case_sensitive=self.case_sensitive,
+            adds_rows=verdict.adds_rows,
+        )
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
@@ -169,8 +177,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if counted.decoded.malformed_rows:
             malformed = counted.decoded.malformed_rows, counted.first_malformed
             self.effects.emit(events.RowsMalformed(batch_id, self.table, *malformed))
-        self._warn_of_missing(transaction)
-        self._warn_of_ignored(transaction)
+        if transaction.writer is not None:
+            self._warn_of_missing(transaction)
+            self._warn_of_ignored(transaction)
         self._warn_of_unknown(batch_id, counted.decoded)
         try:
             prepared = transaction.fence.prepare(
