@@ -15,6 +15,9 @@ LONGEST_TYPE = 1_000_000
 MOST_COLUMNS = 10_000
 """Limits for receipts and records; the options of a stream have much lower limits."""
 MOST_NAMED, LONGEST_NAMED = 10, 60
+SCHEMA_CHANGE = "lakesink.schema-change"
+"""Summary property of a snapshot whose commit changed the schema: the change in words."""
+LONGEST_WORDS = 2_000
 
 
 class ChangeInvalid(ValueError):

@@ -27,7 +27,9 @@ from pyiceberg.types import (
     StructType,
 )
 
+from lakesink.audit.in_words import outcome_in_words
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_catalog.read.history import history
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, WriteError
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
@@ -171,6 +173,16 @@ def test_other_readers_see_what_was_written(lake: Lake, stream: Evolving) -> Non
         (1, 7, 0.5, Decimal("1.25"), 1, None, None),
         (2, 2**40, 0.1, Decimal("1234567890123456.78"), 2**40, "b", "z"),
     ]
+
+
+def test_history_tells_what_a_batch_changed(lake: Lake, stream: Evolving) -> None:
+    outcome = stream.having(WIDER, [NEW]).run(1, schema_evolution="widen")
+    first, second = history(lake.table())
+    added = "s.b, l.element.b, m.value.b, z, new, with.dot"
+    change = f"added {added}; widened n, x, d, s.a, l.element.a, m.value.a"
+    assert isinstance(outcome, Committed)
+    assert (first.schema_change, second.schema_change, outcome.schema_change) == ("", change, change)
+    assert (outcome_in_words(first), outcome_in_words(second)) == ("committed", f"committed, {change}")
 
 
 def test_a_replay_evolves_nothing(lake: Lake, stream: Evolving) -> None:

@@ -29,6 +29,7 @@ from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import manifests_under, write_list
 from lakesink_catalog.read.view import view_refs
 from lakesink_protocol.accept import Accept
+from lakesink_protocol.change import SCHEMA_CHANGE
 from lakesink_protocol.events import ClockBehind, Listener, TagTaken
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, next_mark
@@ -36,9 +37,6 @@ from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import DEFAULT_MAX_AGE_MS, TagEvery, TagPlace, is_due, place_of_tag
 from lakesink_protocol.verdict import Commit
-
-SCHEMA_CHANGE = "lakesink.schema-change"
-"""Summary property of a snapshot whose commit changed the schema: the change in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakesink_catalog.read.gaps import silence_limit
 from lakesink_catalog.read.view import view_table
+from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
+from lakesink_protocol.redact import shown
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
 
@@ -44,6 +46,7 @@ class Record:
         malformed_rows: Rows of NULLs that replace documents that could not be decoded.
         unknown_keys: Keys of documents for which the table had no column.
         unknown_names: Names of such keys as a JSON list; empty if there were none.
+        schema_change: How the commit changed the table's schema, in words; empty if it did not.
     """
 
     sink: str
@@ -64,6 +67,7 @@ class Record:
     malformed_rows: int = 0
     unknown_keys: int = 0
     unknown_names: str = ""
+    schema_change: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,7 @@ def record_of(batch: RetainedBatch) -> Record:
         malformed_rows=batch.malformed_rows,
         unknown_keys=batch.unknown_keys,
         unknown_names=str(summary[UNKNOWN_NAMES] or "") if summary else "",
+        schema_change=shown(str(summary[SCHEMA_CHANGE] or ""), LONGEST_WORDS) if summary else "",
     )
 
 
