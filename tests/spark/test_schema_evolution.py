@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {"sink_id": "orders", "checkpoint": "ck", "create_tabl
 BEFORE, AFTER = "id LONG, pieces INT", "id LONG, pieces LONG, customer STRUCT<name: STRING>, tags ARRAY<STRING>"
 OLD = {"id": 1, "pieces": 3}
 NEW = {"id": 2, "pieces": 3_000_000_000, "customer": {"name": "Ada"}, "tags": ["a", None]}
-FOLLOWED = [OLD | {"customer": None, "tags": None}, NEW]
+FOLLOWED: list[dict[str, Any]] = [OLD | {"customer": None, "tags": None}, NEW]
 
 
 def orders(spark: Any, folder: Path, columns: str, row: dict[str, Any]) -> Any:
