@@ -19,7 +19,7 @@ BY_TRANSFORM = tuple(f"by_{name.partition('[')[0]}" for name in TRANSFORMS)
 TABLES = ("kinds", "times", "evolved", "followed", *BY_ITSELF, *BY_TRANSFORM)
 SLOW = {"flink": ("kinds", "evolved")}
 """Where a query takes seconds, these stand for all tables. Not "followed": Flink cannot read a snapshot from before a
-column became wider that partitions by identity, whoever widened it."""
+column became wider that partitions by identity."""
 
 AT_ONCE = ("kinds", "followed")
 """The tables of every type, and of rows that changed the schema, are read at every landing; the others at night."""
