@@ -50,6 +50,6 @@ def focused(focus: Focus) -> Drawn:
         scenario = draw(random)
         chances = dict.fromkeys(focus.faults, CHANCE_IN_FOCUS)
         branch = focus.branch or scenario.branch
-        return replace(scenario, chances=chances, actions=focus.actions, branch=branch)
+        return replace(scenario, chances=chances, actions=focus.actions, branch=branch, evolves=False)
 
     return drawn
