@@ -235,19 +235,20 @@ class FencedCommit:
         self.effects.emit(events.CommitDue(batch.batch_id, prepared.snapshot_id, view.head, view.tag_snapshot_id))
         return decision.table.catalog.commit_table(decision.table, request.requirements, request.updates).metadata
 
-    def tell_evolution(self, table: Table, after: TableMetadata, batch: Batch, prepared: PreparedBatch) -> None:
+    def tell_evolution(self, decision: Decision, after: TableMetadata, schema: Schema, prepared: PreparedBatch) -> None:
         """Emit that the schema changed, and whether the answer has the batch's snapshot under another schema.
 
         No assertion covers a column that another writer renamed and renamed back: its schemas take the next ids, and a
         service may then give this batch's schema a later id than its snapshot says.
         """
-        name, change = ".".join(table.name()), prepared.schema_change
+        batch_id, name = decision.situation.batch.batch_id, ".".join(decision.table.name())
+        change = prepared.schema_change
         assert change is not None
-        self.effects.emit(events.SchemaEvolved(batch.batch_id, name, change.in_words))
+        self.effects.emit(events.SchemaEvolved(batch_id, name, change.in_words))
         snapshot = after.snapshot_by_id(prepared.snapshot_id)
         found = [one for one in after.schemas if snapshot is not None and one.schema_id == snapshot.schema_id]
-        if found != [evolve(table, change).table.schema()]:
-            self.effects.emit(events.SchemaIdTaken(batch.batch_id, name, prepared.snapshot_id))
+        if found != [schema]:
+            self.effects.emit(events.SchemaIdTaken(batch_id, name, prepared.snapshot_id))
 
     def shows(self, metadata: TableMetadata, decision: Decision, batch: Batch, prepared: PreparedBatch) -> bool:
         """True if the answer has the snapshot on the asserted parent, under the head, and its ledger entry."""
@@ -305,10 +306,10 @@ class _Attempts:
             emit(events.CommitNotShown(batch.batch_id, number))
             return None
         emit(events.CommitShown(batch.batch_id))
-        if request.evolves:
-            fence.tell_evolution(decision.table, metadata, batch, prepared)
+        if request.new_schema is not None:
+            fence.tell_evolution(decision, metadata, request.new_schema, prepared)
         delete_old_metadata(decision.table, metadata, emit)
-        return _committed(prepared, number, evolves=request.evolves)
+        return _committed(prepared, number, evolves=request.new_schema is not None)
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
         self._sent = True

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -79,13 +80,13 @@ class PlannedCommit:
 class Request:
     """One atomic call of `commit_table`, with the manifest list that was written for it.
 
-    `evolves` is True if it changes the schema.
+    `new_schema` is the schema that it makes current; None if it changes none.
     """
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     manifest_list: str
-    evolves: bool = False
+    new_schema: Schema | None = None
 
 
 def build_request(
@@ -112,8 +113,9 @@ def build_request(
     time_ms = snapshot_time_ms(table, now_ms, emit)
     snapshot = snapshot_on(evolved.table, head, change.prepared.snapshot_id, manifests, summary, time_ms)
     tag = _audit_tag(table, change, snapshot.timestamp_ms, emit)
+    new_schema = evolved.table.schema() if evolved.updates else None
     updates = (*evolved.updates, *_updates(table, change, snapshot, entry, tag))
-    return Request(_fence(table, change, tag), updates, snapshot.manifest_list, evolves=bool(evolved.updates))
+    return Request(_fence(table, change, tag), updates, snapshot.manifest_list, new_schema)
 
 
 def _entry(change: PlannedCommit, sequence_number: int) -> LedgerEntry:

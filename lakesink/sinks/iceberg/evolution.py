@@ -23,7 +23,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.sinks.iceberg.task import check_columns
-from lakesink.writer.columns import is_list
+from lakesink.writer.columns import NameRule, is_list
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
@@ -120,27 +120,27 @@ def _with_differences(error: WriteError, table: Table, rows: pa.Schema, plan: Wr
 
 @dataclass(slots=True)
 class _Differences:
-    """Compares columns by name, with or without their case."""
+    """Compares columns by name."""
 
-    case_sensitive: bool
+    rule: NameRule
     identifiers: Collection[int]
     added: list[ColumnType] = field(default_factory=list)
     widened: list[ColumnType] = field(default_factory=list)
     optional: list[Path] = field(default_factory=list)
 
     def compare_struct(self, incoming: Sequence[pa.Field], struct: StructType, path: Path) -> None:
-        present = {self._key(known.name): known for known in struct.fields}
+        present = {self.rule.key(known.name): known for known in struct.fields}
         taken = {known.name.casefold(): known.name for known in struct.fields}
         for new in incoming:
-            known = present.get(self._key(new.name))
+            known = present.get(self.rule.key(new.name))
             if known is None:
                 _check_names((*path, new.name), new.type, taken)
                 self.added.append(_column((*path, new.name), new.type))
             else:
                 self._compare(new.type, known, (*path, known.name))
-        arriving = {self._key(new.name) for new in incoming}
+        arriving = {self.rule.key(new.name) for new in incoming}
         for known in struct.fields:
-            if known.required and self._key(known.name) not in arriving and known.field_id not in self.identifiers:
+            if known.required and self.rule.key(known.name) not in arriving and known.field_id not in self.identifiers:
                 self.optional.append((*path, known.name))
 
     def _compare(self, incoming: pa.DataType, present: NestedField, path: Path) -> None:
@@ -156,13 +156,10 @@ class _Differences:
                 if wide is not None:
                     self.widened.append(ColumnType(path, wide.model_dump_json()))
 
-    def _key(self, name: str) -> str:
-        return name if self.case_sensitive else name.lower()
-
 
 def find_change(incoming: pa.Schema, schema: Schema, *, case_sensitive: bool) -> SchemaChange:
     """The change after which a table of this schema fits rows of the other one, as far as Iceberg allows it."""
-    found = _Differences(case_sensitive, schema.identifier_field_ids)
+    found = _Differences(NameRule(case_sensitive), schema.identifier_field_ids)
     found.compare_struct(list(incoming), schema.as_struct(), ())
     return SchemaChange(tuple(found.added), tuple(found.widened), tuple(found.optional))
 
