@@ -46,8 +46,8 @@ class EvolvedTable:
 def evolve(table: Table, change: SchemaChange | None) -> EvolvedTable:
     """The table with this change. New columns are optional and come last.
 
-    What the table already has, perhaps by another writer, is left out, whatever its type: `is_compatible` tells whether
-    files fit.
+    A column that the table already has, perhaps by another writer, is left out, even if its type differs. The caller
+    checks whether the files fit: see `is_compatible` and `brings_columns_of`.
 
     Raises:
         ChangeImpossible: The table lacks the parent of a new column, or Iceberg forbids the change.

@@ -1,6 +1,6 @@
 """Turns at a table: writers that share a catalog queue for the time from loading the table to the swap.
 
-Without a queue, writers whose commits overlap fail, wait and fail again, and whoever waits longest starves. A turn is
+Without a queue, overlapping commits fail, wait and fail again, and a writer that waits long may never commit. A turn is
 an advisory lock that only turns take. Nothing depends on it: the swap decides as always, other writers take no turns,
 and a turn that cannot be had is passed over. The lock of a process that dies is released by PostgreSQL or the kernel.
 """
@@ -73,7 +73,7 @@ class Turns:
             return _nothing
         try:
             end = self._take(table)
-        except Exception as error:  # noqa: BLE001 - whatever fails here, the commit does not depend on it
+        except Exception as error:  # noqa: BLE001 - the commit does not depend on the turn
             self._passed_over[name] = time.monotonic()
             if passed_over is None:
                 emit(TurnPassedOver(".".join(name), describe(error, table.catalog.properties)))
@@ -122,7 +122,7 @@ def _end_transaction(connection: Connection) -> None:
 
 
 def _disconnect(connection: Connection) -> None:
-    """Close the session, not only the transaction: whatever state it is in, its locks end."""
+    """Close the whole session, which ends its locks in every state of the connection."""
     with suppress(Exception):
         connection.invalidate()
     with suppress(Exception):
