@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.spark.api import append, stream, stream_to
     from lakesink.spark.connect import register
+    from lakesink.spark.expectations import with_expectations
     from lakesink.spark.stream_files import stream_files
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
@@ -49,6 +50,7 @@ __all__ = [
     "stream",
     "stream_files",
     "stream_to",
+    "with_expectations",
 ]
 
 _HOMES = {
@@ -60,6 +62,7 @@ _HOMES = {
     "stream": "lakesink.spark.api",
     "stream_files": "lakesink.spark.stream_files",
     "stream_to": "lakesink.spark.api",
+    "with_expectations": "lakesink.spark.expectations",
     "AlreadyCommitted": "lakesink_protocol.outcome",
     "Committed": "lakesink_protocol.outcome",
     "Outcome": "lakesink_protocol.outcome",

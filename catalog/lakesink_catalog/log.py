@@ -42,6 +42,10 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.decode.malformed table=%(table)s batch=%(batch_id)d rows=%(rows)d: rows of NULLs replace them;"
         " the first: %(first)s"
     ),
+    events.ExpectationsUnmet: (
+        "lakesink.expectation.unmet table=%(table)s batch=%(batch_id)d: rows that do not meet an expectation are in the"
+        " table: %(unmet)s"
+    ),
     events.ColumnsMissing: (
         "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
         " table, which become NULL: %(names)s"
@@ -180,11 +184,13 @@ def _counts(outcome: Outcome) -> Fields:
         "bytes": outcome.bytes,
         "attempts": outcome.attempts,
     }
-    decoded = outcome.decoded
-    if decoded.malformed_rows:
-        counts["malformed_rows"] = decoded.malformed_rows
-    if decoded.unknown_keys:
-        counts |= {"unknown_keys": decoded.unknown_keys, "unknown_names": decoded.names_text}
+    quality = outcome.quality
+    if quality.malformed_rows:
+        counts["malformed_rows"] = quality.malformed_rows
+    if quality.unknown_keys:
+        counts |= {"unknown_keys": quality.unknown_keys, "unknown_names": quality.names_text}
+    if quality.unmet_rows:
+        counts |= {"unmet_rows": quality.unmet_rows}
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

@@ -35,6 +35,7 @@ class SinkProof:
     since: datetime | None  # commit time of the oldest of them
     malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
     unknown_keys: int = 0  # values in documents without a column in the table
+    unmet_rows: int = 0  # rows, included in `rows`, that did not meet an expectation of the query
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +117,5 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         since=state.since if steps else None,
         malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
+        unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
     )

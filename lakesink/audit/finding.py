@@ -169,11 +169,14 @@ def sink_label(key: SinkKey) -> str:
     return key.name if key.kind is SinkKind.STREAM else f"{key.name} (txn)"
 
 
-def of_documents(state: SinkState) -> Iterator[str]:
-    """One sentence about rows of NULLs, one about values without a column; nothing if there are none."""
+def of_quality(state: SinkState) -> Iterator[str]:
+    """A sentence each about rows of NULLs, values without a column, and unmet expectations; nothing without them."""
     if state.malformed_rows:
         rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
     if state.unknown_keys:
         values = counted(state.unknown_keys, "value")
         yield f"Of the documents that were looked at, {values} had no column in the table and were left out."
+    if state.unmet_rows:
+        rows = f"{state.unmet_rows:,} of {counted(state.rows, 'row')}"
+        yield f"{rows} do not meet an expectation of the query; lakesink quality shows which."

@@ -11,7 +11,7 @@ from lakesink.audit import contents
 from lakesink.audit.branch_history import BranchHistory, Step, branch_histories, frontier, last_change_ms
 from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
-from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_documents, sink_label
+from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_quality, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
@@ -109,7 +109,7 @@ class TableScan:
         """What the retained history can no longer show."""
         for state in self.states:
             yield from self._reach(state)
-            yield from (Note("documents", _subject(state), said) for said in of_documents(state))
+            yield from (Note("documents", _subject(state), said) for said in of_quality(state))
         on_branches = {snapshot.snapshot_id for branch in self.branches.values() for snapshot in branch.ancestry}
         aside = len(self.snapshots.keys() - on_branches)
         if aside:

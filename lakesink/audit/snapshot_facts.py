@@ -6,9 +6,9 @@ from typing import NamedTuple
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from lakesink_catalog.read.history import RetainedBatch
-from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.ledger import Mark, stated
+from lakesink_protocol.quality import MALFORMED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
 from lakesink_protocol.situation import cherry_picked_from
 
 Counts = tuple[int | None, int | None, int | None]
@@ -31,6 +31,7 @@ class SnapshotFacts(NamedTuple):
     total_bytes: int | None
     malformed_rows: int
     unknown_keys: int
+    unmet_rows: int
 
     @property
     def added(self) -> Counts:
@@ -85,4 +86,5 @@ def _facts(snapshot: Snapshot, marks: Mapping[int, Mark]) -> SnapshotFacts:
         stated(summary, "total-files-size"),
         stated(summary, MALFORMED_ROWS) or 0,
         stated(summary, UNKNOWN_KEYS) or 0,
+        stated(summary, UNMET_ROWS) or 0,
     )

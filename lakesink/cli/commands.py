@@ -14,7 +14,7 @@ import click
 from lakesink.cli.output import Report, reported
 from lakesink.settings.parse import duration
 
-_ONLY_READS = frozenset({"as-of", "audit", "diff", "engines", "explain", "log", "status"})
+_ONLY_READS = frozenset({"as-of", "audit", "diff", "engines", "explain", "log", "quality", "status"})
 
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
@@ -231,6 +231,16 @@ COMMANDS = (
         "Pack an archive for the executors of a cluster.",
         "Pack the installed lakesink and the packages that its tasks need into FILE, for a cluster.",
         click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
+    ),
+    _command(
+        "quality",
+        "How many rows met the expectations, batch by batch.",
+        "Show for each expectation of TABLE how many rows did not meet it, over time, and the same for documents.",
+        _TABLE,
+        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _option("--branch", metavar="NAME", help="Only this branch."),
+        _option("--limit", type=click.IntRange(1), default=1_000, help="Maximum number of batches; the newest count."),
+        _CATALOG,
     ),
     _command(
         "restore",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of, of_documents, sink_label
+from lakesink.audit.finding import key_of, of_quality, sink_label
 from lakesink.audit.leftovers import PreparedRecord, waiting_batches
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
@@ -120,7 +120,7 @@ def _hints(found: list[tuple[SinkState, Standing]], max_age: timedelta | None, n
         for state, standing in found
         if state.trouble is not None
     ]
-    hints += [f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in of_documents(state)]
+    hints += [f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in of_quality(state)]
     hints += [
         stale_hint(plain(state.sink), state.committed_at, max_age, now)
         for state, standing in found

@@ -21,6 +21,7 @@ from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
 from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
 from lakesink_protocol.redact import shown as printable
 
@@ -81,6 +82,11 @@ class Decoder:
     def refuses(self) -> bool:
         """True once a malformed document must fail the batch; no rows are returned from then on."""
         return self.malformed > 0 and self.plan.on_malformed is OnMalformed.FAIL
+
+    @property
+    def quality(self) -> Quality:
+        """What was found in the documents."""
+        return Quality(self.malformed, self.unknown.count, self.unknown.names)
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""

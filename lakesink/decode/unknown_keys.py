@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lakesink.decode.misfits import Path, dotted
-from lakesink_protocol.decoded import MOST_NAMES, first_names
+from lakesink_protocol.quality import MOST_NAMES, first_names
 
 SEARCHED = 1_000
 """Documents, or objects inside them, that are searched at one level of a merged batch."""

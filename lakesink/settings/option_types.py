@@ -1,6 +1,6 @@
 """The options as editors and type checkers see them; `options.OPTIONS` explains them, and a test compares both."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from os import PathLike
@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     compression_codec: str | None
     compression_level: int | str | None
     distribution_mode: Literal["none", "hash"] | str | None
+    expect: Mapping[str, str | Sequence[str]] | None
     snapshot_properties: Mapping[str, str | int] | None
     schema_evolution: Literal["ignore", "fail", "add", "widen"] | str | None
     accept: Accept | str | None

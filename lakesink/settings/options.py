@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakesink.settings.expectations import parse_expectations
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.table_settings import codec, distribution_mode
@@ -236,6 +237,15 @@ OPTIONS = (
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
         " that the rows lack. The schema changes in the batch's own commit. With `decode`, only `ignore`.",
+    ),
+    Option(
+        "expect",
+        "mapping",
+        parse_expectations,
+        "none",
+        "Conditions that every row must make true, in Spark SQL: `{'valid_age': 'age between 0 and 120'}`. A batch with"
+        " other rows fails; with `('age between 0 and 120', 'warn')` its rows are written and counted. With `decode`,"
+        ' conditions see the columns of the source. Not in `format("lakesink")`, which needs `with_expectations`.',
     ),
     Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
     Option(

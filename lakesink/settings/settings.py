@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
+from lakesink.settings.expectations import Expectation
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, unsupported_level
@@ -43,6 +44,7 @@ class Settings:
     compression_level: int | None = None
     distribution_mode: str | None = None
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
+    expect: Mapping[str, Expectation] = field(default_factory=dict)
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None
     prepared_max_age: timedelta = PREPARED_MAX_AGE
@@ -108,7 +110,9 @@ def _check_known(name: str, kind: SinkKind) -> None:
     if name in usable:
         return
     if name in _BY_NAME:
-        raise _wrong(name, f"The option {name} is for streams only; an append is identified by txn=(app id, version).")
+        raise option_invalid(
+            name, f"The option {name} is for streams only; an append is identified by txn=(app id, version)."
+        )
     overriding = next((option.name for option in OPTIONS if option.table_property == name), None)
     hint = (
         f"Use the option {overriding}, which overrides this table property."
@@ -129,7 +133,7 @@ def read_option(name: str, value: Any) -> Any:
     except ValueError as error:
         shown = MASK if contains_secret(name, value) or name == "catalog_properties" else _shown(value)
         why = f"The option {name} is {shown}: {sentence(redact(str(error)))}"
-    raise _wrong(name, why)
+    raise option_invalid(name, why)
 
 
 def _shown(value: Any) -> str:
@@ -141,42 +145,47 @@ def _shown(value: Any) -> str:
 
 def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
     if settings.partition_by and not settings.create_table:
-        raise _wrong(
+        raise option_invalid(
             "partition_by", "The option partition_by needs create_table=True; an existing table keeps its partitions."
         )
     if not settings.ledger_tag and "ledger_tag_max_age" in given:
-        raise _wrong("ledger_tag_max_age", "The option ledger_tag_max_age needs ledger_tag, which is false.")
+        raise option_invalid("ledger_tag_max_age", "The option ledger_tag_max_age needs ledger_tag, which is false.")
     level = settings.compression_level
     if level is not None and settings.compression_codec is not None:
         why = unsupported_level(settings.compression_codec, level)
         if why:
-            raise _wrong("compression_level", f"The option compression_level is {level}: {why}.")
+            raise option_invalid("compression_level", f"The option compression_level is {level}: {why}.")
 
 
 def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) -> None:
     every = settings.tag_every
     if every is None and "tag_max_age" in given:
-        raise _wrong("tag_max_age", "The option tag_max_age needs tag_every: no batch is tagged without it.")
+        raise option_invalid("tag_max_age", "The option tag_max_age needs tag_every: no batch is tagged without it.")
     if every is not None and not settings.ledger_tag:
-        raise _wrong("tag_every", "The option tag_every needs a catalog that accepts tags, but ledger_tag is false.")
+        raise option_invalid(
+            "tag_every", "The option tag_every needs a catalog that accepts tags, but ledger_tag is false."
+        )
     if isinstance(every, EveryBatches) and kind is SinkKind.TXN:
-        raise _wrong("tag_every", "The option tag_every counts batches, but versions of an append may leave gaps.")
+        raise option_invalid(
+            "tag_every", "The option tag_every counts batches, but versions of an append may leave gaps."
+        )
     if isinstance(every, EveryPeriod) and timedelta(milliseconds=every.span_ms) > settings.tag_max_age:
-        raise _wrong("tag_max_age", "The option tag_max_age is shorter than tag_every: tags would leave gaps.")
+        raise option_invalid("tag_max_age", "The option tag_max_age is shorter than tag_every: tags would leave gaps.")
 
 
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     for name in ("on_malformed", "show_values"):
         if settings.decode is None and name in given:
-            raise _wrong(name, f"The option {name} needs decode: without it nothing is decoded.")
+            raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
-        raise _wrong("schema_registry", "The options decode='avro' and schema_registry need each other.")
+        raise option_invalid("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.decode and settings.schema_evolution is not SchemaEvolution.IGNORE and "schema_evolution" in given:
-        raise _wrong("schema_evolution", "With decode, the option schema_evolution can only be 'ignore'.")
+        raise option_invalid("schema_evolution", "With decode, the option schema_evolution can only be 'ignore'.")
     if settings.decode and settings.create_table:
-        raise _wrong("decode", "The option decode needs an existing table: its columns define what to decode.")
+        raise option_invalid("decode", "The option decode needs an existing table: its columns define what to decode.")
 
 
-def _wrong(name: str, what: str) -> SettingsError:
+def option_invalid(name: str, what: str) -> SettingsError:
+    """The error for the value of an option."""
     option = _BY_NAME[name]
     return SettingsError("OPTION_INVALID", what, action=f"{name} ({option.type}): {option.doc}")

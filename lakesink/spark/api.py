@@ -19,6 +19,7 @@ from lakesink.sinks.iceberg.preflight import check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import is_of_connect
 from lakesink.spark.determinism import functions_of, runs_python
+from lakesink.spark.expectations import marked, marks_of
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
 from lakesink.spark.report import Reporter
@@ -30,6 +31,7 @@ from lakesink.spark.rows.schema import is_case_sensitive, stored_schema
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.spark_errors import brief, is_interruption
 from lakesink.watch.terminal import watched
+from lakesink.writer.expectations import is_mark, without_marks
 from lakesink.writer.plan import JSON
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
@@ -71,11 +73,10 @@ def stream(
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     check_checkpoint(df.sparkSession, settings.checkpoint)
     key = SinkKey(settings.sink_id, settings.branch)
-    df = _select_for_decoding(df, settings)
+    df = _select_for_decoding(df, settings) if settings.decode else marked(df, settings.expect)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    check_start(
-        catalog, table, key, settings, stored_schema(df.schema), case_sensitive=is_case_sensitive(df.sparkSession)
-    )
+    columns = without_marks(stored_schema(df.schema))
+    check_start(catalog, table, key, settings, columns, case_sensitive=is_case_sensitive(df.sparkSession))
 
     def make_sink(schema: pa.Schema, session: SparkSession) -> IcebergSink:
         return IcebergSink(table, key, catalog.open, settings, schema, is_case_sensitive(session))
@@ -139,7 +140,7 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
     name, version = _transaction(txn)
     settings = Settings.parse(options, kind=SinkKind.TXN)
-    df = _select_for_decoding(df, settings)
+    df = _select_for_decoding(df, settings) if settings.decode else marked(df, settings.expect)
     session = df.sparkSession
     key = SinkKey(name, settings.branch, SinkKind.TXN)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
@@ -158,8 +159,9 @@ def _place(table: str, catalog: FoundCatalog) -> str:
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
     """Select the columns that decoding uses. JSON becomes text, because Spark copies bytes twice and text once."""
-    needed = [df[name] for name in df.columns if name in INCOMING]
-    if not settings.decode or not needed:
+    needed = [df[name] for name in df.columns if name in INCOMING or is_mark(name)]
+    needed += marks_of(df, settings.expect)
+    if not needed:
         return df
     if FILE not in df.columns and _reads_files(df):
         needed.append(df.metadataColumn("_metadata")[FILE].alias(FILE))

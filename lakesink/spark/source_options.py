@@ -19,12 +19,13 @@ from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean
 
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
+EXPECT = "expect"
 _OF_SPARK = frozenset({"queryname"})
 _GROUPS = {"catalog.": "catalog_properties", "snapshot-property.": "snapshot_properties"}
 _NAMED = {
     CHECKPOINT if option.name == "checkpoint" else option.name.replace("_", "-"): option
     for option in OPTIONS
-    if option.name not in _GROUPS.values()
+    if option.name not in {*_GROUPS.values(), EXPECT}
 }
 _PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(option.name for option in _NAMED.values() if '_' in option.name)})\b")
 
@@ -76,6 +77,8 @@ def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
         known = {TABLE, *_NAMED}
     else:
         known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
+    if EXPECT in given:
+        raise _not_here()
     for key, value in given.items():
         if contains_secret(key, value):
             raise _secret(key)
@@ -116,6 +119,14 @@ def spelled_for_spark() -> Iterator[None]:
 
 def _spelled(text: str) -> str:
     return _PYTHON_NAMES.sub(lambda found: found[0].replace("_", "-"), text)
+
+
+def _not_here() -> SettingsError:
+    return SettingsError(
+        "OPTION_UNKNOWN",
+        "The format has no option expect: Spark evaluates conditions before its rows reach the format.",
+        action='Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").',
+    )
 
 
 def _secret(key: str) -> SettingsError:

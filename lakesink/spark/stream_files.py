@@ -14,7 +14,9 @@ from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
 from lakesink.spark.rows.schema import stored_schema
 from lakesink.watch.terminal import watched
+from lakesink.writer.expectations import is_mark
 from lakesink_protocol.accept import Accept
+from lakesink_protocol.errors import QueryError
 from lakesink_protocol.redact import redact
 
 
@@ -65,9 +67,19 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         prepared_max_age=prepared_max_age,
     )
     settings = new_sink().settings
+    _check_columns(df)
     check_part_schema(stored_schema(df.schema), settings.part_format)
     reporter = _reporter(settings.layout.directory, sink_id, verbose=verbose)
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
+
+
+def _check_columns(df: DataFrame) -> None:
+    if any(map(is_mark, df.columns)):
+        raise QueryError(
+            "WRONG_DATAFRAME",
+            "The rows have expectations, which only a table can count.",
+            action="Leave out with_expectations, or filter the rows in the query.",
+        )
 
 
 def _reporter(directory: str, sink_id: str, *, verbose: bool | str | None) -> Reporter:

@@ -103,7 +103,8 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.accepted, f"accept {outcome.accepted}"),
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
-        (outcome.decoded.malformed_rows, f"{counted(outcome.decoded.malformed_rows, 'malformed row')}"),
+        (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
+        (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words}"),
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")

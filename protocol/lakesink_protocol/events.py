@@ -234,6 +234,14 @@ class RowsMalformed(BatchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectationsUnmet(BatchEvent):
+    """Rows of the batch do not meet an expectation that only warns; `unmet` has the counts by its name, in words."""
+
+    table: str
+    unmet: str
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnsMissing(BatchEvent):
     """The rows lack columns of the table."""
 

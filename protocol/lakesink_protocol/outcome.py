@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lakesink_protocol.decoded import Decoded
+from lakesink_protocol.quality import Quality
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Committed:
             `append`, which commits the rows of its own call or none.
         accepted: The accept as the user wrote it, or None.
         attempts: Commit attempts made, at least 1.
-        decoded: Counts of the documents that the rows came from.
+        quality: What decoding and expectations found in the rows.
         schema_change: The schema change that the batch brought, in words; empty if none.
     """
 
@@ -28,7 +28,7 @@ class Committed:
     recovered: bool = False
     accepted: str | None = None
     attempts: int = 1
-    decoded: Decoded = field(default_factory=Decoded)
+    quality: Quality = field(default_factory=Quality)
     schema_change: str = ""
 
 

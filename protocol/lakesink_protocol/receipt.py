@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from lakesink_protocol.change import ChangeInvalid, ContentFile, SchemaChange, content_of
-from lakesink_protocol.decoded import Decoded, decoded_from
+from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.redact import shown
 
-RECEIPT_VERSION = 3
+RECEIPT_VERSION = 4
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 COMPRESSION_LEVEL = 1
 MOST_IN_A_BATCH = 2**53
@@ -68,7 +68,7 @@ class Receipt:
     rows: int
     files: tuple[ContentFile, ...]
     schema_id: int | None = None
-    decoded: Decoded = field(default_factory=Decoded)
+    quality: Quality = field(default_factory=Quality)
     misfits: tuple[Misfit, ...] = ()
     documents: int = 0
     refused: bool = False
@@ -123,7 +123,7 @@ def decode(data: bytes) -> Receipt:
             rows=whole_count(document["rows"]),
             files=tuple(_file_from_json(file) for file in document["files"]),
             schema_id=None if document["schema"] is None else whole_count(document["schema"]),
-            decoded=decoded_from(document["decoded"]),
+            quality=quality_from(document["quality"]),
             misfits=_misfits(document["misfits"]),
             documents=whole_count(document["documents"]),
             refused=flag(document["refused"]),
@@ -161,7 +161,7 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
         "task": receipt.task,
         "rows": receipt.rows,
         "schema": receipt.schema_id,
-        "decoded": receipt.decoded.to_json(),
+        "quality": receipt.quality.to_json(),
         "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
         "documents": receipt.documents,
         "refused": receipt.refused,

@@ -7,8 +7,8 @@ import pytest
 
 from lakesink_catalog.log import LINES, log
 from lakesink_protocol import events
-from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
+from lakesink_protocol.quality import Quality
 
 SILENT = {
     events.Event,
@@ -232,7 +232,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         f"lakesink.batch.empty {FINISHED} rows=0 files=0 bytes=0 attempts=1 {TIMES}",
     ),
     (
-        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", decoded=Decoded(malformed_rows=2))),
+        finished(Committed(7, rows=5, recovered=True, accepted="Gap:3:commit", quality=Quality(malformed_rows=2))),
         "WARNING",
         (
             f"lakesink.batch.recovered {FINISHED} rows=5 files=0 bytes=0 attempts=1 malformed_rows=2"

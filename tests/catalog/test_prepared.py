@@ -19,8 +19,8 @@ from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.manifests.partitions import PartitionSummary
 from lakesink_catalog.manifests.write import ManifestRecord
-from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.quality import Quality
 from tests.protocol.views import KEY, UUID, batch, entry
 
 HOUR_MS = 3_600_000
@@ -236,7 +236,7 @@ def test_a_record_of_an_earlier_version_counts_no_malformed_rows() -> None:
     earlier = {name: value for name, value in PREPARED.payload.items() if name != "decoded"}
     found = parse_prepared(earlier)
     assert found is not None
-    assert found.decoded == Decoded()
+    assert found.quality == Quality()
 
 
 @pytest.mark.parametrize("decoded", [{"malformed": -1}, {"malformed": "1"}, {"malformed": 10**6}, [], 7, None])

@@ -205,7 +205,7 @@ def test_a_malformed_document_is_found_wherever_the_error_of_duckdb_cuts_its_cha
 def test_a_task_counts_a_malformed_document_of_long_characters(tmp_path: Path) -> None:
     documents = [('{"id": "' + "\u20ac" * length).encode() for length in range(1, 80)]
     receipt = write(decoding(tmp_path, OnMalformed.NULL_ROW), [kafka(b'{"id": 1}', *documents)])
-    assert receipt.decoded.malformed_rows == len(documents)
+    assert receipt.quality.malformed_rows == len(documents)
     assert [row["id"] for row in rows_of(receipt.files)] == [1, *[None] * len(documents)]
 
 
@@ -466,4 +466,4 @@ def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp
     rows = rows_of(receipt.files)
     assert [row["id"] for row in rows] == [1, *[None] * len(BAD), 2]
     assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(BAD)), 100]
-    assert (receipt.rows, receipt.decoded.malformed_rows) == (len(BAD) + 2, len(BAD))
+    assert (receipt.rows, receipt.quality.malformed_rows) == (len(BAD) + 2, len(BAD))

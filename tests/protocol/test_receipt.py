@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.decoded import Decoded, decoded_from, first_names
+from lakesink_protocol.quality import Quality, first_names, quality_from
 from lakesink_protocol.receipt import (
     MOST_MISFITS,
     Misfit,
@@ -51,7 +51,7 @@ RECEIPT = st.builds(
     rows=COUNT,
     files=st.lists(FILE, max_size=3).map(tuple),
     schema_id=st.none() | COUNT,
-    decoded=st.builds(Decoded, COUNT, COUNT, st.lists(st.text("abc.", max_size=9), max_size=10).map(first_names)),
+    quality=st.builds(Quality, COUNT, COUNT, st.lists(st.text("abc.", max_size=9), max_size=10).map(first_names)),
     misfits=st.lists(st.builds(Misfit, *[st.text("ab: /.", max_size=9)] * 4), max_size=20).map(tuple),
     documents=COUNT,
     refused=st.booleans(),
@@ -143,11 +143,11 @@ def test_an_encoder_keeps_a_few_bytes_of_each_file() -> None:
 
 def _as_document(receipt: Receipt) -> dict[str, Any]:
     return {
-        "v": 3,
+        "v": 4,
         "task": receipt.task,
         "rows": receipt.rows,
         "schema": receipt.schema_id,
-        "decoded": receipt.decoded.to_json(),
+        "quality": receipt.quality.to_json(),
         "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
         "documents": receipt.documents,
         "refused": receipt.refused,
@@ -187,7 +187,7 @@ def packed(value: Any) -> bytes:
 JUNK: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, -1, 1.5, math.inf, math.nan, 2**63, "x", "", [], [1], {}, {"a": 1}, "1", [[]]]
 )
-KEYS = ["v", "task", "rows", "schema", "decoded", "misfits", "documents", "refused", "premises", "files"]
+KEYS = ["v", "task", "rows", "schema", "quality", "misfits", "documents", "refused", "premises", "files"]
 FILE_KEYS = ["path", "spec", "partition", "rows", "bytes", "sizes", "values", "nulls", "nans", "lower", "upper"]
 
 
@@ -224,7 +224,7 @@ def _decodes_or_is_invalid(data: bytes) -> None:
     assert all(isinstance(file.path, str) and file.file_size_bytes >= 0 for file in receipt.files)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 4, "3", None, [2], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 5, "3", None, [2], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
 def test_a_receipt_of_another_version_is_refused_by_its_version(version: Any) -> None:
     with pytest.raises(ReceiptInvalid, match="receipt version") as error:
         decode(packed(document() | {"v": version}))
@@ -286,7 +286,7 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
 )
 def test_counts_of_documents_are_counts_and_a_short_list_of_names(document: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown keys|whole number"):
-        decoded_from(document)
+        quality_from(document)
 
 
 @pytest.mark.parametrize("text", ["AAA", "AAAA=", "AAAA====", "A===", "AA=", "A A=", "AAAA\n", "=AAA", "AA==AAAA"])

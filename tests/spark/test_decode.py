@@ -148,7 +148,7 @@ def test_tombstones_alone_are_rows_of_nulls_where_these_are_wanted(spark: Any) -
     records = spark.createDataFrame([(None,)], "value string")
     outcome = lakesink.append(records, TABLE, txn=("load", 1), decode="json", on_malformed="null-row")
     assert isinstance(outcome, Committed)
-    assert (outcome.rows, outcome.decoded.malformed_rows) == (1, 1)
+    assert (outcome.rows, outcome.quality.malformed_rows) == (1, 1)
 
 
 @pytest.mark.usefixtures("table")

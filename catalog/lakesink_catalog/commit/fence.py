@@ -35,11 +35,11 @@ from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_catalog.tables.locations import delete_old_metadata
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile, SchemaChange
-from lakesink_protocol.decoded import Decoded
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
 from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, fenced
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
+from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
@@ -144,7 +144,7 @@ class FencedCommit:
         files: Sequence[ContentFile],
         *,
         schema: Schema,
-        decoded: Decoded | None = None,
+        quality: Quality | None = None,
         schema_change: SchemaChange | None = None,
     ) -> PreparedBatch:
         """Write the manifests of a batch: an attempt then writes only a manifest list, and a merged manifest if due.
@@ -168,7 +168,7 @@ class FencedCommit:
             rows=sum(file.record_count for file in files),
             partitions=len({(file.spec_id, file.partition) for file in files}),
             begun_ms=decision.at_ms,
-            decoded=decoded or Decoded(),
+            quality=quality or Quality(),
             without_inputs=decision.verdict.without_inputs,
             schema_change=schema_change,
         )
@@ -369,7 +369,7 @@ def _committed(prepared: PreparedBatch, attempt: int, *, evolves: bool = True) -
         recovered=prepared.recovered,
         accepted=prepared.accepted or None,
         attempts=attempt,
-        decoded=prepared.decoded,
+        quality=prepared.quality,
         schema_change=prepared.schema_change.in_words if prepared.schema_change and evolves else "",
     )
 

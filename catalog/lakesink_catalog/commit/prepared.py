@@ -18,10 +18,10 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.change import SchemaChange
-from lakesink_protocol.decoded import Decoded, decoded_from
 from lakesink_protocol.events import Listener, PreparedDropped
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.ledger import LedgerEntry, typed_entry
+from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, plain_text, whole_count
 
 SNAPSHOT_IDS = range(2**31, 2**63)
@@ -61,7 +61,7 @@ class PreparedBatch:
     begun_ms: int
     without_inputs: int = 0
     recovered: bool = False
-    decoded: Decoded = field(default_factory=Decoded)
+    quality: Quality = field(default_factory=Quality)
     deletes: tuple[tuple[str, int], ...] = ()
     schema_change: SchemaChange | None = None
 
@@ -81,7 +81,7 @@ class PreparedBatch:
             "rows": self.rows,
             "partitions": self.partitions,
             "begun_ms": self.begun_ms,
-            "decoded": self.decoded.to_json(),
+            "decoded": self.quality.to_json(),
             "deletes": [list(file) for file in self.deletes],
             "schema_change": None if self.schema_change is None else self.schema_change.to_json(),
         } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
@@ -121,7 +121,7 @@ def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> Pr
             begun_ms=whole_count(payload["begun_ms"]),
             without_inputs=whole_count(payload.get("without_inputs", 0)),
             recovered=True,
-            decoded=decoded_from(payload.get("decoded", {})),
+            quality=quality_from(payload.get("decoded", {})),
             deletes=tuple((plain_text(path), whole_count(size)) for path, size in payload.get("deletes", [])),
             schema_change=None if schema_change is None else SchemaChange.from_json(schema_change),
         )
@@ -183,8 +183,8 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("premises of other ids")
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("a file or manifest occurs twice")
-    if prepared.decoded.malformed_rows > prepared.rows:
-        raise ValueError("more malformed rows than rows")
+    if max(prepared.quality.malformed_rows, prepared.quality.unmet_rows) > prepared.rows:
+        raise ValueError("more malformed or unexpected rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("too many rows or bytes")
 

@@ -1,4 +1,4 @@
-"""Snapshot summary of an append with Iceberg's own property names, and the counts of its decoded documents. Pure."""
+"""Snapshot summary of an append with Iceberg's own property names, and the counts of its rows. Pure."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def carried_totals(parent: Any) -> dict[str, str]:
 
 
 def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
-    """Counts of an append and of its decoded documents, and the new totals; `parent` is the parent's summary or None.
+    """Counts of an append, what was found in its rows, and the new totals; `parent` is the parent's summary or None.
 
     A total is left out if the parent does not state it, or if readers could not hold it: readers take an absent total
     as unknown.
@@ -37,7 +37,7 @@ def append_summary(parent: Any, prepared: PreparedBatch) -> dict[str, str]:
         before = _count(parent, total)
         if before is not None and before + added[name] <= LARGEST_NUMBER:
             summary[total] = str(before + added[name])
-    return carried_totals(parent) | summary | prepared.decoded.to_summary()
+    return carried_totals(parent) | summary | prepared.quality.to_summary()
 
 
 def _count(parent: Any, name: str) -> int | None:

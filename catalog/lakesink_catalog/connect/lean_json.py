@@ -45,6 +45,11 @@ class LeanSummary(dict[str, str]):
         """The operation."""
         return Operation(self["operation"])
 
+    @property
+    def additional_properties(self) -> "LeanSummary":
+        """Every property."""
+        return self
+
 
 class LeanSnapshot(NamedTuple):
     """A snapshot, with the names of PyIceberg's `Snapshot`; all its texts are one, and the keys of many are shared."""

@@ -5,8 +5,8 @@ the retained batches, and `sinks` also shows a last batch whose snapshot has exp
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
@@ -16,10 +16,10 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_catalog.read.gaps import silence_limit
 from lakesink_catalog.read.view import view_table
 from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
-from lakesink_protocol.decoded import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
+from lakesink_protocol.quality import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, unmet_in
 from lakesink_protocol.redact import shown
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
@@ -47,6 +47,8 @@ class Record:
         unknown_keys: Keys of documents for which the table had no column.
         unknown_names: Names of such keys as a JSON list; empty if there were none.
         schema_change: How the commit changed the table's schema, in words; empty if it did not.
+        unmet_rows: Rows that did not meet at least one expectation of the query.
+        unmet: Of every expectation, the number of rows that did not meet it.
     """
 
     sink: str
@@ -68,6 +70,8 @@ class Record:
     unknown_keys: int = 0
     unknown_names: str = ""
     schema_change: str = ""
+    unmet_rows: int = 0
+    unmet: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class SinkState:
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
         unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
-        malformed_rows: Part of `rows`.
+        malformed_rows: Part of `rows`, like `unmet_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
     """
@@ -104,6 +108,7 @@ class SinkState:
     unverifiable: bool
     malformed_rows: int = 0
     unknown_keys: int = 0
+    unmet_rows: int = 0
     silence_limit: timedelta | None = None
 
 
@@ -118,6 +123,7 @@ class RetainedBatch(NamedTuple):
     bytes: int
     malformed_rows: int
     unknown_keys: int
+    unmet_rows: int
 
     @property
     def key(self) -> SinkKey:
@@ -196,6 +202,8 @@ def record_of(batch: RetainedBatch) -> Record:
         unknown_keys=batch.unknown_keys,
         unknown_names=str(summary[UNKNOWN_NAMES] or "") if summary else "",
         schema_change=shown(str(summary[SCHEMA_CHANGE] or ""), LONGEST_WORDS) if summary else "",
+        unmet_rows=batch.unmet_rows,
+        unmet=unmet_in(summary.additional_properties.items()) if summary else {},
     )
 
 
@@ -256,6 +264,7 @@ def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _A
         _count(summary, "added-files-size"),
         _count(summary, MALFORMED_ROWS),
         _count(summary, UNKNOWN_KEYS),
+        _count(summary, UNMET_ROWS),
     )
 
 
@@ -292,6 +301,7 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         unverifiable=unverifiable,
         malformed_rows=sum(batch.malformed_rows for batch in counted),
         unknown_keys=sum(batch.unknown_keys for batch in counted),
+        unmet_rows=sum(batch.unmet_rows for batch in counted),
         silence_limit=silence_limit(time_of(batch.snapshot.timestamp_ms) for batch in counted),
     )
 

@@ -17,7 +17,7 @@ def check_documents(receipts: Sequence[Receipt], batch_id: int) -> None:
     if any(receipt.refused for receipt in receipts):
         raise _some_malformed(receipts, batch_id)
     rows = sum(receipt.rows for receipt in receipts)
-    malformed = sum(receipt.decoded.malformed_rows for receipt in receipts)
+    malformed = sum(receipt.quality.malformed_rows for receipt in receipts)
     if malformed == rows and any(receipt.documents for receipt in receipts):
         raise _all_malformed(receipts, batch_id, malformed)
 
@@ -34,7 +34,7 @@ def first_of(receipts: Iterable[Receipt]) -> Misfit | None:
 
 
 def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
-    malformed = sum(receipt.decoded.malformed_rows for receipt in receipts)
+    malformed = sum(receipt.quality.malformed_rows for receipt in receipts)
     some_stopped = any(len(receipt.misfits) == MOST_MISFITS for receipt in receipts)
     count = f"{'At least ' if some_stopped else ''}{counted(malformed, 'malformed document')}"
     return WriteError(

@@ -12,11 +12,13 @@ from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
+from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink.sinks.iceberg.votes import count_votes, is_data_file
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
+from lakesink.writer.expectations import Expected, expected_in, without_marks
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
@@ -28,11 +30,11 @@ from lakesink_catalog.tables.locations import all_under, data_location, metadata
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
-from lakesink_protocol.decoded import LONGEST_NAME, Decoded
 from lakesink_protocol.errors import CatalogError, Reason
 from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.quality import LONGEST_NAME, Quality
 from lakesink_protocol.receipt import ReceiptInvalid
 from lakesink_protocol.redact import shown
 from lakesink_protocol.refusal import refusal
@@ -52,12 +54,13 @@ class IcebergTransaction:
     fence: FencedCommit
     write: BatchWrite
     prepared_log: PreparedLog
+    expected: tuple[Expected, ...] = ()
 
     @property
     def writer(self) -> ParquetTaskWriter | None:
         """The writer for the executors; None if an operator skips the batch."""
         assert isinstance(self.decision.verdict, Commit)
-        return ParquetTaskWriter(self.write.plan) if self.decision.verdict.adds_rows else None
+        return ParquetTaskWriter(self.write.plan, self.expected) if self.decision.verdict.adds_rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
         merges: Memory of the merges of manifests; the same callers keep it for the table and key.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
+        schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
+        expected: The expectations of the rows, by their marks.
     """
 
     table: str
@@ -92,6 +97,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
+    expected: tuple[Expected, ...] = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
     _accept_warning: UnusedAcceptWarning = field(init=False)
@@ -99,6 +105,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     durability = Durability.PREPARED_SURVIVES
 
     def __post_init__(self) -> None:
+        try:
+            self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
+        except ValueError as error:
+            raise marks_invalid(str(error)) from None
         self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
@@ -138,7 +148,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
-        return IcebergTransaction(batch, decision, fence, write, self._log(records))
+        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -173,20 +183,22 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Check every receipt and write the batch's manifests."""
         batch_id = transaction.batch.batch_id
         write = transaction.write
-        counted = count_votes(receipts, write.table, write.plan.file_stem, batch_id)
-        if counted.decoded.malformed_rows:
-            malformed = counted.decoded.malformed_rows, counted.first_malformed
+        counted = count_votes(receipts, write.table, write.plan.file_stem, batch_id, self.expected)
+        if counted.quality.malformed_rows:
+            malformed = counted.quality.malformed_rows, counted.first_malformed
             self.effects.emit(events.RowsMalformed(batch_id, self.table, *malformed))
+        if counted.quality.unmet_rows:
+            self.effects.emit(events.ExpectationsUnmet(batch_id, self.table, counted.quality.unmet_in_words))
         if transaction.writer is not None:
             self._warn_of_missing(transaction)
             self._warn_of_ignored(transaction)
-        self._warn_of_unknown(batch_id, counted.decoded)
+        self._warn_of_unknown(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,
                 counted.files,
                 schema=counted.schema,
-                decoded=counted.decoded,
+                quality=counted.quality,
                 schema_change=write.schema_change,
             )
         except ReceiptInvalid as error:
@@ -284,12 +296,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.reported.update(f"{kind} {name}" for name in news)
         return ", ".join(shown(name, LONGEST_NAME) for name in news)
 
-    def _warn_of_unknown(self, batch_id: int, decoded: Decoded) -> None:
+    def _warn_of_unknown(self, batch_id: int, quality: Quality) -> None:
         """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
-        news = [name for name in decoded.unknown_names if name not in self.reported]
+        news = [name for name in quality.unknown_names if name not in self.reported]
         if news:
             self.reported.update(news)
-            names = Decoded(unknown_names=tuple(news)).names_text
+            names = Quality(unknown_names=tuple(news)).names_text
             self.effects.emit(events.KeysUnknown(batch_id, self.table, names))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakesink.decode.documents import Decoder, check_documents
 from lakesink.writer.columns import Alignment, align
+from lakesink.writer.expectations import Expected, Marks
 from lakesink.writer.files import DataFiles
 from lakesink.writer.libraries import check_library
 from lakesink.writer.parquet import FileFormat
@@ -20,7 +21,7 @@ from lakesink.writer.row_buffer import RowBuffer
 from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
 from lakesink.writer.statistics import columns
 from lakesink.writer.texts import check_texts
-from lakesink_protocol.decoded import Decoded
+from lakesink_protocol.quality import together
 from lakesink_protocol.receipt import Receipt, ReceiptEncoder, encode
 
 
@@ -29,6 +30,7 @@ class ParquetTaskWriter:
     """Writes one task's rows under a plan; see `lakesink_protocol.two_phase.TaskWriter`."""
 
     plan: WritePlan
+    expected: tuple[Expected, ...] = ()
 
     @property
     def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -41,10 +43,10 @@ class ParquetTaskWriter:
         """Write one task's rows and return its encoded receipt.
 
         Every file in the receipt is closed and has as many rows as were written. A receipt refuses the batch if a
-        malformed document must fail it. After a failure, files that were never closed are removed; closed files stay
-        unreferenced.
+        malformed document, or a row that does not meet an expectation, must fail it. After a failure, files that were
+        never closed are removed; closed files stay unreferenced.
         """
-        return _write(self.plan, parse_schema(self.plan.schema_json), task, batches)
+        return _write(_Rows(self.plan, parse_schema(self.plan.schema_json), task, Marks(self.expected)), batches)
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -68,15 +70,21 @@ class _Rows:
     plan: WritePlan
     schema: Struct
     task: int
+    marks: Marks
     count: int = 0
     decoder: Decoder | None = None
+
+    @property
+    def refuse(self) -> bool:
+        """True if what was found in them must fail the batch."""
+        return self.marks.refuse or (self.decoder is not None and self.decoder.refuses)
 
     def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         alignment: Alignment | None = None
         for batch in self._decoded(batches):
             if alignment is None or not batch.schema.equals(alignment.incoming):
                 alignment = _align(batch.schema, self.schema, self.plan)
-            if batch.num_rows:
+            if batch.num_rows and not self.marks.refuse:  # a refused batch is only counted
                 yield alignment.apply(batch)
 
     def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,18 +99,18 @@ class _Rows:
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.count += batch.num_rows
-            yield batch
+            yield self.marks.taken_off(batch)
 
 
-def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
-    rows, receipt = _Rows(plan, schema, task), ReceiptEncoder()
+def _write(rows: _Rows, batches: Iterator[pa.RecordBatch]) -> bytes:
+    plan, schema, receipt = rows.plan, rows.schema, ReceiptEncoder()
     file_format = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
-    files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), task, receipt.add)
+    files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), rows.task, receipt.add)
     try:
         buffer = RowBuffer(files)
         for batch in rows.aligned(batches):
             buffer.add(batch)
-        if rows.decoder is not None and rows.decoder.refuses:
+        if rows.refuse:
             files.abandon()
             return encode(_head(rows))
         buffer.flush()
@@ -117,15 +125,15 @@ def _write(plan: WritePlan, schema: Struct, task: int, batches: Iterator[pa.Reco
 
 def _head(rows: _Rows) -> Receipt:
     """The receipt without files, which were encoded as they were closed."""
-    plan = rows.plan
-    receipt = Receipt(rows.task, rows.count, (), plan.schema_id, premises=plan.premises)
-    decoder = rows.decoder
+    plan, decoder = rows.plan, rows.decoder
+    receipt = Receipt(
+        rows.task, rows.count, (), plan.schema_id, rows.marks.quality, refused=rows.refuse, premises=plan.premises
+    )
     if decoder is None:
         return receipt
     return replace(
         receipt,
-        decoded=Decoded(decoder.malformed, decoder.unknown.count, decoder.unknown.names),
+        quality=together([receipt.quality, decoder.quality]),
         misfits=tuple(decoder.misfits),
         documents=decoder.documents,
-        refused=decoder.refuses,
     )

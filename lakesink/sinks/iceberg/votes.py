@@ -29,12 +29,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lakesink.sinks.iceberg.expectations import check_expectations
 from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
+from lakesink.writer.expectations import Expected, OnUnmet
 from lakesink.writer.locations import is_location
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_protocol.change import Change, ContentFile
-from lakesink_protocol.decoded import Decoded, together
+from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
 from lakesink_protocol.votes import check_tasks, receipt_rejected
 
@@ -56,16 +58,20 @@ class CombinedReceipts:
 
     files: tuple[ContentFile, ...]
     schema: Schema
-    decoded: Decoded
+    quality: Quality
     first_malformed: str
 
 
-def count_votes(encoded: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> CombinedReceipts:
+def count_votes(
+    encoded: Sequence[bytes], table: Table, file_stem: str, batch_id: int, expected: Sequence[Expected] = ()
+) -> CombinedReceipts:
     """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch."""
     receipts = sorted(map(_decoded, encoded), key=lambda receipt: receipt.task)
     for receipt in receipts:
         _check_receipt(table, receipt, file_stem)
+        _check_quality(receipt, expected)
     check_tasks(receipt.task for receipt in receipts)
+    check_expectations(receipts, expected, batch_id)
     check_documents(receipts, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
@@ -73,10 +79,10 @@ def count_votes(encoded: Sequence[bytes], table: Table, file_stem: str, batch_id
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise receipt_rejected("the batch has more rows or bytes than the limit")
     first = first_of(receipts)
-    decoded = together(receipt.decoded for receipt in receipts)
+    quality = together(receipt.quality for receipt in receipts)
     schema = _written_under(table, receipts)
     _check_premises(table, receipts)
-    return CombinedReceipts(files, schema, decoded, "" if first is None else in_words(first))
+    return CombinedReceipts(files, schema, quality, "" if first is None else in_words(first))
 
 
 def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
@@ -94,12 +100,8 @@ def _decoded(data: bytes) -> Receipt:
 def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
     if not Change(receipt.files, receipt.schema_change).only_appends:
         raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
-    if receipt.refused and (receipt.files or not receipt.decoded.malformed_rows):
-        raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
     if not receipt.refused and receipt.rows != sum(file.record_count for file in receipt.files):
         raise receipt_rejected("a task received another number of rows than its files contain")
-    if max(receipt.decoded.malformed_rows, receipt.documents) > receipt.rows:
-        raise receipt_rejected("a task reports more documents or malformed rows than it received")
     folder = data_location(table)
     if not all_under((file.path for file in receipt.files), folder):
         raise receipt_rejected("a data file is outside the table's data location")
@@ -110,6 +112,19 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
         raise receipt_rejected("a data file is empty, or has a partition spec that the table does not have")
     if not all(counts_agree(file) for file in receipt.files):
         raise receipt_rejected("the statistics of a data file contradict each other")
+
+
+def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
+    quality, unmet = receipt.quality, receipt.quality.unmet
+    if max(quality.malformed_rows, quality.unmet_rows, receipt.documents) > receipt.rows:
+        raise receipt_rejected("a task reports more documents, malformed or unexpected rows than it received")
+    if set(unmet) != {one.name for one in expected}:
+        raise receipt_rejected("a task counted other expectations than those of the query")
+    reasons = quality.malformed_rows + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)
+    if receipt.refused and (receipt.files or not reasons):
+        raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
+    if not max(unmet.values(), default=0) <= quality.unmet_rows <= sum(unmet.values()):
+        raise receipt_rejected("a task's counts of expectations contradict each other")
 
 
 def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:

@@ -91,7 +91,7 @@ def test_on_request_a_row_of_nulls_is_in_the_place_of_what_cannot_be_decoded(tmp
     rows = rows_of(receipt.files)
     assert [row["id"] for row in rows] == [1, *[None] * len(bad), 2]
     assert [row["_kafka_offset"] for row in rows] == [*range(100, 101 + len(bad)), 100]
-    assert (receipt.rows, receipt.decoded.malformed_rows) == (len(bad) + 2, len(bad))
+    assert (receipt.rows, receipt.quality.malformed_rows) == (len(bad) + 2, len(bad))
 
 
 @pytest.mark.parametrize("on_malformed", list(OnMalformed))

@@ -1,0 +1,83 @@
+"""The quality history of a table: of every check, what each batch says in its snapshot's summary. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from lakesink_catalog.read.history import RetainedBatch, record_of
+
+MALFORMED, UNKNOWN_KEYS = "malformed documents", "unknown keys"
+"""Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One check of one batch."""
+
+    batch_id: int
+    rows: int
+    found: int
+
+
+@dataclass(slots=True)
+class Check:
+    """One check of one sink, over the batches that made it, oldest first."""
+
+    sink: str
+    branch: str
+    kind: str
+    name: str
+    batches: list[Checked] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all these batches."""
+        return sum(batch.rows for batch in self.batches)
+
+    @property
+    def found(self) -> int:
+        """Rows that did not meet it."""
+        return sum(batch.found for batch in self.batches)
+
+    @property
+    def share(self) -> float:
+        """Part of the rows that did not meet it, from 0 to 1."""
+        return share_of(self.batches)
+
+    @property
+    def last(self) -> int | None:
+        """The newest batch with such rows; None if there is none."""
+        return next((batch.batch_id for batch in reversed(self.batches) if batch.found), None)
+
+
+def checks_of(batches: Iterable[RetainedBatch]) -> list[Check]:
+    """Every check of these batches, by sink and name; batches that were rolled back do not count."""
+    found: dict[tuple[str, ...], Check] = {}
+    for batch in batches:
+        if batch.is_counted:
+            key = batch.key.name, batch.key.branch, batch.key.kind.value
+            for name, count in _counts(batch):
+                check = found.setdefault((*key, name), Check(*key, name))
+                check.batches.append(Checked(batch.batch_id, batch.rows, count))
+    return [found[key] for key in sorted(found)]
+
+
+def share_of(batches: Sequence[Checked]) -> float:
+    """Part of the rows of these batches that did not meet a check, from 0 to 1."""
+    rows = sum(batch.rows for batch in batches)
+    return sum(batch.found for batch in batches) / rows if rows else 0.0
+
+
+def shares(batches: Sequence[Checked], most: int) -> list[float]:
+    """The shares of at most so many groups of successive batches, oldest first; each batch is in one group."""
+    groups = min(most, len(batches))
+    ends = [round(len(batches) * group / groups) for group in range(groups + 1)] if groups else []
+    return [share_of(batches[start:end]) for start, end in pairwise(ends)]
+
+
+def _counts(batch: RetainedBatch) -> Iterator[tuple[str, int]]:
+    yield from record_of(batch).unmet.items()
+    if batch.malformed_rows:
+        yield MALFORMED, batch.malformed_rows
+    if batch.unknown_keys:
+        yield UNKNOWN_KEYS, batch.unknown_keys

@@ -1,0 +1,65 @@
+"""Lets Spark evaluate expectations: one more BOOLEAN column for each, in the query's own pass over the rows."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BooleanType
+
+from lakesink.settings.expectations import Expectation, parse_expectations
+from lakesink.settings.settings import option_invalid
+from lakesink.writer.expectations import Expected, is_mark
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.redact import redact
+
+_LONGEST_REASON = 100
+
+
+def with_expectations(df: DataFrame, expect: Mapping[str, str | Sequence[str]]) -> DataFrame:
+    """The rows with their expectations, for ``format("lakesink")``; `stream` and `append` take the option `expect`.
+
+    Args:
+        df: Streaming or batch DataFrame. Do not change its columns afterwards.
+        expect: As the option `expect`: conditions by name, each alone or with ``"warn"`` or ``"fail"``.
+
+    Raises:
+        SettingsError: A name is malformed, or Spark cannot evaluate a condition on these rows.
+    """
+    try:
+        return marked(df, parse_expectations(expect))
+    except ValueError as error:
+        raise option_invalid("expect", str(error)) from None
+
+
+def marked(df: DataFrame, expectations: Mapping[str, Expectation]) -> DataFrame:
+    """The rows with a mark for each expectation; unchanged if there are none."""
+    return df.select("*", *marks_of(df, expectations)) if expectations else df
+
+
+def marks_of(df: DataFrame, expectations: Mapping[str, Expectation]) -> list[Column]:
+    """A column for each expectation, for a `select` of these rows."""
+    taken = {column.lower() for column in df.columns if is_mark(column)}
+    marks = []
+    for name, expectation in expectations.items():
+        _check(df, name, expectation)
+        mark = Expected(name, expectation.on_unmet).mark
+        if mark.lower() in taken:
+            raise _wrong(f"The rows have an expectation {name} already.")
+        marks.append(sf.coalesce(sf.expr(expectation.condition), sf.lit(False)).alias(mark))  # noqa: FBT003
+    return marks
+
+
+def _check(df: DataFrame, name: str, expectation: Expectation) -> None:
+    """Evaluated beside the rows: alone, an aggregate would be valid."""
+    try:
+        kind = df.select("*", sf.coalesce(sf.expr(expectation.condition))).schema.fields[-1].dataType
+    except PySparkException as error:
+        reason = redact(" ".join(str(error).split("\n", 1)[0].split()))
+        raise _wrong(f"Spark cannot evaluate the expectation {name}: {reason[:_LONGEST_REASON]}") from None
+    if not isinstance(kind, BooleanType):
+        raise _wrong(f"The expectation {name} is {kind.simpleString().upper()}, not a condition (BOOLEAN).")
+
+
+def _wrong(what: str) -> SettingsError:
+    return option_invalid("expect", what)

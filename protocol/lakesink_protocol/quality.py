@@ -1,0 +1,119 @@
+"""What was found in the rows of a batch, as counts. Pure; executors import this."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakesink_protocol.redact import redact, shown
+
+MOST_NAMES = 10
+LONGEST_NAME = 60
+MOST_EXPECTATIONS = 50
+EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, UNMET_PREFIX = (
+    "lakesink.malformed-rows",
+    "lakesink.unknown-keys",
+    "lakesink.unknown-key-names",
+    "lakesink.unmet-rows",
+    "lakesink.unmet.",
+)
+"""Summary properties of a batch's snapshot; zero counts and empty lists are left out, except those of expectations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Counts of one task, or of a batch.
+
+    Attributes:
+        malformed_rows: Rows of NULLs that replace documents that could not be decoded.
+        unknown_keys: Number of non-null keys without a column in the table, in a sample of the documents: the first
+            thousand of every 16 MiB.
+        unknown_names: The first ten of their names in alphabetical order, as paths with dots.
+        unmet_rows: Rows that did not meet at least one expectation.
+        unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
+    """
+
+    malformed_rows: int = 0
+    unknown_keys: int = 0
+    unknown_names: tuple[str, ...] = ()
+    unmet_rows: int = 0
+    unmet: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form for receipts and prepared records."""
+        return {
+            "malformed": self.malformed_rows,
+            "unknown_keys": self.unknown_keys,
+            "unknown_names": list(self.unknown_names),
+            "unmet_rows": self.unmet_rows,
+            "unmet": dict(self.unmet),
+        }
+
+    def to_summary(self) -> dict[str, str]:
+        """Properties for a snapshot's summary. A batch that met an expectation says so: its history is in the table."""
+        counts = {MALFORMED_ROWS: self.malformed_rows, UNKNOWN_KEYS: self.unknown_keys, UNMET_ROWS: self.unmet_rows}
+        found = {name: str(count) for name, count in counts.items() if count}
+        found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
+        return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
+
+    @property
+    def names_text(self) -> str:
+        """The names as a JSON list without spaces, for a log line or a summary."""
+        return json.dumps(self.unknown_names, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def unmet_in_words(self) -> str:
+        """The expectations that rows did not meet: ``valid_age 3, has_id 1``; empty if there are none."""
+        return ", ".join(f"{name} {count:,}" for name, count in self.unmet.items() if count)
+
+
+def together(parts: Iterable[Quality]) -> Quality:
+    """The sum of all parts."""
+    found = list(parts)
+    unmet: Counter[str] = Counter()
+    for part in found:
+        unmet.update(part.unmet)
+    return Quality(
+        sum(part.malformed_rows for part in found),
+        sum(part.unknown_keys for part in found),
+        first_names(name for part in found for name in part.unknown_names),
+        sum(part.unmet_rows for part in found),
+        dict(unmet),
+    )
+
+
+def first_names(names: Iterable[str]) -> tuple[str, ...]:
+    """The first ten names, safe to show; the result does not depend on how the documents were split."""
+    return tuple(sorted({redact(shown(name, LONGEST_NAME)) for name in names})[:MOST_NAMES])
+
+
+def unmet_in(summary: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The counts of expectations in a snapshot's summary; what is not such a count is left out."""
+    found = {}
+    for key, value in summary:
+        name = key.removeprefix(UNMET_PREFIX)
+        if name != key and EXPECTATION_NAME.fullmatch(name) and re.fullmatch(r"[0-9]{1,18}", value):
+            found[name] = int(value)
+    return found
+
+
+def quality_from(document: Mapping[str, Any]) -> Quality:
+    """The counts in a receipt or a prepared record, 0 if an earlier version did not write them; else ValueError."""
+    malformed, unknown = document.get("malformed", 0), document.get("unknown_keys", 0)
+    names, unmet_rows = document.get("unknown_names", []), document.get("unmet_rows", 0)
+    unmet = document.get("unmet", {})
+    if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
+        raise ValueError("the expectations are not a few names with counts")
+    counts = malformed, unknown, unmet_rows, *unmet.values()
+    if not all(type(count) is int and 0 <= count < 2**63 for count in counts):
+        raise ValueError("a count is not a whole number from 0 to 2^63-1")
+    if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
+        raise ValueError("the names of unknown keys are not a short list of texts")
+    return Quality(malformed, unknown, first_names(names), unmet_rows, unmet)
+
+
+def _is_expectation(name: Any) -> bool:
+    return isinstance(name, str) and EXPECTATION_NAME.fullmatch(name) is not None
