@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lakesink.settings.settings import read_option
-from lakesink.sinks.directory.part_formats import check_part_schema
+from lakesink.sinks.directory.part_formats import PartFormat, check_part_schema
 from lakesink.sinks.directory.sink import FileSink
 from lakesink.spark.api import check_streaming, stream_writer
 from lakesink.spark.report import Reporter
@@ -67,19 +67,19 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
         prepared_max_age=prepared_max_age,
     )
     settings = new_sink().settings
-    _check_columns(df)
-    check_part_schema(stored_schema(df.schema), settings.part_format)
+    _check_columns(df, settings.part_format)
     reporter = _reporter(settings.layout.directory, sink_id, verbose=verbose)
     return stream_writer(df, read_option("checkpoint", checkpoint), reporter, lambda _schema, _session: new_sink())
 
 
-def _check_columns(df: DataFrame) -> None:
+def _check_columns(df: DataFrame, part_format: PartFormat) -> None:
     if any(map(is_mark, df.columns)):
         raise QueryError(
             "WRONG_DATAFRAME",
             "The rows have expectations, which only a table can count.",
             action="Leave out with_expectations, or filter the rows in the query.",
         )
+    check_part_schema(stored_schema(df.schema), part_format)
 
 
 def _reporter(directory: str, sink_id: str, *, verbose: bool | str | None) -> Reporter:

@@ -147,6 +147,14 @@ CASES: list[tuple[events.Event, str, str]] = [
         ),
     ),
     (
+        events.ExpectationsUnmet(3, "demo.events", "valid_age 2"),
+        "WARNING",
+        (
+            "lakesink.expectation.unmet table=demo.events batch=3: rows that do not meet an expectation are in the"
+            " table: valid_age 2"
+        ),
+    ),
+    (
         events.ColumnsIgnored(3, "demo.events", "events", "a, b"),
         "WARNING",
         (
