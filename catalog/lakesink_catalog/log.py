@@ -19,6 +19,9 @@ LINES: Mapping[type[events.Event], str] = {
         " The table's own partitions are used; leave partition_by out"
     ),
     events.PropertiesIgnored: "lakesink.settings.ignored properties=%(properties)s",
+    events.OptionDeprecated: (
+        "lakesink.option.deprecated option=%(option)s: use %(instead)s, which keeps what cannot be decoded"
+    ),
     events.LedgerTagOff: (
         "lakesink.ledger.without-tag table=%(table)s sink=%(sink)s: without the tag, lakesink cannot detect a rollback"
         " that expiry hides, or a late request on an old head"
@@ -45,6 +48,10 @@ LINES: Mapping[type[events.Event], str] = {
     events.ExpectationsUnmet: (
         "lakesink.expectation.unmet table=%(table)s batch=%(batch_id)d: rows that do not meet an expectation are in the"
         " table: %(unmet)s"
+    ),
+    events.RowsPutAside: (
+        "lakesink.rows.put-aside table=%(table)s batch=%(batch_id)d rows=%(rows)d: they become dead letters in"
+        " %(letters)s"
     ),
     events.ColumnsMissing: (
         "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
@@ -191,6 +198,8 @@ def _counts(outcome: Outcome) -> Fields:
         counts |= {"unknown_keys": quality.unknown_keys, "unknown_names": quality.names_text}
     if quality.unmet_rows:
         counts |= {"unmet_rows": quality.unmet_rows}
+    if quality.dead_letters:
+        counts |= {"dead_letters": quality.dead_letters}
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

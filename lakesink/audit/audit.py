@@ -35,7 +35,8 @@ class SinkProof:
     since: datetime | None  # commit time of the oldest of them
     malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
     unknown_keys: int = 0  # values in documents without a column in the table
-    unmet_rows: int = 0  # rows, included in `rows`, that did not meet an expectation of the query
+    unmet_rows: int = 0  # rows that did not meet an expectation of the query
+    dead_letters: int = 0  # rows that are in the table of dead letters instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +119,5 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
         unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
+        dead_letters=sum(step.snapshot.dead_letters for step in steps),
     )

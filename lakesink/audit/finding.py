@@ -178,5 +178,8 @@ def of_quality(state: SinkState) -> Iterator[str]:
         values = counted(state.unknown_keys, "value")
         yield f"Of the documents that were looked at, {values} had no column in the table and were left out."
     if state.unmet_rows:
-        rows = f"{state.unmet_rows:,} of {counted(state.rows, 'row')}"
-        yield f"{rows} do not meet an expectation of the query; lakesink quality shows which."
+        rows = f"{state.unmet_rows:,} of {counted(state.rows + state.dead_letters, 'row')}"
+        yield f"{rows} did not meet an expectation of the query; lakesink quality shows which."
+    if state.dead_letters:
+        rows = f"{state.dead_letters:,} of {counted(state.rows + state.dead_letters, 'row')}"
+        yield f"{rows} are dead letters; lakesink dead-letters shows why."

@@ -58,5 +58,6 @@ def outcome_in_words(record: Record) -> str:
     malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
     unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
     unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
+    dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
-    return (record.accepted or record.outcome) + without + rolled_back + malformed + unknown + unmet + evolved
+    return (record.accepted or record.outcome) + without + rolled_back + malformed + unknown + unmet + dead + evolved

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from lakesink_catalog.read.history import RetainedBatch, record_of
 
-MALFORMED, UNKNOWN_KEYS = "malformed documents", "unknown keys"
+MALFORMED, UNKNOWN_KEYS, DEAD_LETTERS = "malformed documents", "unknown keys", "dead letters"
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
 
 
@@ -58,7 +58,7 @@ def checks_of(batches: Iterable[RetainedBatch]) -> list[Check]:
             key = batch.key.name, batch.key.branch, batch.key.kind.value
             for name, count in _counts(batch):
                 check = found.setdefault((*key, name), Check(*key, name))
-                check.batches.append(Checked(batch.batch_id, batch.rows, count))
+                check.batches.append(Checked(batch.batch_id, batch.rows + batch.dead_letters, count))
     return [found[key] for key in sorted(found)]
 
 
@@ -81,3 +81,5 @@ def _counts(batch: RetainedBatch) -> Iterator[tuple[str, int]]:
         yield MALFORMED, batch.malformed_rows
     if batch.unknown_keys:
         yield UNKNOWN_KEYS, batch.unknown_keys
+    if batch.dead_letters:
+        yield DEAD_LETTERS, batch.dead_letters

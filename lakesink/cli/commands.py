@@ -14,7 +14,7 @@ import click
 from lakesink.cli.output import Report, reported
 from lakesink.settings.parse import duration
 
-_ONLY_READS = frozenset({"as-of", "audit", "diff", "engines", "explain", "log", "quality", "status"})
+_ONLY_READS = frozenset({"as-of", "audit", "dead-letters", "diff", "engines", "explain", "log", "quality", "status"})
 
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
@@ -124,6 +124,18 @@ COMMANDS = (
         _option("--writers", type=click.IntRange(2, 64), default=16, help="Number of concurrent writers."),
         _option("--commits", type=click.IntRange(1), default=10, help="Commits of each writer."),
         _option("--processes", type=click.IntRange(1, 64), default=4, help="Number of processes for the writers."),
+    ),
+    _command(
+        "dead-letters",
+        "Rows that a stream put aside, by reason.",
+        "Show the newest rows that streams into TABLE put aside, and how many there are by reason.",
+        _TABLE,
+        _option("--letters", metavar="TABLE", help="Table of the dead letters.  [default: TABLE__dead_letters]"),
+        _option("--sink", metavar="ID", help="Only this sink id or application id."),
+        _option("--batch", type=click.IntRange(0), metavar="N", help="Only this batch, or version of an append."),
+        _option("--reason", metavar="CODE", help="Only this reason, for example VALUE_MALFORMED."),
+        _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of letters to show."),
+        _CATALOG,
     ),
     _command(
         "demo",

@@ -15,6 +15,11 @@ def documents(rows: "pa.Table") -> list[dict[str, Any]]:
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
+def documents_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in Python's types as objects with values that JSON has; the others as text."""
+    return [{name: _value(value) for name, value in row.items()} for row in rows]
+
+
 def cells(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The same as text."""
     return [

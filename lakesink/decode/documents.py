@@ -4,7 +4,7 @@ The column ``value`` contains the document. Table columns with names in `KAFKA_C
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from lakesink.decode.libraries import load_duckdb
 from lakesink.decode.misfits import Found
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.unknown_keys import UnknownKeys
+from lakesink.writer.letters import Fault
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
@@ -40,6 +41,9 @@ LONGEST_VALUE = 60
 """Most characters of a value in messages, if the option show_values is set."""
 SHOWN_OF_NULL_ROWS = 1
 """Malformed values that a task describes if they do not fail the batch."""
+MOST_EXPLAINED = 1_000
+"""Malformed documents whose misfit a task looks for, if they are put aside."""
+PutAside = Callable[[pa.RecordBatch, Mapping[int, Fault]], pa.RecordBatch]
 GATHERED_BYTES = 16 * 1024 * 1024
 
 
@@ -58,19 +62,23 @@ class Decoder:
     """Decodes one task's batches.
 
     Attributes:
+        put_aside: Takes malformed documents, if the query wants that, and returns the rows for the others.
         malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
         documents: Rows whose document is not NULL.
         misfits: The first values that do not fit.
         unknown: Keys without a column.
+        explained: Malformed documents whose first value that does not fit was looked for, of those put aside.
     """
 
     plan: WritePlan
     schema: Struct
     task: int = 0
+    put_aside: PutAside | None = None
     malformed: int = 0
     documents: int = 0
     misfits: list[Misfit] = field(default_factory=list)
     unknown: UnknownKeys = field(default_factory=UnknownKeys)
+    explained: int = 0
     _reader: DocumentReader = field(init=False)
     _places: Places = field(init=False)
 
@@ -102,13 +110,36 @@ class Decoder:
         values = batch.column(VALUE)
         parsed = self._parsed(values)
         self.documents += batch.num_rows - values.null_count
-        if parsed.misfits is not None:
-            self._collect(parsed.misfits, batch)
+        kept = self._kept(parsed.misfits, batch)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
         names = [field.name for field in self.schema.fields]
         arrays = [batch.column(KAFKA_COLUMNS[name]) if name in KAFKA_COLUMNS else next(decoded) for name in names]
-        return pa.RecordBatch.from_arrays(arrays, names=names)
+        rows = pa.RecordBatch.from_arrays(arrays, names=names)
+        return rows if kept is None else rows.filter(kept)
+
+    def _kept(self, misfits: pa.BooleanArray | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+        """The rows that stay if malformed documents are put aside; None if all stay, with NULLs for these documents."""
+        if misfits is None:
+            return None
+        if self.plan.on_malformed is not OnMalformed.QUARANTINE or self.put_aside is None:
+            self._collect(misfits, batch)
+            return None
+        self.put_aside(batch, self._faults(misfits, batch))
+        return pc.invert(misfits)
+
+    def _faults(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> dict[int, Fault]:
+        """The first value of each malformed document that does not fit; the first documents only, for it takes time."""
+        positions = pc.indices_nonzero(misfits)
+        some = positions[: max(MOST_EXPLAINED - self.explained, 0)]
+        self.explained += len(some)
+        found = self._reader.explain(batch.column(VALUE).take(some), own_columns(self.schema)) if len(some) else []
+        faults = dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
+        for position, values in zip(some.to_pylist(), found, strict=True):
+            first = self._misfit("", values[0])
+            said = f"{first.expected} expected, found {first.found}"
+            faults[position] = Fault("VALUE_MALFORMED", first.column, said)
+        return faults
 
     def _parsed(self, documents: pa.Array) -> Parsed:
         """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""

@@ -35,7 +35,7 @@ def _expectation(name: str, value: Any) -> Expectation:
     if not isinstance(condition, str) or not condition.strip() or len(condition) > _LONGEST_CONDITION:
         raise ValueError(f"{name} has no condition in SQL of at most {_LONGEST_CONDITION} characters")
     if on_unmet not in tuple(OnUnmet):
-        raise ValueError(f"{name} says neither 'warn' nor 'fail' beside its condition")
+        raise ValueError(f"{name} says none of 'warn', 'quarantine' and 'fail' beside its condition")
     return Expectation(condition, OnUnmet(on_unmet))
 
 

@@ -44,7 +44,10 @@ class Options(TypedDict, total=False):
     tag_every: Duration | int | None
     tag_max_age: Duration | None
     decode: Literal["json", "avro"] | str | None
-    on_malformed: Literal["fail", "null-row"] | str | None
+    on_malformed: Literal["fail", "quarantine", "null-row"] | str | None
+    dead_letter_table: str | None
+    max_dead_letters: int | str | None
+    max_dead_letter_ratio: float | str | None
     show_values: bool | str | None
     schema_registry: Place | None
     verbose: bool | str | None

@@ -1,5 +1,6 @@
 """The keyword options of streams and appends. Parsing, suggestions and the docs all use `OPTIONS`."""
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -146,8 +147,18 @@ def _schema_registry(value: Any) -> str:
 
 def _on_malformed(value: Any) -> OnMalformed:
     if value not in tuple(OnMalformed):
-        raise ValueError("expected 'fail' or 'null-row'")
+        raise ValueError("expected 'fail' or 'quarantine'")
     return OnMalformed(value)
+
+
+def _ratio(value: Any) -> float:
+    try:
+        found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= 1:
+        raise ValueError("expected a number from 0 to 1")
+    return found
 
 
 def _schema_evolution(value: Any) -> SchemaEvolution:
@@ -244,7 +255,8 @@ OPTIONS = (
         parse_expectations,
         "none",
         "Conditions that every row must make true, in Spark SQL: `{'valid_age': 'age between 0 and 120'}`. A batch with"
-        " other rows fails; with `('age between 0 and 120', 'warn')` its rows are written and counted. With `decode`,"
+        " other rows fails; with `('age between 0 and 120', 'warn')` they are written and counted, with `'quarantine'`"
+        " they become dead letters. With `decode`,"
         ' conditions see the columns of the source. Not in `format("lakesink")`, which needs `with_expectations`.',
     ),
     Option("snapshot_properties", "mapping", _snapshot_properties, "none", "Added to the summary of every snapshot."),
@@ -307,7 +319,31 @@ OPTIONS = (
         "text",
         _on_malformed,
         "`fail`",
-        "Action for a value that cannot be decoded exactly: `fail` stops the query, `null-row` writes a row of NULLs.",
+        "Action for a row that cannot be written: a document that cannot be decoded exactly, NULL in a required column,"
+        " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
+        " letter: a row of another table, under the same batch id. `null-row` writes a row of NULLs for a document; it"
+        " is deprecated, use `quarantine`.",
+    ),
+    Option(
+        "dead_letter_table",
+        "text",
+        _text,
+        "the table's name with `__dead_letters`",
+        "Table for rows that are put aside, by `quarantine` of `on_malformed` or of `expect`. lakesink creates it.",
+    ),
+    Option(
+        "max_dead_letters",
+        "whole number",
+        lambda value: whole_number(value, 0),
+        "none",
+        "A batch with more dead letters fails.",
+    ),
+    Option(
+        "max_dead_letter_ratio",
+        "number from 0 to 1",
+        _ratio,
+        "0.5",
+        "A batch fails if a larger part of its rows would be dead letters; 1 allows any part.",
     ),
     Option(
         "show_values",

@@ -6,6 +6,7 @@ Values of ``catalog_properties`` may be secrets: they stay in the driver and nev
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from lakesink.settings.expectations import Expectation
@@ -16,7 +17,7 @@ from lakesink.writer.plan import AVRO, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
-from lakesink_protocol.events import Listener, PropertiesIgnored
+from lakesink_protocol.events import Listener, OptionDeprecated, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
 from lakesink_protocol.redact import MASK, contains_secret, redact
 from lakesink_protocol.suggest import did_you_mean, sentence
@@ -55,6 +56,9 @@ class Settings:
     tag_max_age: timedelta = timedelta(days=365)
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
+    dead_letter_table: str | None = None
+    max_dead_letters: int | None = None
+    max_dead_letter_ratio: float = 0.5
     show_values: bool = False
     schema_registry: str = ""
     verbose: bool | None = None
@@ -83,6 +87,8 @@ class Settings:
         _check_agreement(settings, given)
         _check_tags(settings, given, kind)
         _check_decode(settings, given)
+        if settings.on_malformed is OnMalformed.NULL_ROW:
+            _tell_of_null_row()
         return settings
 
     def effective(self, table_properties: Mapping[str, str], emit: Listener = LISTENERS) -> Effective:
@@ -174,7 +180,8 @@ def _check_tags(settings: Settings, given: Mapping[str, Any], kind: SinkKind) ->
 
 
 def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
-    for name in ("on_malformed", "show_values"):
+    null_row = ("on_malformed",) if settings.on_malformed is OnMalformed.NULL_ROW else ()
+    for name in (*null_row, "show_values"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
@@ -183,6 +190,12 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         raise option_invalid("schema_evolution", "With decode, the option schema_evolution can only be 'ignore'.")
     if settings.decode and settings.create_table:
         raise option_invalid("decode", "The option decode needs an existing table: its columns define what to decode.")
+
+
+@cache
+def _tell_of_null_row() -> None:
+    """Once a process: the format parses its options for every batch."""
+    LISTENERS(OptionDeprecated("on_malformed='null-row'", "on_malformed='quarantine'"))
 
 
 def option_invalid(name: str, what: str) -> SettingsError:

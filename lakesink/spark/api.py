@@ -15,7 +15,7 @@ from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
 from lakesink.settings.option_types import Options
 from lakesink.settings.settings import Settings, read_option
-from lakesink.sinks.iceberg.preflight import check_start, open_existing
+from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import is_of_connect
 from lakesink.spark.determinism import functions_of, runs_python
@@ -31,7 +31,7 @@ from lakesink.spark.rows.schema import is_case_sensitive, stored_schema
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.spark_errors import brief, is_interruption
 from lakesink.watch.terminal import watched
-from lakesink.writer.expectations import is_mark, without_marks
+from lakesink.writer.expectations import expected_in, is_mark, without_marks
 from lakesink.writer.plan import JSON
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
@@ -75,8 +75,10 @@ def stream(
     key = SinkKey(settings.sink_id, settings.branch)
     df = _select_for_decoding(df, settings) if settings.decode else marked(df, settings.expect)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    columns = without_marks(stored_schema(df.schema))
-    check_start(catalog, table, key, settings, columns, case_sensitive=is_case_sensitive(df.sparkSession))
+    columns = stored_schema(df.schema)
+    sensitive = is_case_sensitive(df.sparkSession)
+    check_start(catalog, table, key, settings, without_marks(columns), case_sensitive=sensitive)
+    check_letters(catalog, table, key, settings, expected_in(columns))
 
     def make_sink(schema: pa.Schema, session: SparkSession) -> IcebergSink:
         return IcebergSink(table, key, catalog.open, settings, schema, is_case_sensitive(session))

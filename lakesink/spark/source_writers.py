@@ -46,7 +46,7 @@ from lakesink_protocol.coordinator import run_batch, writers_for
 from lakesink_protocol.errors import QueryError
 from lakesink_protocol.events import BatchStarted
 from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes, votes_incomplete
 
 Messages = Sequence[WriterCommitMessage | None]
@@ -129,10 +129,14 @@ class FinishedJob:
                 "The table's history or schema changed after the batch was written, so it must be written again."
             )
         self.used = True
-        [name] = writers
+        [(name, writer)] = writers.items()
         sent = [message for message in self.messages if isinstance(message, TaskMessage)]
-        votes = [Vote(one.task, {} if one.receipt is None else {name: one.receipt}, one.version) for one in sent]
+        votes = [Vote(one.task, _receipts(name, writer, one), one.version) for one in sent]
         return Votes(max(len(self.messages), 1), votes, __version__)  # Spark plans at least one task, even without rows
+
+
+def _receipts(name: str, writer: TaskWriter, sent: TaskMessage) -> Mapping[str, bytes]:
+    return {} if sent.receipt is None else receipts_of(name, writer, sent.receipt)
 
 
 def commit_batch(destination: Destination, schema: pa.Schema, batch: Batch, messages: Messages) -> None:

@@ -104,6 +104,7 @@ class Stream:
         """Begin and pre-commit a batch, with a durable record; returns transaction and prepared."""
         transaction = self.begin(sink, batch_id)
         prepared = sink.pre_commit(transaction, self.votes(transaction, batch_id, cast))
+        assert prepared is not None, "only participants that votes name can have nothing to commit"
         transaction.prepared_log.put(self.batch(batch_id), {sink.name: prepared.payload})
         return transaction, prepared
 

@@ -104,7 +104,8 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.attempts > 1, counted(outcome.attempts, "attempt")),
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
         (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
-        (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words}"),
+        (outcome.quality.dead_letters, counted(outcome.quality.dead_letters, "dead letter")),
+        (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words(outcome.quality.unmet)}"),
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")

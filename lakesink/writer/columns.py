@@ -56,10 +56,11 @@ class NameRule:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The conversion of batches with one schema to the table's."""
+    """The conversion of batches with one schema to the table's; `required` columns of the batches allow no NULL."""
 
     incoming: pa.Schema
     convert: Cast
+    required: tuple[int, ...] = ()
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch's rows as the table's columns; shares memory wherever types are equal."""
@@ -69,7 +70,9 @@ class Alignment:
 def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool, ignore_unknown: bool = False) -> Alignment:
     """The conversion from an incoming schema to the table's; the error for an unknown column names the nearest one."""
     rule = NameRule(case_sensitive, ignore_unknown)
-    return Alignment(incoming, _convert_struct(list(incoming), schema, (), rule=rule))
+    positions = _match(list(incoming), schema, (), rule=rule)
+    required = tuple(at for at, one in zip(positions, schema.fields, strict=True) if one.required and at is not None)
+    return Alignment(incoming, _convert_struct(list(incoming), schema, (), rule=rule), required)
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ class OnUnmet(StrEnum):
     """What happens to a batch with rows that do not meet an expectation."""
 
     WARN = "warn"
+    QUARANTINE = "quarantine"
     FAIL = "fail"
 
 
@@ -81,6 +82,16 @@ class Marks:
     def quality(self) -> Quality:
         """The counts, also of expectations that every row met."""
         return Quality(unmet_rows=self.unmet_rows, unmet={one.name: self.unmet[one.name] for one in self.expected})
+
+    def unmet_of(self, batch: pa.RecordBatch) -> dict[int, tuple[str, ...]]:
+        """The expectations that put rows aside, by the positions of these rows."""
+        found: dict[int, tuple[str, ...]] = {}
+        for one in self.expected:
+            met = batch.column(one.mark) if one.on_unmet is OnUnmet.QUARANTINE else None
+            if met is not None and met.true_count < batch.num_rows:
+                for at in pc.indices_nonzero(pc.invert(pc.fill_null(met, fill_value=False))).to_pylist():
+                    found[at] = (*found.get(at, ()), one.name)
+        return found
 
     def taken_off(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows alone; their marks are counted."""

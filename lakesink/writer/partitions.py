@@ -93,6 +93,13 @@ def group(table: pa.Table, sources: Sequence[Source]) -> Grouping:
     return Grouping(table, order, tuple(map(Group, partitions, starts.to_pylist(), counts.to_pylist())))
 
 
+def check_partition_values(rows: pa.RecordBatch, sources: Sequence[Source]) -> None:
+    """Raise WriteError if a transform's result does not fit its type for one of the rows."""
+    for source in sources:
+        if source.transform.may_not_fit:
+            _partitioned(pa.Table.from_batches([rows]), source)
+
+
 def _partitioned(table: pa.Table, source: Source) -> pa.Array:
     try:
         return source.transform.apply(_source_values(table, source))

@@ -31,10 +31,11 @@ JSON, AVRO = "json", "avro"
 
 
 class OnMalformed(StrEnum):
-    """The treatment of a document that cannot be decoded."""
+    """The treatment of a document that cannot be decoded, or of another row that cannot be written."""
 
     FAIL = "fail"
     NULL_ROW = "null-row"
+    QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)

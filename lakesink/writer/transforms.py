@@ -49,6 +49,11 @@ class Transform:
             return Primitive("date")
         return _INT if self.name in ("bucket", *_PERIODS) else self.source
 
+    @property
+    def may_not_fit(self) -> bool:
+        """True if the result for some values of the source type is beyond the type of the results."""
+        return self.name == "hour" or (self.name == "truncate" and self.source.name not in ("string", "binary"))
+
     def apply(self, values: pa.Array) -> pa.Array:
         """The transform's values, one bit pattern for NaN; `pyarrow.ArrowInvalid` for a result beyond its type."""
         match self.name:

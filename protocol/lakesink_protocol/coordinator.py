@@ -41,7 +41,8 @@ def run_batch(
         batch: The batch to run.
         sinks: Participants with distinct names, in the order of their commits.
         write: Runs the job; called at most once, unless the target's history changes under a prepared batch.
-        open_sink: Opens participants that only the tasks' votes name; without it, such a vote is refused.
+        open_sink: Opens participants that only the tasks' votes name; by default the opener that one of the sinks has.
+            Without any, such a vote is refused.
 
     Returns:
         The outcome of every participant, by name.
@@ -51,7 +52,7 @@ def run_batch(
         PartialBatch: A participant failed after an earlier one had committed in this run.
         LakesinkError: The error of a participant; nothing was committed in this run.
     """
-    run = BatchRun(batch, tuple(sinks), write, open_sink)
+    run = BatchRun(batch, tuple(sinks), write, open_sink or _opener_of(sinks))
     try:
         log = run.settle()
     except Exception as error:
@@ -71,7 +72,7 @@ def writers_for(batch: Batch, sinks: Sequence[Sink]) -> dict[str, TaskWriter]:
     Raises:
         BatchRefused: Some participant refuses the batch.
     """
-    run = BatchRun(batch, tuple(sinks), _write_nothing, None)
+    run = BatchRun(batch, tuple(sinks), _write_nothing, _opener_of(sinks))
     pending = run.begin_all()
     return {} if run.recover(pending) is not None else run.writers(pending)
 
@@ -93,6 +94,7 @@ class BatchRun:
         landed: Participants that this run committed.
         missing: Prepared participants that have not committed, in the order of commits.
         failed: Target that raised an error; empty if none did.
+        _recorded: Participants of a record that cannot be used. They may have the batch, so they are asked again.
     """
 
     batch: Batch
@@ -104,6 +106,7 @@ class BatchRun:
     missing: list[str] = field(default_factory=list)
     failed: str = ""
     _begun: list[_Open] = field(default_factory=list)
+    _recorded: frozenset[str] = frozenset()
 
     def settle(self) -> PreparedLog:
         """Prepare and commit until every participant has the batch; returns the log that keeps its record."""
@@ -139,6 +142,7 @@ class BatchRun:
         payloads = _log_of(pending).find(self.batch)
         if payloads is None or (self.open_sink is None and self._named_by(payloads)):
             return None
+        self._recorded = frozenset(payloads)
         named = list(self._begin(self._opened(payloads)))
         ready = [*named, *pending]
         for entry in ready:
@@ -179,10 +183,11 @@ class BatchRun:
         if not isinstance(votes, Votes):
             raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
         votes.check(writers)
-        ready = [*self._begin(self._opened(votes.participants)), *pending]
-        for entry in ready:
+        named = list(self._begin(self._opened(votes.participants | self._recorded)))
+        for entry in (*named, *pending):
             with self._target(entry.sink.name):
                 entry.prepared = entry.sink.pre_commit(entry.transaction, votes.receipts(entry.sink.name))
+        ready = [*(entry for entry in named if entry.prepared is not None), *pending]
         payloads = {entry.sink.name: entry.prepared.payload for entry in ready}
         _log_of(ready).put(self.batch, payloads)
         return ready
@@ -199,12 +204,12 @@ class BatchRun:
 
     @contextmanager
     def _target(self, name: str) -> Iterator[None]:
-        """If the batch can have several targets, an error names the one that raised it; ``@main`` is left out."""
+        """If the batch has several targets, an error names the one that raised it; ``@main`` is left out."""
         try:
             yield
         except Exception as error:
             self.failed = name.removesuffix(f"@{MAIN_BRANCH}")
-            if isinstance(error, LakesinkError) and (len(self.sinks) > 1 or self.open_sink is not None):
+            if isinstance(error, LakesinkError) and max(len(self.sinks), len(self._begun)) > 1:
                 error.name_target(self.failed)
             raise
 
@@ -227,6 +232,10 @@ class BatchRun:
                     f"a task wrote for {shown(name, 60)}, but the name of that target is {sink.name}"
                 )
             yield sink
+
+
+def _opener_of(sinks: Sequence[Sink]) -> OpenSink | None:
+    return next((sink.open_named for sink in sinks if sink.open_named is not None), None)
 
 
 def _write_nothing(_: Mapping[str, TaskWriter]) -> Votes:

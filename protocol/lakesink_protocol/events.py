@@ -86,6 +86,14 @@ class PropertiesIgnored(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OptionDeprecated(Event):
+    """An option has a value that a later version will not have; `instead` is its successor."""
+
+    option: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerTagOff(Event):
     """The option `ledger_tag` is off, which weakens the guarantee."""
 
@@ -239,6 +247,15 @@ class ExpectationsUnmet(BatchEvent):
 
     table: str
     unmet: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPutAside(BatchEvent):
+    """Rows of the batch become dead letters; `letters` is the table that gets them."""
+
+    table: str
+    rows: int
+    letters: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ MOST_NAMES = 10
 LONGEST_NAME = 60
 MOST_EXPECTATIONS = 50
 EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, UNMET_PREFIX = (
+MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, DEAD_LETTERS, UNMET_PREFIX = (
     "lakesink.malformed-rows",
     "lakesink.unknown-keys",
     "lakesink.unknown-key-names",
     "lakesink.unmet-rows",
+    "lakesink.dead-letters",
     "lakesink.unmet.",
 )
 """Summary properties of a batch's snapshot; zero counts and empty lists are left out, except those of expectations."""
@@ -33,6 +34,7 @@ class Quality:
             thousand of every 16 MiB.
         unknown_names: The first ten of their names in alphabetical order, as paths with dots.
         unmet_rows: Rows that did not meet at least one expectation.
+        dead_letters: Rows that are not in the table, but in its table of dead letters.
         unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
     """
 
@@ -41,6 +43,7 @@ class Quality:
     unknown_names: tuple[str, ...] = ()
     unmet_rows: int = 0
     unmet: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
@@ -50,11 +53,13 @@ class Quality:
             "unknown_names": list(self.unknown_names),
             "unmet_rows": self.unmet_rows,
             "unmet": dict(self.unmet),
+            "dead_letters": self.dead_letters,
         }
 
     def to_summary(self) -> dict[str, str]:
         """Properties for a snapshot's summary. A batch that met an expectation says so: its history is in the table."""
         counts = {MALFORMED_ROWS: self.malformed_rows, UNKNOWN_KEYS: self.unknown_keys, UNMET_ROWS: self.unmet_rows}
+        counts |= {DEAD_LETTERS: self.dead_letters}
         found = {name: str(count) for name, count in counts.items() if count}
         found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
@@ -64,10 +69,9 @@ class Quality:
         """The names as a JSON list without spaces, for a log line or a summary."""
         return json.dumps(self.unknown_names, separators=(",", ":"), ensure_ascii=False)
 
-    @property
-    def unmet_in_words(self) -> str:
-        """The expectations that rows did not meet: ``valid_age 3, has_id 1``; empty if there are none."""
-        return ", ".join(f"{name} {count:,}" for name, count in self.unmet.items() if count)
+    def unmet_in_words(self, names: Iterable[str]) -> str:
+        """Those of the expectations that rows did not meet: ``valid_age 3, has_id 1``; empty if all were met."""
+        return ", ".join(f"{name} {self.unmet[name]:,}" for name in names if self.unmet[name])
 
 
 def together(parts: Iterable[Quality]) -> Quality:
@@ -82,6 +86,7 @@ def together(parts: Iterable[Quality]) -> Quality:
         first_names(name for part in found for name in part.unknown_names),
         sum(part.unmet_rows for part in found),
         dict(unmet),
+        sum(part.dead_letters for part in found),
     )
 
 
@@ -107,12 +112,13 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
     unmet = document.get("unmet", {})
     if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
         raise ValueError("the expectations are not a few names with counts")
-    counts = malformed, unknown, unmet_rows, *unmet.values()
+    dead = document.get("dead_letters", 0)
+    counts = malformed, unknown, unmet_rows, dead, *unmet.values()
     if not all(type(count) is int and 0 <= count < 2**63 for count in counts):
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of unknown keys are not a short list of texts")
-    return Quality(malformed, unknown, first_names(names), unmet_rows, unmet)
+    return Quality(malformed, unknown, first_names(names), unmet_rows, unmet, dead)
 
 
 def _is_expectation(name: Any) -> bool:

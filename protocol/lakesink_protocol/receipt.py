@@ -27,6 +27,7 @@ NOT_A_COUNT = "a count is not a whole number from 0 to 2^63-1"
 MOST_MISFITS = 20
 LONGEST_PLACE, LONGEST_WORDS = 300, 120
 LARGEST_FIELD_ID = 2**31 - 1
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 _FIELD_ID = re.compile(r"[1-9][0-9]{0,9}")
 
 
@@ -61,6 +62,7 @@ class Receipt:
         documents: Rows that had a document; 0 without decoding.
         refused: True if the task found malformed values that must fail the batch. Then it wrote nothing.
         schema_change: Schema change that the task's rows need; None if they need none.
+        payload_digest: Sum of the digests of all dead letters, modulo 2^128; 0 without any.
         premises: Digest of the files' schema and spec, because a catalog can assign their ids again.
     """
 
@@ -74,6 +76,7 @@ class Receipt:
     refused: bool = False
     premises: str = ""
     schema_change: SchemaChange | None = None
+    payload_digest: int = 0
 
 
 class ReceiptEncoder:
@@ -129,6 +132,7 @@ def decode(data: bytes) -> Receipt:
             refused=flag(document["refused"]),
             premises=plain_text(document["premises"]),
             schema_change=_schema_change(document["schema_change"]),
+            payload_digest=_digest(document["payload_digest"]),
         )
     except ReceiptInvalid:
         raise
@@ -166,6 +170,7 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
         "documents": receipt.documents,
         "refused": receipt.refused,
         "premises": receipt.premises,
+        "payload_digest": f"{receipt.payload_digest:032x}",
         "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
     }
 
@@ -235,6 +240,12 @@ def binary(value: Any) -> bytes:
     if len(text) % 4 or text.endswith("==="):  # Python ignores padding that is too long
         raise ReceiptInvalid("a Base64 text of another length")
     return a2b_base64(text, strict_mode=True)
+
+
+def _digest(value: Any) -> int:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ReceiptInvalid("a digest is not 32 hexadecimal digits")
+    return int(value, 16)
 
 
 def _schema_change(document: Any) -> SchemaChange | None:

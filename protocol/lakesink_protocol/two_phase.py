@@ -5,7 +5,7 @@ sinks use files, catalogs and Spark.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -51,6 +51,23 @@ class ClusteredWriter(TaskWriter, Protocol):
     @property
     def clustered_by(self) -> ClusteredBy:
         """The fields of the partitions; empty if each row may stay in its task."""
+
+
+@runtime_checkable
+class RoutingWriter(TaskWriter, Protocol):
+    """A task writer that also writes rows for other participants, which the votes then name."""
+
+    def receipts(self, written: bytes) -> Mapping[str, bytes]:
+        """The receipts by participant in what `write` returned. Called on the driver: the bytes are untrusted.
+
+        Raises:
+            WriteError: The bytes are not what `write` returns.
+        """
+
+
+def receipts_of(name: str, writer: TaskWriter, written: bytes) -> Mapping[str, bytes]:
+    """The receipts by participant in what a task's writer returned; `name` is the writer's own participant."""
+    return writer.receipts(written) if isinstance(writer, RoutingWriter) else {name: written}
 
 
 class Transaction(Protocol):
@@ -118,6 +135,8 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
 
     name: str
     durability: Durability
+    open_named: "Callable[[str], TwoPhaseCommitSink[Any, Any]] | None" = None
+    """Opens the participants that only this sink's task writers name; see `RoutingWriter`. A name is untrusted."""
 
     @abstractmethod
     def begin(self, batch: Batch) -> T | AlreadyCommitted:
@@ -149,11 +168,12 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
         """
 
     @abstractmethod
-    def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P:
+    def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P | None:
         """Complete the vote: check every task's receipt and make the batch ready to commit in one step.
 
         Called after the job succeeded; `receipts` has one receipt of every task, in the order of the tasks. New files
-        stay invisible to readers.
+        stay invisible to readers. A participant that only votes name can return None: the batch has nothing for it,
+        and it is left out.
 
         Raises:
             WriteError: A receipt is malformed, or its files have another schema or partition spec.

@@ -147,11 +147,27 @@ CASES: list[tuple[events.Event, str, str]] = [
         ),
     ),
     (
+        events.OptionDeprecated("on_malformed='null-row'", "on_malformed='quarantine'"),
+        "WARNING",
+        (
+            "lakesink.option.deprecated option=on_malformed='null-row': use on_malformed='quarantine', which keeps what"
+            " cannot be decoded"
+        ),
+    ),
+    (
         events.ExpectationsUnmet(3, "demo.events", "valid_age 2"),
         "WARNING",
         (
             "lakesink.expectation.unmet table=demo.events batch=3: rows that do not meet an expectation are in the"
             " table: valid_age 2"
+        ),
+    ),
+    (
+        events.RowsPutAside(3, "demo.events", 2, "demo.events__dead_letters"),
+        "WARNING",
+        (
+            "lakesink.rows.put-aside table=demo.events batch=3 rows=2: they become dead letters in"
+            " demo.events__dead_letters"
         ),
     ),
     (

@@ -152,6 +152,7 @@ def _as_document(receipt: Receipt) -> dict[str, Any]:
         "documents": receipt.documents,
         "refused": receipt.refused,
         "premises": receipt.premises,
+        "payload_digest": f"{receipt.payload_digest:032x}",
         "schema_change": None,
         "files": [
             {
@@ -187,7 +188,19 @@ def packed(value: Any) -> bytes:
 JUNK: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, -1, 1.5, math.inf, math.nan, 2**63, "x", "", [], [1], {}, {"a": 1}, "1", [[]]]
 )
-KEYS = ["v", "task", "rows", "schema", "quality", "misfits", "documents", "refused", "premises", "files"]
+KEYS = [
+    "v",
+    "task",
+    "rows",
+    "schema",
+    "quality",
+    "misfits",
+    "documents",
+    "refused",
+    "premises",
+    "payload_digest",
+    "files",
+]
 FILE_KEYS = ["path", "spec", "partition", "rows", "bytes", "sizes", "values", "nulls", "nans", "lower", "upper"]
 
 

@@ -44,7 +44,7 @@ def _some_malformed(receipts: Sequence[Receipt], batch_id: int) -> WriteError:
         action=(
             _ADVICE,
             "Filter these documents in the query.",
-            "Set on_malformed='null-row', which writes a row of NULLs for each.",
+            "Set on_malformed='quarantine', which writes each into a table of dead letters.",
         ),
         details=_details(receipts),
     )

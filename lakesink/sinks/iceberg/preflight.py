@@ -11,6 +11,10 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import plan_write
+from lakesink.sinks.iceberg.letters import check_letter_columns
+from lakesink.sinks.iceberg.letters_policy import letters_table, puts_aside
+from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.writer.expectations import Expected
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
@@ -52,6 +56,22 @@ def check_start(
         raise WriteError(
             code, error.what, data=DataState.UNCHANGED, action=error.choices or error.action, details=error.details
         ) from None
+
+
+def check_letters(
+    found: FoundCatalog, table: str, key: SinkKey, settings: Settings, expected: Sequence[Expected]
+) -> None:
+    """Check the table for rows that are put aside, if there is one already."""
+    if not puts_aside(settings, expected):
+        return
+    name = letters_table(table, settings)
+    try:
+        existing = load_table(found.open(create=False), name)
+    except CatalogError as error:
+        if error.code not in (CATALOG_MISSING, TABLE_MISSING):
+            raise
+        return
+    check_letter_columns(name, write_plan(existing, _PROBE, key, settings))
 
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:

@@ -13,12 +13,15 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
+from lakesink.sinks.iceberg.letters import LettersSink
+from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
-from lakesink.sinks.iceberg.task import ParquetTaskWriter
+from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import count_votes, is_data_file
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
-from lakesink.writer.expectations import Expected, expected_in, without_marks
+from lakesink.writer.expectations import Expected, OnUnmet, expected_in, without_marks
+from lakesink.writer.letters import LETTERS, LettersPlan
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
@@ -40,7 +43,7 @@ from lakesink_protocol.redact import shown
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TaskWriter, TwoPhaseCommitSink
 from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
@@ -55,12 +58,20 @@ class IcebergTransaction:
     write: BatchWrite
     prepared_log: PreparedLog
     expected: tuple[Expected, ...] = ()
+    letters: LettersPlan | None = None
 
     @property
-    def writer(self) -> ParquetTaskWriter | None:
+    def writer(self) -> TaskWriter | None:
         """The writer for the executors; None if an operator skips the batch."""
         assert isinstance(self.decision.verdict, Commit)
-        return ParquetTaskWriter(self.write.plan, self.expected) if self.decision.verdict.adds_rows else None
+        if not self.decision.verdict.adds_rows:
+            return None
+        writer = ParquetTaskWriter(self.write.plan, self.expected)
+        return writer if self.letters is None else QuarantiningTaskWriter(writer, self.letters)
+
+
+_SHARED_WITH_LETTERS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
+"""Options of a sink that its table of dead letters has too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         expected: The expectations of the rows, by their marks.
+        letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
+            even if the query puts none aside now.
     """
 
     table: str
@@ -98,6 +111,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
     expected: tuple[Expected, ...] = field(init=False)
+    letters: LettersSink = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
     _accept_warning: UnusedAcceptWarning = field(init=False)
@@ -109,6 +123,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected, self.schema = expected_in(self.schema), without_marks(self.schema)
         except ValueError as error:
             raise marks_invalid(str(error)) from None
+        self.letters = self._new_letters()
         self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
@@ -117,6 +132,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
         """The participant's name in records and outcomes: table and branch."""
         return f"{self.table}@{self.key.branch}"
+
+    @property
+    def open_named(self) -> Callable[[str], LettersSink]:  # type: ignore[override] # read-only
+        """See `TwoPhaseCommitSink`."""
+        return self._open_letters
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
@@ -148,7 +168,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
-        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected)
+        letters = self._letters_plan(batch) if verdict.adds_rows else None
+        return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, letters)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
         """See `TwoPhaseCommitSink.check_inputs`."""
@@ -184,11 +205,16 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         batch_id = transaction.batch.batch_id
         write = transaction.write
         counted = count_votes(receipts, write.table, write.plan.file_stem, batch_id, self.expected)
+        check_letters(counted, self.letters, self.settings, batch_id)
         if counted.quality.malformed_rows:
             malformed = counted.quality.malformed_rows, counted.first_malformed
             self.effects.emit(events.RowsMalformed(batch_id, self.table, *malformed))
-        if counted.quality.unmet_rows:
-            self.effects.emit(events.ExpectationsUnmet(batch_id, self.table, counted.quality.unmet_in_words))
+        warned = counted.quality.unmet_in_words(one.name for one in self.expected if one.on_unmet is OnUnmet.WARN)
+        if warned:
+            self.effects.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
+        if counted.quality.dead_letters:
+            aside = counted.quality.dead_letters, self.letters.table
+            self.effects.emit(events.RowsPutAside(batch_id, self.table, *aside))
         if transaction.writer is not None:
             self._warn_of_missing(transaction)
             self._warn_of_ignored(transaction)
@@ -219,6 +245,27 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
+
+    def _new_letters(self) -> LettersSink:
+        table = letters_table(self.table, self.settings)
+        settings = replace(Settings(), **{name: getattr(self.settings, name) for name in _SHARED_WITH_LETTERS})
+        open_catalog, effects = self._connected, self.effects
+
+        def open_table(key: SinkKey) -> IcebergSink:
+            of_letters = replace(settings, create_table=True)
+            return IcebergSink(table, key, open_catalog, of_letters, LETTERS, effects=effects, clock=self.clock)
+
+        return LettersSink(table, self.key, settings, open_catalog, open_table)
+
+    def _open_letters(self, name: str) -> LettersSink:
+        if name != self.letters.name:
+            raise other_letters(name, self.letters)
+        return self.letters
+
+    def _letters_plan(self, batch: Batch) -> LettersPlan | None:
+        if not puts_aside(self.settings, self.expected):
+            return None
+        return LettersPlan(self.name, self.letters.name, self.key.name, self.letters.plan_for(batch))
 
     def _log(self, records: TableLog) -> PreparedLog:
         """No log for an application: its version does not identify rows, so each call writes the rows it received."""

@@ -3,26 +3,25 @@
 Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.decode.documents import Decoder, check_documents
-from lakesink.writer.columns import Alignment, align
+from lakesink.decode.documents import check_documents
+from lakesink.sinks.iceberg.task_files import TaskFiles
+from lakesink.sinks.iceberg.task_rows import TaskLetters, TaskRows, alignment_of
 from lakesink.writer.expectations import Expected, Marks
-from lakesink.writer.files import DataFiles
+from lakesink.writer.letters import LettersPlan
 from lakesink.writer.libraries import check_library
-from lakesink.writer.parquet import FileFormat
-from lakesink.writer.partitions import partition_sources, source_paths
+from lakesink.writer.partitions import source_paths
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import rows_differ
-from lakesink.writer.row_buffer import RowBuffer
-from lakesink.writer.schema import Struct, arrow_schema, leaves, parse_schema
-from lakesink.writer.statistics import columns
-from lakesink.writer.texts import check_texts
-from lakesink_protocol.quality import together
-from lakesink_protocol.receipt import Receipt, ReceiptEncoder, encode
+from lakesink.writer.schema import parse_schema
+from lakesink_protocol.receipt import encode
+from lakesink_protocol.votes import receipt_rejected
+
+_LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,36 @@ class ParquetTaskWriter:
         malformed document, or a row that does not meet an expectation, must fail it. After a failure, files that were
         never closed are removed; closed files stay unreferenced.
         """
-        return _write(_Rows(self.plan, parse_schema(self.plan.schema_json), task, Marks(self.expected)), batches)
+        receipt, _ = write_rows(self, None, task, batches)
+        return receipt
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantiningTaskWriter:
+    """Writes one task's rows, and as dead letters those that cannot be written.
+
+    See `lakesink_protocol.two_phase.RoutingWriter`.
+    """
+
+    rows: ParquetTaskWriter
+    letters: LettersPlan
+
+    @property
+    def clustered_by(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """As without dead letters."""
+        return self.rows.clustered_by
+
+    def write(self, task: int, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """Write one task's rows and return its two encoded receipts as one text of bytes."""
+        receipt, of_letters = write_rows(self.rows, self.letters, task, batches)
+        return len(receipt).to_bytes(_LENGTH_BYTES) + receipt + of_letters
+
+    def receipts(self, written: bytes) -> Mapping[str, bytes]:
+        """The two receipts."""
+        end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES])
+        if not _LENGTH_BYTES < end < len(written):
+            raise receipt_rejected("a task sent no receipt of its dead letters")
+        return {self.letters.owner: written[_LENGTH_BYTES:end], self.letters.participant: written[end:]}
 
 
 def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
@@ -56,84 +84,35 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     if plan.decode:
         check_documents(incoming, schema, plan.decode)
     else:
-        _align(incoming, schema, plan)
+        alignment_of(incoming, schema, plan)
 
 
-def _align(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
-    return align(incoming, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
-
-
-@dataclass(slots=True)
-class _Rows:
-    """A task's batches: decoded, aligned with the table and counted."""
-
-    plan: WritePlan
-    schema: Struct
-    task: int
-    marks: Marks
-    count: int = 0
-    decoder: Decoder | None = None
-
-    @property
-    def refuse(self) -> bool:
-        """True if what was found in them must fail the batch."""
-        return self.marks.refuse or (self.decoder is not None and self.decoder.refuses)
-
-    def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        alignment: Alignment | None = None
-        for batch in self._decoded(batches):
-            if alignment is None or not batch.schema.equals(alignment.incoming):
-                alignment = _align(batch.schema, self.schema, self.plan)
-            if batch.num_rows and not self.marks.refuse:  # a refused batch is only counted
-                yield alignment.apply(batch)
-
-    def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if not self.plan.decode:
-            for batch in self._counted(batches):
-                check_texts(batch, self.count - batch.num_rows)  # a decoder checks its own texts
-                yield batch
-            return
-        self.decoder = Decoder(self.plan, self.schema, self.task)
-        yield from self.decoder.decoded(self._counted(batches))
-
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            self.count += batch.num_rows
-            yield self.marks.taken_off(batch)
-
-
-def _write(rows: _Rows, batches: Iterator[pa.RecordBatch]) -> bytes:
-    plan, schema, receipt = rows.plan, rows.schema, ReceiptEncoder()
-    file_format = FileFormat(plan, arrow_schema(schema, annotated=True), columns(leaves(schema), plan.metrics_modes))
-    files = DataFiles(file_format, partition_sources(schema, plan.partition_fields), rows.task, receipt.add)
+def write_rows(
+    writer: ParquetTaskWriter, letters_plan: LettersPlan | None, task: int, batches: Iterator[pa.RecordBatch]
+) -> tuple[bytes, bytes]:
+    """Write rows and dead letters; returns both receipts, the second one empty without a plan for it."""
+    plan = writer.plan
+    files = TaskFiles(plan, task)
+    letters = None if letters_plan is None else TaskLetters.of(letters_plan, task, documents=plan.decode is not None)
+    rows = TaskRows(plan, files.schema, task, files.sources, Marks(writer.expected), letters)
+    written = [files] if letters is None else [files, letters.files]
     try:
-        buffer = RowBuffer(files)
         for batch in rows.aligned(batches):
-            buffer.add(batch)
-        if rows.refuse:
-            files.abandon()
-            return encode(_head(rows))
-        buffer.flush()
-        files.close()
+            files.add(batch)
+        if not rows.refuse:
+            for each in written:
+                each.close()
     except BaseException:  # any end of the task must remove its open files; it is raised again
-        files.abandon()
+        _abandon(written)
         raise
-    if receipt.record_count != rows.count:
-        raise rows_differ(rows.count, receipt.record_count)
-    return receipt.finish(_head(rows))
+    if rows.refuse:
+        _abandon(written)
+        return encode(rows.head), b"" if letters is None else encode(letters.head)
+    if files.record_count + rows.aside != rows.count:
+        raise rows_differ(rows.count, files.record_count + rows.aside)
+    return files.receipt(rows.head), b"" if letters is None else letters.files.receipt(letters.head)
 
 
-def _head(rows: _Rows) -> Receipt:
-    """The receipt without files, which were encoded as they were closed."""
-    plan, decoder = rows.plan, rows.decoder
-    receipt = Receipt(
-        rows.task, rows.count, (), plan.schema_id, rows.marks.quality, refused=rows.refuse, premises=plan.premises
-    )
-    if decoder is None:
-        return receipt
-    return replace(
-        receipt,
-        quality=together([receipt.quality, decoder.quality]),
-        misfits=tuple(decoder.misfits),
-        documents=decoder.documents,
-    )
+def _abandon(written: list[TaskFiles]) -> None:
+    for files in written:
+        files.abandon()

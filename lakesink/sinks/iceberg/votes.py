@@ -54,12 +54,16 @@ Check = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class CombinedReceipts:
-    """The combined receipts of a batch; `first_malformed` describes a value, empty if there is none."""
+    """The combined receipts of a batch; `first_malformed` describes a value, empty if there is none.
+
+    `rows` are those that the tasks received.
+    """
 
     files: tuple[ContentFile, ...]
     schema: Schema
     quality: Quality
     first_malformed: str
+    rows: int
 
 
 def count_votes(
@@ -82,7 +86,9 @@ def count_votes(
     quality = together(receipt.quality for receipt in receipts)
     schema = _written_under(table, receipts)
     _check_premises(table, receipts)
-    return CombinedReceipts(files, schema, quality, "" if first is None else in_words(first))
+    return CombinedReceipts(
+        files, schema, quality, "" if first is None else in_words(first), sum(receipt.rows for receipt in receipts)
+    )
 
 
 def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None) -> bool:
@@ -100,8 +106,9 @@ def _decoded(data: bytes) -> Receipt:
 def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
     if not Change(receipt.files, receipt.schema_change).only_appends:
         raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
-    if not receipt.refused and receipt.rows != sum(file.record_count for file in receipt.files):
-        raise receipt_rejected("a task received another number of rows than its files contain")
+    written = sum(file.record_count for file in receipt.files)
+    if not receipt.refused and receipt.rows != written + receipt.quality.dead_letters:
+        raise receipt_rejected("a task received another number of rows than its files and dead letters contain")
     folder = data_location(table)
     if not all_under((file.path for file in receipt.files), folder):
         raise receipt_rejected("a data file is outside the table's data location")
@@ -116,7 +123,7 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
 
 def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     quality, unmet = receipt.quality, receipt.quality.unmet
-    if max(quality.malformed_rows, quality.unmet_rows, receipt.documents) > receipt.rows:
+    if max(quality.malformed_rows, quality.unmet_rows, quality.dead_letters, receipt.documents) > receipt.rows:
         raise receipt_rejected("a task reports more documents, malformed or unexpected rows than it received")
     if set(unmet) != {one.name for one in expected}:
         raise receipt_rejected("a task counted other expectations than those of the query")

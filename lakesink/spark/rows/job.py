@@ -11,7 +11,7 @@ from lakesink.spark.rows.task import MeasuredBatches, TaskReport
 from lakesink.spark.rows.task_count import BatchTasks
 from lakesink.spark.spark_errors import JAVA_ERRORS, QueryStopped, job_error, whole_text
 from lakesink_protocol.errors import WriteError
-from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
 
 
@@ -35,15 +35,16 @@ class RowsJob:
     tasks: BatchTasks | None = None
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
-        """Run one job and return its votes. Rows are not routed, so there can be only one participant."""
+        """Run one job and return its votes. There can be only one writer, which may route rows to others."""
         if len(writers) != 1:
-            raise NotImplementedError(f"rows are not routed yet: one participant a batch, not {len(writers)}")
+            raise NotImplementedError(f"one writer a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
         if self.plan is not None and driver_may_write(self.most_rows, self.limits.widest_row_bytes):
-            return Votes.in_order({name: [self._write_here(self.plan, writer)]})
+            receipts = receipts_of(name, writer, self._write_here(self.plan, writer))
+            return Votes.in_order({participant: [receipt] for participant, receipt in receipts.items()})
         planned, reports = self._run(self._rows_for(writer), writer)
         self._record(reports)
-        votes = [Vote(report.task, {name: report.receipt}, report.version) for report in reports]
+        votes = [Vote(one.task, receipts_of(name, writer, one.receipt), one.version) for one in reports]
         return Votes(planned, votes, __version__)
 
     def read(self) -> None:

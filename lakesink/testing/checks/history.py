@@ -107,7 +107,9 @@ class HistoryChecks(SinkUnderTest):
         """A driver prepares a batch and does not commit it."""
         sink = stream.open_sink()
         transaction = stream.begin(sink, batch_id)
-        return dict(sink.pre_commit(transaction, stream.votes(transaction, batch_id)).payload)
+        prepared = sink.pre_commit(transaction, stream.votes(transaction, batch_id))
+        assert prepared is not None
+        return dict(prepared.payload)
 
     def _record(self, stream: Stream, batch_id: int, payload: Payload) -> None:
         sink = stream.open_sink()

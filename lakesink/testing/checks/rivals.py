@@ -48,6 +48,7 @@ def with_rows_of_its_own(stream: Stream, batch_id: int) -> Callable[[Party], End
     party, sink = Party(), stream.open_sink()
     transaction = stream.begin(sink, batch_id)
     prepared = sink.pre_commit(transaction, stream.votes(transaction, batch_id, party.cast))
+    assert prepared is not None
 
     def run(of: Party) -> Ended:
         of.votes = party.votes

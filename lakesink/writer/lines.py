@@ -2,8 +2,8 @@
 
 Numbers, strings, booleans, NULL, lists and structs have their JSON form, and every line has every key. Decimals are
 strings, because readers parse JSON numbers as binary fractions. NaN and the infinities are strings too, because JSON
-does not have them. Dates and times are ISO 8601, instants in UTC. Binary is base64. A map, with string keys, is an
-object.
+does not have them. Dates and times are ISO 8601, instants in UTC. Binary is base64. A map with string keys is an
+object; another one is a list of objects with ``key`` and ``value``.
 """
 
 import json
@@ -18,7 +18,7 @@ Convert = Callable[[Any], Any]
 
 
 class LineEncoder:
-    """Encodes Arrow batches of one schema, whose types `lakesink.sinks.directory.part_formats` has checked."""
+    """Encodes Arrow batches of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = schema.names
@@ -69,7 +69,8 @@ def _convert(kind: pa.DataType) -> Convert | None:
     if pa.types.is_struct(kind):
         return _of_struct([(part.name, _convert(part.type)) for part in kind])
     if pa.types.is_map(kind):
-        return _of_map(_convert(kind.item_type))
+        convert = _convert(kind.item_type)
+        return _of_map(convert) if pa.types.is_string(kind.key_type) else _of_entries(_convert(kind.key_type), convert)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _of_list(_convert(kind.value_type))
     return next((convert for is_kind, convert in _LEAVES if is_kind(kind)), None)
@@ -84,6 +85,10 @@ def _of_struct(parts: list[tuple[str, Convert | None]]) -> Convert | None:
 
 def _of_map(convert: Convert | None) -> Convert:
     return lambda value: {key: _apply(convert, item) for key, item in value}
+
+
+def _of_entries(convert_key: Convert | None, convert: Convert | None) -> Convert:
+    return lambda value: [{"key": _apply(convert_key, key), "value": _apply(convert, item)} for key, item in value]
 
 
 def _of_list(convert: Convert | None) -> Convert | None:

@@ -1,0 +1,231 @@
+"""The table of dead letters of one sink: a participant of its batches that only the tasks' votes name.
+
+It commits before the sink's own table, and most batches have nothing for it. Its ledger therefore is that of an
+application, whose versions may leave gaps: the version is the batch id, and the fingerprint says which rows were put
+aside. A batch that is written again must put the same rows aside, or it is refused: else a row could be in both tables,
+or in neither.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.task import check_columns
+from lakesink.writer.letters import LETTERS, digest_sum
+from lakesink.writer.plan import WritePlan
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
+from lakesink_protocol.errors import CatalogError, WriteError
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind, digest
+from lakesink_protocol.ledger import LedgerEntry
+from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
+from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
+from lakesink_protocol.votes import receipt_rejected
+
+_NAME_BYTES = 40
+Participant = TwoPhaseCommitSink[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LettersTransaction:
+    """A batch whose letters are known with the votes: until then, nothing is open."""
+
+    batch: Batch
+    writer: None = None
+    prepared_log: PreparedLog = field(default_factory=NoPreparedLog)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLetters:
+    """The dead letters of a batch, ready to commit.
+
+    Attributes:
+        fingerprint: Digest of the rows that were put aside.
+        transaction: Of the table; None if an earlier run has committed these letters.
+        prepared: Of the table; None likewise.
+        snapshot_id: Of the earlier commit, if it is known.
+    """
+
+    rows: int
+    fingerprint: str
+    transaction: Any = None
+    prepared: Any = None
+    snapshot_id: int | None = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """JSON form for the prepared record."""
+        prepared = None if self.prepared is None else self.prepared.payload
+        return {"rows": self.rows, "fingerprint": self.fingerprint, "prepared": prepared}
+
+
+@dataclass(slots=True)
+class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
+    """Writes the rows that one sink puts aside.
+
+    Attributes:
+        owner: The sink's key.
+        open_table: Makes the participant that writes a table, from a key.
+        voted: Batch and number of the newest letters that the tasks' receipts had.
+    """
+
+    table: str
+    owner: SinkKey
+    settings: Settings
+    connected: Callable[[], Catalog]
+    open_table: Callable[[SinkKey], Participant]
+    voted: tuple[int, int] = (-1, 0)
+    _tables: dict[SinkKey, Participant] = field(default_factory=dict)
+
+    durability = Durability.PREPARED_SURVIVES
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
+        """The participant's name in votes, records and outcomes."""
+        return f"{self.table}@main"
+
+    def plan_for(self, batch: Batch) -> WritePlan:
+        """The plan for the tasks of a batch. Creates the table if it does not exist.
+
+        Raises:
+            WriteError: The table has other columns, or letters of a later batch.
+        """
+        table, key = self._load_or_create(), self._key(batch)
+        self.voted = (batch.batch_id, 0)
+        entry = _entry(table, key)
+        if entry is not None and entry.batch_id > batch.batch_id:
+            raise self._rewound(batch, entry)
+        plan = write_plan(table, batch, key, self.settings)
+        check_letter_columns(self.table, plan)
+        return plan
+
+    def begin(self, batch: Batch) -> LettersTransaction:
+        """Opens nothing yet."""
+        return LettersTransaction(batch)
+
+    def pre_commit(self, transaction: LettersTransaction, receipts: Sequence[bytes]) -> PreparedLetters | None:
+        """Prepare the letters; None if there are none."""
+        batch, rows, digests = transaction.batch, 0, []
+        for receipt in map(_decoded, receipts):
+            rows += receipt.rows
+            digests.append(receipt.payload_digest)
+        self.voted = (batch.batch_id, rows)
+        found = self._begun(batch, rows, digest({"rows": rows, "digest": f"{digest_sum(*digests):x}"}))
+        if not rows or found.transaction is None:
+            return found if rows else None
+        return replace(found, prepared=self._of(batch).pre_commit(found.transaction, receipts))
+
+    def recover(self, transaction: LettersTransaction, payload: Payload) -> PreparedLetters | None:
+        """The letters that an earlier run prepared or committed; None to write the batch again."""
+        try:
+            rows, fingerprint = whole_count(payload["rows"]), plain_text(payload["fingerprint"])
+        except (ReceiptInvalid, KeyError):
+            return None
+        found = self._begun(transaction.batch, rows, fingerprint)
+        if found.transaction is None:
+            return found
+        prepared, table = payload.get("prepared"), self._load_or_create()
+        if not isinstance(prepared, Mapping) or prepared.get("table_uuid") != str(table.metadata.table_uuid):
+            return None  # somebody dropped the table with what was prepared for it
+        usable = self._of(transaction.batch).recover(found.transaction, prepared)
+        return None if usable is None else replace(found, prepared=usable)
+
+    def commit(self, transaction: LettersTransaction, prepared: PreparedLetters) -> Outcome | None:
+        """Commit the letters, or find them committed."""
+        if prepared.transaction is None:
+            return AlreadyCommitted(prepared.snapshot_id)
+        outcome = self._of(transaction.batch).commit(prepared.transaction, prepared.prepared)
+        if isinstance(outcome, AlreadyCommitted):  # by another driver, perhaps with other rows
+            self._begun(transaction.batch, prepared.rows, prepared.fingerprint)
+        return outcome
+
+    def abort(self, transaction: LettersTransaction) -> None:
+        """Nothing is open: files stay unreferenced."""
+
+    def _begun(self, batch: Batch, rows: int, fingerprint: str) -> PreparedLetters:
+        """The letters of a batch with its open transaction; without one if they are committed, or there are none.
+
+        Raises:
+            WriteError: The table has other letters of this batch.
+        """
+        found = PreparedLetters(rows, fingerprint)
+        entry = _entry(self._load_or_create(), self._key(batch))
+        if entry is not None and entry.batch_id == batch.batch_id:
+            if entry.fingerprint != fingerprint:
+                raise self._differ(batch, rows)
+            return replace(found, snapshot_id=entry.snapshot_id)
+        if not rows:
+            return found
+        begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
+        if isinstance(begun, AlreadyCommitted):
+            raise self._differ(batch, rows)  # by a driver that came between the two looks
+        return replace(found, transaction=begun)
+
+    def _of(self, batch: Batch) -> Participant:
+        key = self._key(batch)
+        if key not in self._tables:
+            self._tables[key] = self.open_table(key)
+        return self._tables[key]
+
+    def _key(self, batch: Batch) -> SinkKey:
+        """An application for each query of the owner: a new checkpoint counts its batches from 0 again."""
+        of = digest({"sink": self.owner.name, "branch": self.owner.branch, "query": batch.query_id})[:12]
+        return SinkKey(f"{self.owner.name[:_NAME_BYTES]}.letters.{of}", kind=SinkKind.TXN)
+
+    def _load_or_create(self) -> Table:
+        catalog = self.connected()
+        try:
+            return load_table(catalog, self.table)
+        except CatalogError as error:
+            if error.code != TABLE_MISSING:
+                raise
+        return create_table(catalog, self.table, LETTERS)
+
+    def _differ(self, batch: Batch, rows: int) -> WriteError:
+        return WriteError(
+            "DEAD_LETTERS_DIFFER",
+            f"Batch {batch.batch_id} puts {rows:,} rows aside, and its earlier run put other rows into {self.table}.",
+            data=f"Dead letters of batch {batch.batch_id} are in {self.table}, its other rows are not in the table.",
+            action=(
+                "Start the query again as it was, with the same expectations and the same columns of the table.",
+                f"Roll {self.table} back to the snapshot before these letters, then start the query again.",
+            ),
+        )
+
+    def _rewound(self, batch: Batch, entry: LedgerEntry) -> WriteError:
+        return WriteError(
+            "DEAD_LETTERS_DIFFER",
+            f"{self.table} has dead letters of batch {entry.batch_id}, but the next batch is {batch.batch_id}.",
+            data=f"Nothing of batch {batch.batch_id} was written.",
+            action=f"If the table was rolled back, roll {self.table} back as well, to its snapshot before batch"
+            f" {batch.batch_id}. Then start the query again.",
+        )
+
+
+def check_letter_columns(table: str, plan: WritePlan) -> None:
+    """Check that a table has the columns of dead letters; raises WriteError."""
+    try:
+        check_columns(LETTERS, plan)
+    except WriteError as error:
+        raise WriteError(
+            "SCHEMA_MISMATCH",
+            f"The table {table} cannot keep dead letters: {error.what}",
+            action="Name another table with the option dead_letter_table; lakesink creates it.",
+        ) from None
+
+
+def _entry(table: Table, key: SinkKey) -> LedgerEntry | None:
+    return view_table(table, key).entry
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return decode(data)
+    except ReceiptInvalid as error:
+        raise receipt_rejected(str(error)) from None

@@ -1,0 +1,159 @@
+"""Dead letters: rows that cannot be written to their table, as rows of the table that keeps them.
+
+A dead letter has the row or document as it came, the reason, and its place in the source. Imports PyArrow only.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from lakesink.writer.lines import LineEncoder
+from lakesink.writer.plan import WritePlan
+
+LETTERS = pa.schema(
+    [
+        ("letter_id", pa.string()),
+        ("sink", pa.string()),
+        ("batch_id", pa.int64()),
+        ("found_at", pa.timestamp("us", "UTC")),
+        ("reason", pa.string()),
+        ("column_name", pa.string()),
+        ("detail", pa.string()),
+        ("source", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("payload", pa.string()),
+        ("payload_bytes", pa.binary()),
+    ]
+)
+"""Columns of a table of dead letters. `payload` is the document, or the row as JSON; `payload_bytes` a document that is
+not UTF-8 text, or a row without an exact JSON form as a stream of Arrow's IPC format."""
+SUFFIX = "__dead_letters"
+"""End of the name of such a table, if the user names none."""
+VALUE = "value"
+_PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
+"""Columns of rows with documents, by the columns of a dead letter that get them."""
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a row cannot be written: the code of the error that it would be, and what it says."""
+
+    reason: str
+    column: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LettersPlan:
+    """Where a task writes its dead letters.
+
+    Attributes:
+        owner: Participant that gets the other rows.
+        participant: Participant that gets the dead letters.
+        sink: Sink id of the owner.
+    """
+
+    owner: str
+    participant: str
+    sink: str
+    plan: WritePlan
+
+
+@dataclass(slots=True)
+class LetterRows:
+    """Makes the dead letters of one task.
+
+    Attributes:
+        documents: True if the rows have a document each in the column ``value``.
+        digest: Sum of the digests of all payloads: it does not depend on the order of the rows, or on their tasks.
+    """
+
+    plan: LettersPlan
+    documents: bool
+    count: int = 0
+    digest: int = 0
+    _encoders: dict[pa.Schema, LineEncoder] = field(default_factory=dict)
+
+    def of(self, rows: pa.RecordBatch, faults: Sequence[Fault]) -> pa.RecordBatch:
+        """One dead letter for each row, as it came."""
+        texts, others = self._documents(rows) if self.documents else self._rows(rows)
+        for text, other in zip(texts, others, strict=True):
+            self.digest = digest_sum(self.digest, payload_digest(text, other))
+        self.count += rows.num_rows
+        columns = {
+            "letter_id": [uuid.uuid4().hex for _ in faults],
+            "sink": [self.plan.sink] * len(faults),
+            "batch_id": [self.plan.plan.batch_id] * len(faults),
+            "found_at": [datetime.now(UTC)] * len(faults),
+            "reason": [fault.reason for fault in faults],
+            "column_name": [fault.column or None for fault in faults],
+            "detail": [fault.detail or None for fault in faults],
+            "payload": texts,
+            "payload_bytes": others,
+        } | (self._places(rows) if self.documents else {})
+        arrays = [columns.get(one.name, pa.nulls(len(faults), one.type)) for one in LETTERS]
+        converted = [
+            one.cast(kind.type) if isinstance(one, pa.Array) else pa.array(one, kind.type)
+            for one, kind in zip(arrays, LETTERS, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(converted, schema=LETTERS)
+
+    def _documents(self, rows: pa.RecordBatch) -> tuple[list[str | None], list[bytes | None]]:
+        texts: list[str | None] = []
+        others: list[bytes | None] = []
+        for value in rows.column(VALUE).cast(pa.binary()).to_pylist():
+            text = None if value is None else _text(value)
+            texts.append(text)
+            others.append(value if text is None else None)
+        return texts, others
+
+    def _rows(self, rows: pa.RecordBatch) -> tuple[list[str | None], list[bytes | None]]:
+        encoder = self._encoders.setdefault(rows.schema, LineEncoder(rows.schema))
+        texts = [_line(encoder, rows.slice(at, 1)) for at in range(rows.num_rows)]
+        others = [_stream(rows.slice(at, 1)) if text is None else None for at, text in enumerate(texts)]
+        return texts, others
+
+    def _places(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        return {place: rows.column(name) for name, place in _PLACES.items() if name in rows.schema.names}
+
+
+def payload_digest(text: str | None, other: bytes | None) -> int:
+    """The digest of one payload."""
+    payload = text.encode() if text is not None else other or b""
+    return int.from_bytes(hashlib.sha256(payload).digest()[:_DIGEST_BYTES])
+
+
+def digest_sum(*digests: int) -> int:
+    """The digest of payloads together."""
+    return sum(digests) % (1 << (8 * _DIGEST_BYTES))
+
+
+def _text(document: bytes) -> str | None:
+    try:
+        return document.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _line(encoder: LineEncoder, row: pa.RecordBatch) -> str | None:
+    """The row as JSON; None if it has no exact JSON form, such as text that is not UTF-8 or a far date."""
+    try:
+        return encoder.encode(row).decode().removesuffix("\n")
+    except (ValueError, TypeError):
+        return None
+
+
+def _stream(row: pa.RecordBatch) -> bytes:
+    whole = row.take(pa.array([0]))  # a slice would be sent with its whole buffers
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, whole.schema) as stream:
+        stream.write_batch(whole)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
