@@ -4,7 +4,7 @@ Values are in single-value form, which mostly is Avro's form too, so few of them
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -104,30 +104,32 @@ def _sized(value: bytes) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _keys(field_ids: tuple[int, ...], gaps: int) -> Sequence[bytes]:
-    """The parts of a map from field ids, with so many places for each value."""
+def _keys(field_ids: tuple[int, ...], gaps: int) -> list[bytes]:
+    """The parts of a map from field ids, with so many places for each value; neighbouring files mostly have the same.
+
+    It is shared: copy it.
+    """
     parts = [PRESENT + encode_long(len(field_ids))]
     for field_id in field_ids:
         parts += (encode_long(field_id), *[b""] * gaps)
     return [*parts, NULL]
 
 
-def _map(found: Mapping[int, Any], *values: Iterable[bytes]) -> bytes:
-    """A map; the parts of each value are in `values`. Neighbouring files mostly have the same fields."""
+def _counts(found: Mapping[int, int], encode: Callable[[int], bytes]) -> bytes:
     if not found:
         return _EMPTY
-    parts = list(_keys(tuple(found), len(values)))
-    for place, column in enumerate(values, 2):
-        parts[place :: len(values) + 1] = column
+    parts = _keys(tuple(found), 1).copy()
+    parts[2::2] = map(encode, found.values())
     return b"".join(parts)
 
 
-def _counts(found: Mapping[int, int], encode: Callable[[int], bytes]) -> bytes:
-    return _map(found, map(encode, found.values()))
-
-
 def _bounds(found: Mapping[int, bytes]) -> bytes:
-    return _map(found, map(_encode_often, map(len, found.values())), found.values())
+    if not found:
+        return _EMPTY
+    parts, bounds = _keys(tuple(found), 2).copy(), found.values()
+    parts[2::3] = map(_encode_often, map(len, bounds))
+    parts[3::3] = bounds
+    return b"".join(parts)
 
 
 def _offsets(found: Sequence[int]) -> bytes:
