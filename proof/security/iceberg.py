@@ -101,9 +101,10 @@ class Receipts:
             foreign,
             foreign.replace("events-0", f"xevents-{BATCH}"),
             f"{self.scene.metadata}/x.parquet",
-            {"1": 2**63 - 1},
-            {"1": b64encode(b"\0").decode()},
-            b64encode(b"\xff" * 9).decode(),
+            2**63 - 1,
+            [1, b64encode(b"\0").decode()],
+            [[9], b64encode(b"\xff" * 9).decode()],
+            {"nulls": [2, 1]},
             None,
         ]
         self._forge = Forge(honest, tempting)

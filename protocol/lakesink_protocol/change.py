@@ -31,6 +31,9 @@ class Content(Enum):
     POSITION_DELETES = 1
 
 
+_CONTENTS = {content.value: content for content in Content}
+
+
 @dataclass(frozen=True, slots=True)
 class ContentFile:
     """One closed file.
@@ -120,8 +123,8 @@ class Change:
 
 def content_of(number: Any) -> Content:
     """The content with Iceberg's number; raises ChangeInvalid."""
-    if type(number) is int and number in {content.value for content in Content}:
-        return Content(number)
+    if type(number) is int and number in _CONTENTS:
+        return _CONTENTS[number]
     raise ChangeInvalid("the content of a file is neither data nor position deletes")
 
 

@@ -10,6 +10,7 @@ from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.copying import ManifestCopy
+from lakesink_catalog.manifests.entries import ENTRIES_PER_PART
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK
 from lakesink_protocol.change import ContentFile
@@ -20,7 +21,7 @@ from tests.catalog.raw_avro import raw
 from tests.catalog.test_manifests import live, manifests, receipts
 
 POLICY = MergePolicy(min_count=6, entries_per_commit=2)
-"""Six manifests of one file are a merge of three commits."""
+"""Six manifests of one file are a merge of five commits: one chooses, three copy, one writes."""
 
 
 @dataclass
@@ -70,13 +71,13 @@ def merged(lake: Lake) -> list[str]:
     return [path.name for path in lake.files() if path.name.endswith("-merged.avro")]
 
 
-def test_three_commits_share_a_merge_and_every_snapshot_has_every_file_once(lake: Lake, process: Process) -> None:
+def test_five_commits_share_a_merge_and_every_snapshot_has_every_file_once(lake: Lake, process: Process) -> None:
     process.commit(6)
     found = []
-    for _ in range(3):
+    for _ in range(5):
         process.commit()
         found.append((len(manifests(lake)), len(merged(lake)), process.is_merging))
-    assert found == [(7, 0, True), (8, 0, True), (4, 1, False)]
+    assert found == [(7, 0, True), (8, 0, True), (9, 0, True), (10, 0, True), (6, 1, False)]
     for batch_id, snapshot in enumerate(lake.table().metadata.snapshots):
         assert len(live(lake, snapshot)) == batch_id + 1
 
@@ -110,15 +111,16 @@ def test_entries_of_a_merge_in_parts_have_the_bytes_of_one_at_once(lake: Lake, p
     assert found[0][1:] == found[1][1:]
 
 
-def test_a_part_of_a_merge_ends_with_a_block_of_a_manifest(lake: Lake) -> None:
+def test_a_step_of_a_merge_ends_with_a_part_of_a_block(lake: Lake) -> None:
     [file] = receipts(lake)
     files = [replace(file, path=f"{file.path}-{number}") for number in range(2 * ENTRIES_PER_BLOCK + 500)]
     Process(lake, files).commit(2)
     copy = ManifestCopy.begin(lake.table(), sorted(manifests(lake), key=lambda one: one.sequence_number))
     steps = 1
-    while not copy.step(lake.table().io, map, ENTRIES_PER_BLOCK):
+    while not copy.step(lake.table().io, map, ENTRIES_PER_BLOCK + 1):
         steps += 1
-    assert steps == 5
+    assert steps == 4
+    assert ENTRIES_PER_BLOCK % ENTRIES_PER_PART == 0
     written = copy.write(lake.table(), 7)
     assert written is not None
     assert len(raw(written.manifest_path).records) == 5 * ENTRIES_PER_BLOCK
@@ -135,7 +137,8 @@ def test_a_rival_that_only_appends_makes_the_merge_be_done_at_once(lake: Lake, p
 
 def test_a_rival_that_merges_the_same_manifests_makes_the_part_be_dropped(lake: Lake, process: Process) -> None:
     rival = Process(lake, process.files, "rival")
-    process.commit(7)
+    rival.commit()
+    process.commit(6)
     assert process.is_merging
     rival.commit()
     assert len(merged(lake)) == 1
@@ -170,32 +173,60 @@ def test_a_manifest_of_the_same_path_with_another_origin_is_another_one(
     assert merged(lake) == []
 
 
-def test_processes_that_end_after_each_commit_merge_at_once(lake: Lake, process: Process) -> None:
-    for number in range(7):
+def test_processes_that_end_after_each_commit_leave_a_long_merge_until_it_is_due_twice(
+    lake: Lake, process: Process
+) -> None:
+    for number in range(12):
         Process(lake, process.files, number=number).commit()
+    assert merged(lake) == []
+    Process(lake, process.files, number=12).commit()
+    assert (len(merged(lake)), len(manifests(lake))) == (1, 2)
+    assert len(live(lake)) == 13
+
+
+def test_processes_that_end_after_each_commit_make_a_short_merge_at_once(lake: Lake, process: Process) -> None:
+    policy = MergePolicy(min_count=6, entries_per_commit=6)
+    for number in range(7):
+        Process(lake, process.files, policy=policy, number=number).commit()
     assert len(merged(lake)) == 1
     assert len(live(lake)) == 7
+
+
+def test_the_first_commit_of_a_process_leaves_a_long_merge_to_the_next_one(lake: Lake, process: Process) -> None:
+    process.commit(6)
+    after = Process(lake, process.files, number=6)
+    after.commit()
+    assert (merged(lake), after.is_merging) == ([], False)
+    after.commit(5)
+    assert (merged(lake), after.is_merging) == ([], True)
+    after.commit()
+    assert (len(merged(lake)), after.is_merging) == (1, False)
+    assert len(live(lake)) == 13
 
 
 def test_a_manifest_that_is_spoilt_is_set_aside_by_the_commit_that_comes_to_it(lake: Lake, process: Process) -> None:
     process.commit(7)
     path = sorted(manifests(lake), key=lambda one: one.sequence_number)[4].manifest_path
     Path(urlsplit(path).path).write_bytes(b"no manifest")
-    process.commit()
+    process.commit(2)
     assert process.is_merging
     process.commit()
     assert process.fence.merges.layouts[path] is None
     assert (len(merged(lake)), process.is_merging) == (0, False)
-    process.commit(4)
+    process.commit(7)
     assert len(merged(lake)) == 1
     assert path in {one.manifest_path for one in manifests(lake)}
 
 
-def test_a_batch_of_many_files_copies_twice_as_many(lake: Lake) -> None:
+def test_a_batch_of_many_files_copies_half_as_many_more(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakesink_catalog.manifests.entries.ENTRIES_PER_PART", 1)
     [file] = receipts(lake)
-    files = [replace(file, path=f"{file.path}-{number}") for number in range(3)]
+    files = [replace(file, path=f"{file.path}-{number}") for number in range(4)]
     process = Process(lake, files, policy=MergePolicy(min_count=6, entries_per_commit=1))
-    process.commit(8)
-    assert process.is_merging
+    process.commit(6)
+    for copied in (6, 12, 18):
+        process.commit()
+        assert process.fence.merges.copy is not None
+        assert process.fence.merges.copy._read == copied  # noqa: SLF001
     process.commit()
     assert (len(merged(lake)), process.is_merging) == (1, False)

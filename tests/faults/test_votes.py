@@ -8,9 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import BinaryType, DecimalType, FixedType, LongType, NestedField, StringType
 
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink.sinks.iceberg.votes import bounds_fit, bounds_of, counts_agree
+from lakesink_catalog.tables.locations import all_under
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
@@ -172,3 +176,67 @@ def test_a_partition_value_that_is_none_of_its_type_fails_the_batch(tmp_path: Pa
     transaction, votes = begun(sink, lake)
     bad = replace(votes[1], files=tuple(replace(file, partition=(value,)) for file in votes[1].files))
     rejected(sink, transaction, [encode(votes[0]), encode(bad)], lake)
+
+
+SCHEMA = Schema(
+    NestedField(1, "long", LongType()),
+    NestedField(2, "text", StringType()),
+    NestedField(3, "fixed", FixedType(3)),
+    NestedField(4, "decimal", DecimalType(9, 2)),
+    NestedField(5, "bytes", BinaryType()),
+    NestedField(6, "other text", StringType()),
+)
+BOUND = st.sampled_from(
+    [b"", b"a", b"abc", b"\0" * 8, b"\0" * 16, b"x" * 17, "é".encode(), b"\xc3", b"\xa9", b"\xff", b"\0"]
+)
+ALL_BOUNDS = st.dictionaries(st.integers(1, 7), BOUND, max_size=4)
+
+
+def _is_possible(field_id: int, bound: bytes) -> bool:
+    match field_id:
+        case 1:
+            return len(bound) == 8
+        case 2 | 6:
+            return bound.decode(errors="replace").encode() == bound
+        case 3:
+            return len(bound) <= 3
+        case 4:
+            return 1 <= len(bound) <= 16
+    return field_id == 5
+
+
+@settings(max_examples=500)
+@given(st.lists(st.tuples(ALL_BOUNDS, ALL_BOUNDS), max_size=5))
+def test_the_bounds_of_all_files_together_are_possible_if_each_is(found: list[tuple[dict[int, bytes], ...]]) -> None:
+    """Halves of a character in two files are no text, although they would be one if they were joined."""
+    files = [ContentFile("file:///a", 0, (), 1, 1, {}, {}, {}, {}, lower, upper, ()) for lower, upper in found]
+    each = [_is_possible(*pair) for maps in found for bounds in maps for pair in bounds.items()]
+    assert bounds_fit(files, bounds_of(SCHEMA)) == all(each)
+
+
+@settings(max_examples=300)
+@given(
+    *[st.dictionaries(st.integers(1, 3), st.integers(0, 2), max_size=3)] * 3, st.lists(st.integers(0, 5), max_size=3)
+)
+def test_counts_agree_if_no_column_has_more_nulls_or_nans_than_values(
+    values: dict[int, int], nulls: dict[int, int], nans: dict[int, int], offsets: list[int]
+) -> None:
+    file = ContentFile("file:///a", 0, (), 1, 5, {}, values, nulls, nans, {}, {}, tuple(offsets))
+    few = all(count <= values.get(field_id, 0) for each in (nulls, nans) for field_id, count in each.items())
+    within = offsets == sorted(set(offsets)) and max(offsets, default=0) < 5
+    assert counts_agree(file) == (few and within)
+
+
+SEGMENT = st.sampled_from(
+    ["a", ".", "..", "...", "", " ", "%2e%2e", "a?b", "#", "\\", "\n", "é", "\u00a0", "\u202e", "a.b"]
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.lists(SEGMENT, min_size=1, max_size=3).map("/".join), max_size=4))
+def test_paths_are_below_a_folder_if_each_is(paths: list[str]) -> None:
+    each = [
+        ({".", ".."}.isdisjoint(path.split("/")) and {*"?#\\\n\u202e"}.isdisjoint(path) and path.strip("/") != "")
+        for path in paths
+    ]
+    assert all_under([f"s3://lake/data/{path}" for path in paths], "s3://lake/data") == all(each)

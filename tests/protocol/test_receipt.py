@@ -51,7 +51,16 @@ RECEIPT = st.builds(
     rows=COUNT,
     files=st.lists(FILE, max_size=3).map(tuple),
     schema_id=st.none() | COUNT,
-    quality=st.builds(Quality, COUNT, COUNT, st.lists(st.text("abc.", max_size=9), max_size=10).map(first_names)),
+    quality=st.builds(
+        Quality,
+        malformed_rows=COUNT,
+        unknown_keys=COUNT,
+        unknown_names=st.lists(st.text("abc.", max_size=9), max_size=10).map(first_names),
+        unmet_rows=COUNT,
+        unmet=st.dictionaries(st.sampled_from(["valid_age", "has_id"]), COUNT),
+        dead_letters=COUNT,
+    ),
+    payload_digest=st.integers(0, 2**128 - 1),
     misfits=st.lists(st.builds(Misfit, *[st.text("ab: /.", max_size=9)] * 4), max_size=20).map(tuple),
     documents=COUNT,
     refused=st.booleans(),
@@ -107,26 +116,53 @@ def test_a_receipt_with_a_flipped_bit_is_none_or_the_same(data: st.DataObject) -
 
 
 @given(st.lists(FILE, max_size=40).map(tuple))
-def test_files_that_are_added_one_by_one_give_the_same_bytes_as_a_document_of_all(
-    files: tuple[ContentFile, ...],
-) -> None:
-    """The document is written down here: earlier versions encoded it at once."""
+def test_files_that_are_added_one_by_one_arrive_in_their_order(files: tuple[ContentFile, ...]) -> None:
     receipt = replace(WHOLE, rows=7, files=files, premises="p", misfits=(Misfit("a", "b", "c", "d"),))
     encoder = ReceiptEncoder()
     for file in files:
         encoder.add(file)
     sent = encoder.finish(replace(receipt, files=()))
-    assert (
-        sent == encode(receipt) == zlib.compress(json.dumps(_as_document(receipt), separators=(",", ":")).encode(), 1)
-    )
+    assert sent == encode(receipt)
+    assert decode(sent) == receipt
     assert encoder.record_count == sum(file.record_count for file in files)
 
 
-def test_thousands_of_files_that_are_added_one_by_one_give_the_same_bytes_too() -> None:
-    receipt = replace(
-        WHOLE, files=tuple(replace(WHOLE.files[0], path=f"file:///t/{n}", spec_id=n) for n in range(9_000))
-    )
-    assert encode(receipt) == zlib.compress(json.dumps(_as_document(receipt), separators=(",", ":")).encode(), 1)
+@given(st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=300), st.integers(1, 9_000))
+def test_groups_of_any_size_give_the_same_files(kinds: list[int], size: int) -> None:
+    """Of three kinds with other fields, so that groups end where the kind changes, or where they are full."""
+    [file] = WHOLE.files
+    other = replace(file, lower_bounds={}, upper_bounds={3: b"", 1: b"abc"}, nan_value_counts={2: 7}, partition=())
+    known = (file, other, replace(other, value_counts={1: 2, 2: 3}, null_value_counts={2: 0, 1: 2}))
+    files = tuple(replace(known[kind], path=f"{number}", record_count=number // 3) for number, kind in enumerate(kinds))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakesink_protocol.receipt.GROUP_BYTES", size)
+        assert decode(encode(replace(WHOLE, files=files))).files == files
+
+
+def test_the_files_of_a_group_share_lists_and_equal_values_are_there_once() -> None:
+    [file] = WHOLE.files
+    longer = replace(file, path="b", record_count=5, value_counts={1: 5}, upper_bounds={1: b"yz"}, split_offsets=(4, 9))
+    other = replace(file, null_value_counts={})
+    found = json.loads(zlib.decompress(encode(replace(WHOLE, files=(file, longer, other)))))["files"]
+    assert found[0] == {
+        "path": ["file:///t/data/a.parquet", "b"],
+        "spec": [0],
+        "partition": [[None, None], ["AQ==", "AQ=="]],
+        "rows": [3, 5],
+        "bytes": [100],
+        "sizes": {"1": [10]},
+        "values": {"1": None},
+        "nulls": {"1": [0]},
+        "nans": {},
+        "lower": {"1": [[1], "AAA="]},
+        "upper": {"1": [[1, 2], b64encode(b"\xffyz").decode()]},
+        "splits": [[4], [4, 9]],
+        "content": [0],
+        "of": [""],
+    }
+    assert found[1]["path"] == ["file:///t/data/a.parquet"]
+    assert found[1]["nulls"] == {}
+    assert len(found) == 2
 
 
 def test_an_encoder_keeps_a_few_bytes_of_each_file() -> None:
@@ -139,41 +175,6 @@ def test_an_encoder_keeps_a_few_bytes_of_each_file() -> None:
     finally:
         tracemalloc.stop()
     assert held < 100 * 5_000
-
-
-def _as_document(receipt: Receipt) -> dict[str, Any]:
-    return {
-        "v": 4,
-        "task": receipt.task,
-        "rows": receipt.rows,
-        "schema": receipt.schema_id,
-        "quality": receipt.quality.to_json(),
-        "misfits": [[one.place, one.column, one.expected, one.found] for one in receipt.misfits],
-        "documents": receipt.documents,
-        "refused": receipt.refused,
-        "premises": receipt.premises,
-        "payload_digest": f"{receipt.payload_digest:032x}",
-        "schema_change": None,
-        "files": [
-            {
-                "path": file.path,
-                "spec": file.spec_id,
-                "partition": [None if value is None else b64encode(value).decode() for value in file.partition],
-                "rows": file.record_count,
-                "bytes": file.file_size_bytes,
-                "sizes": file.column_sizes,
-                "values": file.value_counts,
-                "nulls": file.null_value_counts,
-                "nans": file.nan_value_counts,
-                "lower": {key: b64encode(value).decode() for key, value in file.lower_bounds.items()},
-                "upper": {key: b64encode(value).decode() for key, value in file.upper_bounds.items()},
-                "splits": file.split_offsets,
-                "content": 0,
-                "of": "",
-            }
-            for file in receipt.files
-        ],
-    }
 
 
 def document() -> dict[str, Any]:
@@ -211,9 +212,9 @@ def test_a_receipt_with_a_wrong_field_is_none_or_a_receipt(key: str, junk: Any) 
 
 @given(st.sampled_from([*FILE_KEYS, "splits"]), JUNK)
 def test_a_receipt_with_a_wrong_file_is_none_or_a_receipt(key: str, junk: Any) -> None:
-    changed = document()
-    changed["files"][0][key] = junk
-    _decodes_or_is_invalid(packed(changed))
+    found = document()
+    found["files"][0][key] = junk
+    _decodes_or_is_invalid(packed(found))
 
 
 @given(st.sampled_from(KEYS), st.sampled_from([*FILE_KEYS, "splits"]))
@@ -237,7 +238,7 @@ def _decodes_or_is_invalid(data: bytes) -> None:
     assert all(isinstance(file.path, str) and file.file_size_bytes >= 0 for file in receipt.files)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 5, "3", None, [2], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 5, "4", None, [4], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
 def test_a_receipt_of_another_version_is_refused_by_its_version(version: Any) -> None:
     with pytest.raises(ReceiptInvalid, match="receipt version") as error:
         decode(packed(document() | {"v": version}))
@@ -263,14 +264,107 @@ def test_ten_thousand_files_fit_in_a_receipt() -> None:
     assert len(decode(sent).files) == 10_000
 
 
-@pytest.mark.parametrize("field_id", ["0", "-5", "2147483648", "1" * 40, "1_0", " 7", "\u0667", "", "x"])
-@pytest.mark.parametrize("name", ["sizes", "values", "nulls", "nans", "lower", "upper"])
+COUNTS_OF_FILES, BOUNDS_OF_FILES = ["sizes", "values", "nulls", "nans"], ["lower", "upper"]
+FIELD_IDS = ["0", "-5", "2147483648", "1" * 40, "1_0", " 7", "07", "7.0", "\u0667", "", "x"]
+
+
+def changed(**values: Any) -> bytes:
+    """A receipt of two files, whose group has these values."""
+    [file] = WHOLE.files
+    found = json.loads(zlib.decompress(encode(replace(WHOLE, files=(file, replace(file, path="b", record_count=5))))))
+    [group] = found["files"]
+    group |= values
+    return packed(found)
+
+
+@pytest.mark.parametrize("field_id", FIELD_IDS)
+@pytest.mark.parametrize("name", COUNTS_OF_FILES + BOUNDS_OF_FILES)
 def test_a_statistic_of_no_field_is_no_receipt(name: str, field_id: str) -> None:
     """Manifests have room for four bytes: a larger id would make one that nobody reads."""
-    document = json.loads(zlib.decompress(encode(WHOLE)))
-    document["files"][0][name] = {field_id: "AA==" if name in ("lower", "upper") else 1}
+    column = [[1], "AAA="] if name in BOUNDS_OF_FILES else [1]
+    assert decode(changed(**{name: {"7": column}}))
     with pytest.raises(ReceiptInvalid):
-        decode(zlib.compress(json.dumps(document).encode()))
+        decode(changed(**{name: {field_id: column}}))
+
+
+NO_COUNTS = [
+    [], [1, 2, 3], [1, True], [True], [1, -1], [-1], [1, 2**63], [2**63], [1, 2.0], [1, None], [1, "2"], [[1], [2]],
+    "12", "1", {"1": 1, "2": 2}, 1, 0, True, -1, 1.5, "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", NO_COUNTS, ids=repr)
+@pytest.mark.parametrize("name", COUNTS_OF_FILES)
+def test_there_is_one_count_for_each_file_or_one_for_all(name: str, column: Any) -> None:
+    for counts in ({"7": column}, {"7": column, "8": [1]}, {"7": [1], "8": column}):
+        with pytest.raises(ReceiptInvalid):
+            decode(changed(**{name: counts}))
+
+
+@pytest.mark.parametrize("column", NO_COUNTS, ids=repr)
+@pytest.mark.parametrize("name", ["spec", "rows", "bytes"])
+def test_numbers_of_files_are_counts_too(name: str, column: Any) -> None:
+    with pytest.raises(ReceiptInvalid):
+        decode(changed(**{name: column}))
+
+
+NO_BOUNDS = [
+    [[1], "AA=="], [[1], "AAAA"], [[1, 2], "AAA="], [[3, -1], "AAA="], [[2], "AAA="], [[1, 1, 0], "AAA="], [[], ""],
+    [[2, 0, 0], "AAA="], [[True, True], "AAA="], [[True], "AAA="], [[2**70, 1], "AAA="], [[2**63], ""], ["11", "AAA="],
+    [1, "AAA="], [[1]], [[1], "AAA=", 1], [[1.0], "AAA="], {"1": 1, "2": 2}, None, "11", [], [[1], None],
+    [None, "AAA="], [[1], "AAA"], [[1], "A AA"], [[1], "AAA=AAA="], [[1], "AAA=\n"], [[1], ["AA==", "AA=="]],
+    [[2], "AA==AA=="],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", NO_BOUNDS, ids=repr)
+@pytest.mark.parametrize("name", BOUNDS_OF_FILES)
+def test_bounds_have_the_sizes_that_the_receipt_states(name: str, column: Any) -> None:
+    for sizes in ([1], [1, 1], [2, 0]):
+        assert len(decode(changed(**{name: {"7": [sizes, "AAA="]}})).files) == 2
+    for bounds in ({"7": column}, {"7": column, "8": [[1], "AAA="]}, {"7": [[1], "AAA="], "8": column}):
+        with pytest.raises(ReceiptInvalid):
+            decode(changed(**{name: bounds}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"path": "ab"}, {"path": ["a", 1]}, {"path": ["a"]}, {"path": ["a", "b", "c"]}, {"path": []}, {"path": None},
+        {"partition": [["AQ=="]]}, {"partition": [["AQ==", None], [None]]}, {"partition": [["AQ==", 1]]},
+        {"partition": [["AQ==", "AQ="]]}, {"partition": None}, {"partition": [[None] * 3]}, {"partition": [[]]},
+        {"splits": [[4], [4], [4]]}, {"splits": [4]}, {"splits": [["4"]]}, {"splits": []}, {"splits": [[True]]},
+        {"splits": 4}, {"content": [2]}, {"content": [True]}, {"content": [0, 0, 0]}, {"content": [[]]}, {"content": 0},
+        {"of": ["", 1]}, {"of": ""}, {"of": ["", "", ""]}, {"of": []}, {"values": {"7": "rows"}}, {"sizes": [1]},
+        {"lower": [1]},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_every_column_has_one_value_for_each_file_or_one_for_all(wrong: dict[str, Any]) -> None:
+    assert len(decode(changed(partition=[], splits=[[4], []], of=["", "x"], content=[0, 1])).files) == 2
+    with pytest.raises(ReceiptInvalid):
+        decode(changed(**wrong))
+
+
+@pytest.mark.parametrize("groups", [{"a": 1}, [1], ["x"], [[]], [{}], [None], None, 1, "x"], ids=repr)
+def test_files_are_a_list_of_groups(groups: Any) -> None:
+    with pytest.raises(ReceiptInvalid):
+        decode(packed(document() | {"files": groups}))
+
+
+@pytest.mark.parametrize("name", ["sizes", "lower", "partition", "splits"])
+def test_a_short_receipt_cannot_stand_for_any_number_of_values(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("lakesink_protocol.receipt.MOST_STATISTICS", 1_000)
+    many: dict[str, Any] = {
+        "sizes": {str(number): [5] for number in range(1, 601)},
+        "lower": {str(number): [[0], ""] for number in range(1, 601)},
+        "partition": [[None, None]] * 600,
+        "splits": [list(range(600))],
+    }
+    with pytest.raises(ReceiptInvalid, match="more than 1000 statistics"):
+        decode(changed(**{name: many[name]}))
+    monkeypatch.setattr("lakesink_protocol.receipt.MOST_STATISTICS", 1_300)
+    assert len(decode(changed(**{name: many[name]})).files) == 2
 
 
 def test_a_receipt_with_more_malformed_values_than_a_task_may_send_is_refused() -> None:
@@ -295,10 +389,16 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
         {"unknown_names": ["x"] * 11},
         {"unknown_names": [1]},
         {"unknown_names": "x"},
+        {"unmet_rows": -1},
+        {"dead_letters": True},
+        {"unmet": {"a": 2**63}},
+        {"unmet": {"a b": 1}},
+        {"unmet": {f"a{number}": 1 for number in range(51)}},
+        {"unmet": [1]},
     ],
 )
 def test_counts_of_documents_are_counts_and_a_short_list_of_names(document: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown keys|whole number"):
+    with pytest.raises(ValueError, match=r"unknown keys|whole number|names with counts"):
         quality_from(document)
 
 

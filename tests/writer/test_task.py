@@ -155,8 +155,11 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     assert sorted(row["id"] for row in rows_of(receipt.files)) == list(range(30_000))
 
 
-def test_a_task_keeps_no_description_of_the_files_that_it_has_closed(tmp_path: Path) -> None:
+def test_a_task_keeps_descriptions_of_few_files_that_it_has_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each has the statistics of all columns; a task may write one for each of many thousand partitions."""
+    monkeypatch.setattr("lakesink_protocol.receipt.GROUP_BYTES", 4_000)
     kept = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -166,7 +169,8 @@ def test_a_task_keeps_no_description_of_the_files_that_it_has_closed(tmp_path: P
 
     before = sum(isinstance(found, ContentFile) for found in gc.get_objects())
     receipt = write(plan_for(EVENTS, tmp_path, spec_of("identity"), buffer_bytes=1, open_files=2), batches())
-    assert (len(receipt.files), max(kept) - before) == (30, 0)
+    assert len(receipt.files) == 30
+    assert 0 < max(kept) - before < 10
 
 
 def test_the_file_that_waited_longest_is_closed_first(tmp_path: Path) -> None:

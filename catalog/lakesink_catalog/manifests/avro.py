@@ -142,7 +142,7 @@ def _compressed(codec: str, data: bytes) -> bytes:
         case "null":
             return data
         case "deflate":
-            packer = zlib.compressobj(DEFLATE_LEVEL, wbits=-zlib.MAX_WBITS)
+            packer = zlib.compressobj(DEFLATE_LEVEL, wbits=-zlib.MAX_WBITS, memLevel=zlib.DEF_MEM_LEVEL + 1)
             return packer.compress(data) + packer.flush()
         case "zstandard":
             return bytes(pa.Codec("zstd").compress(data, asbytes=True))

@@ -41,6 +41,8 @@ def encode_long(value: int) -> bytes:
         return _ONE_BYTE[rest]
     if rest <= 0x3FFF:
         return bytes((rest & 0x7F | 0x80, rest >> 7))
+    if rest <= 0x1FFFFF:
+        return bytes((rest & 0x7F | 0x80, rest >> 7 & 0x7F | 0x80, rest >> 14))
     found = bytearray()
     while rest > 0x7F:
         found.append((rest & 0x7F) | 0x80)

@@ -27,6 +27,10 @@ AtOnce = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Applies a function to many values, perhaps in parallel."""
 
 
+ENTRIES_PER_READ = 10
+"""To read a manifest takes as long as to copy so many entries."""
+
+
 class ManifestMalformed(Malformed):
     """One of the manifests cannot be read exactly, or the manifest list states something else of it."""
 
@@ -71,14 +75,21 @@ class ManifestCopy:
         """The entries to read, as stated."""
         return sum(map(entries_of, self.group))
 
-    def step(self, io: FileIO, at_once: AtOnce, most: int) -> bool:
-        """Read so many more entries, up to the end of a block. Returns True once all manifests are read and checked."""
-        stated = self.entries
-        until = self._read + most
-        while self._read < until or self._read >= stated:
+    @property
+    def effort(self) -> int:
+        """The entries that could be copied in the time of this copy: small manifests take longer than their entries."""
+        return self.entries + ENTRIES_PER_READ * len(self.group)
+
+    def step(self, io: FileIO, at_once: AtOnce, most: int, *, ends_apart: bool = False) -> bool:
+        """Read so many more entries, up to the end of a part. Returns True once all manifests are read and checked.
+
+        With `ends_apart`, the last of several steps reads nothing: to write the merged manifest takes a while too.
+        """
+        stated, begun = self.entries, self._read
+        while self._read < begun + most or self._read >= stated:
             part = self._next(io, at_once, most)
             if part is None:
-                return True
+                return not (ends_apart and 0 < begun < self._read)
             self._take(*part)
         return False
 

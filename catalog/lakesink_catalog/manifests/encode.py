@@ -5,6 +5,7 @@ Values are in single-value form, which mostly is Avro's form too, so few of them
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from lakesink_catalog.manifests.avro_values import encode_long
@@ -32,6 +33,9 @@ NULL, PRESENT = encode_long(0), encode_long(1)
 Encode = Callable[[ContentFile], bytes]
 Value = Callable[[bytes], bytes]
 """From single-value form to Avro; ValueError or struct.error if the value is not of the type."""
+
+_encode_often = lru_cache(maxsize=4096)(encode_long)
+"""For numbers that come again and again: most columns have as many values as the file has rows, and no NULLs."""
 
 
 def entry_encoder(avro_schema: Any, snapshot_id: int) -> Encode:
@@ -61,7 +65,7 @@ def _partition(values: Sequence[Value]) -> Encode:
     def encode(file: ContentFile) -> bytes:
         try:
             pairs = zip(values, file.partition, strict=True)
-            return b"".join(NULL if value is None else PRESENT + convert(value) for convert, value in pairs)
+            return b"".join([NULL if value is None else PRESENT + convert(value) for convert, value in pairs])
         except (ValueError, OverflowError, struct.error) as error:
             raise ReceiptInvalid("a partition value does not match its type") from error
 
@@ -99,18 +103,40 @@ def _sized(value: bytes) -> bytes:
     return encode_long(len(value)) + value
 
 
-def _array(items: Sequence[bytes], count: int) -> bytes:
-    return b"".join([PRESENT, encode_long(count), *items, NULL] if count else [PRESENT, NULL])
+@lru_cache(maxsize=64)
+def _keys(field_ids: tuple[int, ...], gaps: int) -> list[bytes]:
+    """The parts of a map from field ids, with so many places for each value; neighbouring files mostly have the same.
+
+    It is shared: copy it.
+    """
+    parts = [PRESENT + encode_long(len(field_ids))]
+    for field_id in field_ids:
+        parts += (encode_long(field_id), *[b""] * gaps)
+    return [*parts, NULL]
 
 
-def _counts(found: Mapping[int, int]) -> bytes:
-    return _array([encode_long(number) for pair in found.items() for number in pair], len(found))
+def _counts(found: Mapping[int, int], encode: Callable[[int], bytes]) -> bytes:
+    if not found:
+        return _EMPTY
+    parts = _keys(tuple(found), 1).copy()
+    parts[2::2] = map(encode, found.values())
+    return b"".join(parts)
 
 
 def _bounds(found: Mapping[int, bytes]) -> bytes:
-    return _array([encode_long(field_id) + _sized(bound) for field_id, bound in found.items()], len(found))
+    if not found:
+        return _EMPTY
+    parts, bounds = _keys(tuple(found), 2).copy(), found.values()
+    parts[2::3] = map(_encode_often, map(len, bounds))
+    parts[3::3] = bounds
+    return b"".join(parts)
 
 
+def _offsets(found: Sequence[int]) -> bytes:
+    return b"".join([PRESENT, encode_long(len(found)), *map(encode_long, found), NULL]) if found else _EMPTY
+
+
+_EMPTY, _DATA, _PARQUET = PRESENT + NULL, encode_long(0), _sized(b"PARQUET")
 _VALUES: Mapping[str, Value] = {
     "boolean": lambda value: bytes([_of_size(value, 1) != b"\x00"]),
     "int": _whole("<i"),
@@ -121,16 +147,16 @@ _VALUES: Mapping[str, Value] = {
     "bytes": _sized,
 }
 _FIELDS: Mapping[int, Encode] = {
-    CONTENT: lambda _: encode_long(0),
+    CONTENT: lambda _: _DATA,
     FILE_PATH: lambda file: _sized(file.path.encode()),
-    FILE_FORMAT: lambda _: _sized(b"PARQUET"),
+    FILE_FORMAT: lambda _: _PARQUET,
     RECORD_COUNT: lambda file: encode_long(file.record_count),
     FILE_SIZE: lambda file: encode_long(file.file_size_bytes),
-    COLUMN_SIZES: lambda file: _counts(file.column_sizes),
-    VALUE_COUNTS: lambda file: _counts(file.value_counts),
-    NULL_VALUE_COUNTS: lambda file: _counts(file.null_value_counts),
-    NAN_VALUE_COUNTS: lambda file: _counts(file.nan_value_counts),
+    COLUMN_SIZES: lambda file: _counts(file.column_sizes, encode_long),
+    VALUE_COUNTS: lambda file: _counts(file.value_counts, _encode_often),
+    NULL_VALUE_COUNTS: lambda file: _counts(file.null_value_counts, _encode_often),
+    NAN_VALUE_COUNTS: lambda file: _counts(file.nan_value_counts, _encode_often),
     LOWER_BOUNDS: lambda file: _bounds(file.lower_bounds),
     UPPER_BOUNDS: lambda file: _bounds(file.upper_bounds),
-    SPLIT_OFFSETS: lambda file: _array([encode_long(offset) for offset in file.split_offsets], len(file.split_offsets)),
+    SPLIT_OFFSETS: lambda file: _offsets(file.split_offsets),
 }

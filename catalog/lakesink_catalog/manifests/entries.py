@@ -23,6 +23,8 @@ HEAD = (STATUS, SNAPSHOT_ID, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER)
 FILE_PATH, PARTITION, RECORD_COUNT, FILE_SIZE, CONTENT = 100, 102, 103, 104, 134
 EXISTING, ADDED, DELETED = range(3)
 FORMAT_VERSION = b"2"
+ENTRIES_PER_PART = 250
+"""A block of a manifest has any number of entries; these are copied in a few milliseconds."""
 _WHOLE = ("int", "long")
 
 Head = Mapping[int, int | None]
@@ -39,7 +41,7 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The live entries of one block, encoded for another manifest with their sequence numbers written out.
+    """The live entries of a part of a block, encoded for another manifest with their sequence numbers written out.
 
     `read` counts the entries of deleted files too. `partitions` are in single-value form. `min_sequence_number` is a
     data sequence number; None if there is no entry.
@@ -93,30 +95,45 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
 
 
 def carry_over(data: bytes, header: Header, inherited: Inherited) -> Iterator[Carried]:
-    """The live entries of a manifest block by block, for another manifest of the same layout."""
+    """The live entries of a manifest part by part, for another manifest of the same layout."""
     layout = _layout(header.avro_schema)
     heads: dict[tuple[bytes, bytes], _Head | None] = {}
     for count, block in blocks(data, header):
-        at, entries, rows, least, partitions = 0, [], 0, set(), set()
-        for _ in range(count):
-            try:
-                cut = layout.cut(block, at)
-            except IndexError:
-                raise Malformed("an entry is cut") from None
-            around = block[at : cut.begin], block[cut.end : cut.after]
-            at = cut.after
-            if around not in heads:
-                heads[around] = layout.carried(*around, inherited)
-            head = heads[around]
-            if head is None:
-                continue
-            entries.append(head.before + block[cut.begin : cut.end] + head.behind)
-            rows += cut.rows
-            least.add(head.sequence_number)
-            partitions.add(block[cut.partition])
+        at = 0
+        for left in range(count, 0, -ENTRIES_PER_PART):
+            part, at = _part(block, at, min(left, ENTRIES_PER_PART), layout, heads, inherited)
+            yield part
         check_end(block, at)
-        values = frozenset(map(layout.partition, partitions))
-        yield Carried(count, tuple(entries), rows, values, min(least, default=None))
+
+
+def _part(
+    block: bytes,
+    at: int,
+    count: int,
+    layout: "_Layout",
+    heads: "dict[tuple[bytes, bytes], _Head | None]",
+    inherited: Inherited,
+) -> tuple[Carried, int]:
+    """So many entries of a block, and where they end; `heads` are those that were made before, by what they replace."""
+    entries, rows, least, partitions = [], 0, set(), set()
+    for _ in range(count):
+        try:
+            cut = layout.cut(block, at)
+        except IndexError:
+            raise Malformed("an entry is cut") from None
+        around = block[at : cut.begin], block[cut.end : cut.after]
+        at = cut.after
+        if around not in heads:
+            heads[around] = layout.carried(*around, inherited)
+        head = heads[around]
+        if head is None:
+            continue
+        entries.append(head.before + block[cut.begin : cut.end] + head.behind)
+        rows += cut.rows
+        least.add(head.sequence_number)
+        partitions.add(block[cut.partition])
+    values = frozenset(map(layout.partition, partitions))
+    return Carried(count, tuple(entries), rows, values, min(least, default=None)), at
 
 
 class _Cut(NamedTuple):

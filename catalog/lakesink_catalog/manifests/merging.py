@@ -46,7 +46,7 @@ class MergePolicy:
     min_count: int = 100
     target_size_bytes: int = 8 * 1024 * 1024
     most_entries: int = 20_000
-    entries_per_commit: int = 2_000
+    entries_per_commit: int = 1_000
 
 
 @dataclass(slots=True)
@@ -68,11 +68,13 @@ class ManifestMerger:
     """Merges for one prepared batch; keeps its result, so that a retry does not read and write again.
 
     A process that alone commits to the branch spreads a merge over its commits. Any other copies at once, because the
-    work would be lost if the process ended, or if a rival merged the same manifests.
+    work would be lost if the process ended, or if a rival merged the same manifests. After batches of few files, a
+    commit either chooses what is merged, which reads headers, or copies, or writes. The first batch of a process
+    leaves a long merge to the next one, unless so much waits that all earlier processes must have ended too early.
 
     Attributes:
         snapshot_id: The snapshot of the batch, which adds a merged manifest.
-        adds: Entries that the batch itself adds. A commit copies twice as many, so that merges keep up with batches.
+        adds: Entries that the batch itself adds. A commit copies half as many more: merges keep up with batches.
     """
 
     policy: MergePolicy
@@ -97,21 +99,26 @@ class ManifestMerger:
         for path in layouts.keys() - {manifest.manifest_path for manifest in manifests}:
             del layouts[path]
         if self._merged is None or not self._merged[0] <= _identities(manifests):
-            self._merged = self._try(table, manifests, alone=head is not None and head == self._previous)
+            self._merged = self._try(table, manifests, head)
         if self._merged is None:
             return list(manifests)
         replaced, merged = self._merged
         return [_fresh(merged), *(manifest for manifest in manifests if _identity(manifest) not in replaced)]
 
-    def _try(self, table: Table, manifests: Sequence[ManifestFile], *, alone: bool) -> Merged | None:
+    def _try(self, table: Table, manifests: Sequence[ManifestFile], head: int | None) -> Merged | None:
+        alone = head is not None and head == self._previous
+        calm = alone and self.adds <= self.policy.entries_per_commit
         copy, self.memory.copy = self.memory.copy, None  # a copy that fails is begun anew
         try:
             if copy is None or not self.policy.enabled or not _identities(copy.group) <= _identities(manifests):
-                copy = self._begin(table, manifests)
+                copy = self._begin(table, manifests, first=head is not None and self._previous is None)
+                if copy is not None and calm and copy.effort > self.policy.entries_per_commit:
+                    self.memory.copy = copy
+                    return None
             if copy is None:
                 return None
-            most = max(self.policy.entries_per_commit, 2 * self.adds) if alone else copy.entries
-            if not copy.step(table.io, self.at_once, most):
+            most = max(self.policy.entries_per_commit, self.adds * 3 // 2) if alone else copy.entries
+            if not copy.step(table.io, self.at_once, most, ends_apart=calm):
                 self.memory.copy = copy
                 return None
             merged = copy.write(table, self.snapshot_id)
@@ -122,9 +129,11 @@ class ManifestMerger:
             return None
         return None if merged is None else (_identities(copy.group), merged)
 
-    def _begin(self, table: Table, manifests: Sequence[ManifestFile]) -> ManifestCopy | None:
+    def _begin(self, table: Table, manifests: Sequence[ManifestFile], *, first: bool) -> ManifestCopy | None:
         mergeable = [one for one in manifests if self.memory.layouts.get(one.manifest_path, "") is not None]
         group = choose(mergeable, self.policy, partial(self._layouts_of, table.io))
+        if first and sum(map(entries_of, group)) > self.policy.entries_per_commit:
+            group = choose(mergeable, self.policy, partial(self._layouts_of, table.io), times=2)
         return ManifestCopy.begin(table, group) if group else None
 
     def _layouts_of(self, io: FileIO, manifests: Sequence[ManifestFile]) -> list[str | None]:
@@ -147,13 +156,15 @@ class ManifestMerger:
         self.memory.layouts[path] = None
 
 
-def choose(manifests: Sequence[ManifestFile], policy: MergePolicy, layouts_of: LayoutsOf) -> list[ManifestFile]:
+def choose(
+    manifests: Sequence[ManifestFile], policy: MergePolicy, layouts_of: LayoutsOf, *, times: int = 1
+) -> list[ManifestFile]:
     """The manifests to merge now, or none: of the lowest full tier, those with the most common layout.
 
     Several of them must fit into one; otherwise the next layout or tier is tried. `layouts_of` returns None for a
-    manifest that cannot be merged; it is called only for full tiers.
+    manifest that cannot be merged; it is called only for full tiers, or for those that are full so many `times`.
     """
-    for members in _full_tiers(manifests, policy):
+    for members in _full_tiers(manifests, policy, times):
         by_layout: dict[str | None, list[ManifestFile]] = defaultdict(list)
         for manifest, layout in zip(members, layouts_of(members), strict=True):
             by_layout[layout].append(manifest)
@@ -165,7 +176,7 @@ def choose(manifests: Sequence[ManifestFile], policy: MergePolicy, layouts_of: L
     return []
 
 
-def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[list[ManifestFile]]:
+def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy, times: int) -> list[list[ManifestFile]]:
     """The full tiers of every spec, the lowest first."""
     if not policy.enabled:
         return []
@@ -173,7 +184,7 @@ def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy) -> list[
     for manifest in manifests:
         if _is_mergeable(manifest, policy):
             tiers[_tier(manifest, policy.min_count), manifest.partition_spec_id].append(manifest)
-    return [members for _, members in sorted(tiers.items()) if len(members) >= max(policy.min_count, 2)]
+    return [members for _, members in sorted(tiers.items()) if len(members) >= times * max(policy.min_count, 2)]
 
 
 def _is_mergeable(manifest: ManifestFile, policy: MergePolicy) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -15,7 +15,7 @@ from lakesink_protocol.events import Listener, MetadataKept
 from lakesink_protocol.redact import describe, redact
 
 ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
-_SPECIAL, _RELATIVE = frozenset("?#\\"), frozenset({".", ".."})
+_REFUSED = ("?", "#", "\\", "/./", "/../")
 _HOST = re.compile(r"//[^/]")
 
 
@@ -39,8 +39,8 @@ def is_under(path: str, folder: str) -> bool:
 
 def all_under(paths: Iterable[str], folder: str) -> bool:
     """True if every path is below the folder, see `is_under`."""
-    begin = f"{_comparable(folder)}/"
-    return all(_is_plain(path) and _comparable(path).startswith(begin) for path in paths)
+    listed, begin = list(paths), f"{_comparable(folder)}/"
+    return _are_plain(listed) and all(_comparable(path).startswith(begin) for path in listed)
 
 
 def delete_old_metadata(before: Table, after: TableMetadata, emit: Listener = LISTENERS) -> None:
@@ -64,7 +64,7 @@ def _location(table: Table, property_name: str, folder: str) -> str:
     own = table.location().rstrip("/")
     chosen = (table.metadata.properties.get(property_name) or f"{own}/{folder}").rstrip("/")
     allowed = [own, *_allowed_roots(table.catalog)]
-    if _is_plain(own) and any(_is_at_or_under(chosen, root) for root in allowed):
+    if _are_plain([own]) and any(_is_at_or_under(chosen, root) for root in allowed):
         return chosen
     raise CatalogError(
         "LOCATION_REFUSED",
@@ -76,7 +76,7 @@ def _location(table: Table, property_name: str, folder: str) -> str:
 
 
 def _is_at_or_under(location: str, root: str) -> bool:
-    return is_under(location, root) or (_is_plain(location) and _comparable(location) == _comparable(root))
+    return is_under(location, root) or (_are_plain([location]) and _comparable(location) == _comparable(root))
 
 
 def _allowed_roots(catalog: Catalog) -> list[str]:
@@ -86,10 +86,14 @@ def _allowed_roots(catalog: Catalog) -> list[str]:
     return [root for root in plain if root.startswith("/") or urlsplit(root).scheme]
 
 
-def _is_plain(location: str) -> bool:
-    """Text that can be printed has no character of the categories C, which are controls and the like."""
-    controls = not location.isprintable() and any(unicodedata.category(char).startswith("C") for char in location)
-    return not controls and _SPECIAL.isdisjoint(location) and _RELATIVE.isdisjoint(location.split("/"))
+def _are_plain(locations: Sequence[str]) -> bool:
+    """Searches all as one text, in which a folder of one space is between two of them.
+
+    Text that can be printed has no character of the categories C, which are controls and the like.
+    """
+    text = f"/{'/ /'.join(locations)}/"
+    controls = not text.isprintable() and any(unicodedata.category(char).startswith("C") for char in set(text))
+    return not controls and not any(part in text for part in _REFUSED)
 
 
 def _comparable(location: str) -> str:

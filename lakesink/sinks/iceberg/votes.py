@@ -5,9 +5,10 @@ but are not compared with the file: the task is responsible for its rows. Imposs
 readers fail, or skip files, much later.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import repeat
+from operator import le, lt
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
@@ -48,8 +49,14 @@ _WIDTHS: Mapping[type[IcebergType], range] = {
     UUIDType: range(16, 17),
 }
 _ANY = range(2**31)
-Check = Callable[[bytes], bool]
-"""True if a bound can be a value of its column."""
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleBounds:
+    """What bounds can be: their size in bytes by field id, and the fields whose bounds are texts."""
+
+    widths: Mapping[int, range]
+    texts: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +150,7 @@ def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:
         raise receipt_rejected("tasks used different schemas, or one that the table does not have")
-    checks = checks_of(known[0])
-    if not all(bounds_fit(file, checks) for receipt in receipts for file in receipt.files):
+    if not bounds_fit((file for receipt in receipts for file in receipt.files), bounds_of(known[0])):
         raise receipt_rejected("a bound is not a value of its column's type")
     return known[0]
 
@@ -165,36 +171,46 @@ def _fits_its_spec(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> boo
     return fits and file.record_count > 0 and file.file_size_bytes > 0
 
 
-def checks_of(schema: Schema) -> dict[int, Check]:
-    """The check for bounds of each column, by field id."""
-    return {field_id: _check(field.field_type) for field_id, field in index_by_id(schema).items()}
+def bounds_of(schema: Schema) -> PossibleBounds:
+    """What the bounds of this schema's columns can be."""
+    kinds = {field_id: field.field_type for field_id, field in index_by_id(schema).items()}
+    texts = [field_id for field_id, kind in kinds.items() if isinstance(kind, StringType)]
+    return PossibleBounds({field_id: _widths(kind) for field_id, kind in kinds.items()}, texts)
 
 
 def counts_agree(file: ContentFile) -> bool:
     """True if no column has more NULLs or NaNs than values, and the row groups' offsets ascend within the file."""
-    values = file.value_counts
-    counted = (*file.null_value_counts.items(), *file.nan_value_counts.items())
-    ascending = all(before < after for before, after in pairwise(file.split_offsets))
-    within = not file.split_offsets or file.split_offsets[-1] < file.file_size_bytes
-    return ascending and within and all(count <= values.get(field_id, 0) for field_id, count in counted)
+    offsets, values = file.split_offsets, file.value_counts
+    ascending = all(map(lt, offsets, offsets[1:]))
+    within = not offsets or offsets[-1] < file.file_size_bytes
+    counted = [counts for counts in (file.null_value_counts, file.nan_value_counts) if any(counts.values())]
+    return (
+        ascending and within and all(all(map(le, each.values(), map(values.get, each, repeat(0)))) for each in counted)
+    )
 
 
-def bounds_fit(file: ContentFile, checks: Mapping[int, Check]) -> bool:
+def bounds_fit(files: Iterable[ContentFile], possible: PossibleBounds) -> bool:
     """True if every bound belongs to a column of the schema and can be a value of its type."""
-    bounds = (*file.lower_bounds.items(), *file.upper_bounds.items())
-    return all(field_id in checks and checks[field_id](bound) for field_id, bound in bounds)
+    maps = [bounds for file in files for bounds in (file.lower_bounds, file.upper_bounds)]
+    shapes = {(tuple(bounds), tuple(map(len, bounds.values()))) for bounds in maps}
+    wide = all(
+        width in possible.widths.get(field_id, ())
+        for field_ids, widths in shapes
+        for field_id, width in zip(field_ids, widths, strict=True)
+    )
+    return wide and all(
+        _are_texts([each[field_id] for each in maps if field_id in each]) for field_id in possible.texts
+    )
 
 
-def _check(kind: IcebergType) -> Check:
-    if isinstance(kind, StringType):
-        return _is_text
-    allowed = range(len(kind) + 1) if isinstance(kind, FixedType) else _WIDTHS.get(type(kind), _ANY)
-    return lambda bound: len(bound) in allowed
+def _widths(kind: IcebergType) -> range:
+    return range(len(kind) + 1) if isinstance(kind, FixedType) else _WIDTHS.get(type(kind), _ANY)
 
 
-def _is_text(bound: bytes) -> bool:
+def _are_texts(bounds: Sequence[bytes]) -> bool:
+    """True if each is UTF-8. Together they are only if each is: no byte below 128 is a part of another character."""
     try:
-        bound.decode()
+        b"\0".join(bounds).decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -1,0 +1,165 @@
+"""Dead letters as a task writes them: each row once, in the files of one of the two tables, exactly as it came."""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
+from lakesink.writer.expectations import Expected, OnUnmet
+from lakesink.writer.letters import LETTERS, LettersPlan, digest_sum, payload_digest
+from lakesink.writer.plan import OnMalformed
+from lakesink_catalog.tables.arrow_schema import iceberg_schema
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt import Receipt, decode
+from tests.writer.builders import plan_for, rows_of, spec_of
+
+POSITIVE = Expected("positive", OnUnmet.QUARANTINE)
+TABLE = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "small", LongType()),
+    NestedField(3, "text", StringType()),
+)
+
+
+def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
+    rows = ParquetTaskWriter(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
+    of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
+    return QuarantiningTaskWriter(rows, LettersPlan("t@main", "t__dead_letters@main", "events", of_letters))
+
+
+def written(writer: Any, batches: Sequence[pa.RecordBatch]) -> tuple[Receipt, Receipt]:
+    found = writer.receipts(writer.write(0, iter(batches)))
+    return decode(found["t@main"]), decode(found["t__dead_letters@main"])
+
+
+ROW = st.tuples(
+    st.none() | st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1), st.sampled_from([b"a", b"\xff", None])
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(st.lists(st.lists(ROW, max_size=40), max_size=4))
+def test_each_row_is_once_in_one_of_the_tables(tmp_path: Path, parts: list[list[tuple[Any, Any, Any]]]) -> None:
+    names, kinds = ["id", "small", "text"], [pa.int64(), pa.int64(), pa.binary()]
+    batches = []
+    for part in parts:
+        columns = [pa.array([row[at] for row in part], kind) for at, kind in enumerate(kinds)]
+        text = pa.Array.from_buffers(pa.string(), len(part), columns[2].buffers(), columns[2].null_count)
+        batches.append(pa.RecordBatch.from_arrays([*columns[:2], text], names=names))
+    every = [row for part in parts for row in part]
+    good = [row for row in every if row[0] is not None and row[2] != b"\xff"]
+    table, letters = written(writer_for(tmp_path), batches)
+    found = [(row["id"], row["small"], row["text"]) for row in rows_of(table.files)]
+    assert sorted(found, key=str) == sorted(
+        [(row[0], row[1], None if row[2] is None else row[2].decode()) for row in good], key=str
+    )
+    assert (table.rows, table.quality.dead_letters, letters.rows) == (
+        len(every),
+        len(every) - len(good),
+        len(every) - len(good),
+    )
+    dead = rows_of(letters.files)
+    digests = [payload_digest(row["payload"], row["payload_bytes"]) for row in dead]
+    assert letters.payload_digest == digest_sum(*digests)
+    for row in dead:
+        whole = _row_of(row)
+        assert whole[0] is None or whole[2] == b"\xff"
+        assert whole in every
+
+
+def _row_of(letter: dict[str, Any]) -> tuple[Any, Any, Any]:
+    if letter["payload"] is not None:
+        row = json.loads(letter["payload"])
+        return row["id"], row["small"], None if row["text"] is None else row["text"].encode()
+    [row] = pa.ipc.open_stream(letter["payload_bytes"]).read_all().to_batches()
+    text = row.column("text").cast(pa.binary(), safe=False)[0].as_py()
+    return row.column("id")[0].as_py(), row.column("small")[0].as_py(), text
+
+
+def test_a_row_is_written_as_json_that_says_every_value_exactly(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": pa.array([None], pa.int64()),
+            "price": pa.array([Decimal("12345678901234567890.10")], pa.decimal128(38, 2)),
+            "at": pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC")),
+            "raw": pa.array([b"\x00\xff"], pa.binary()),
+            "ratio": pa.array([float("nan")], pa.float64()),
+            "by_number": pa.array([[(1, "a")]], pa.map_(pa.int32(), pa.string())),
+            "nested": pa.array([{"a": [1, None]}], pa.struct([("a", pa.list_(pa.int64()))])),
+        }
+    )
+    _, letters = written(writer_for(tmp_path, ignore_unknown=True), rows.to_batches())
+    [letter] = rows_of(letters.files)
+    assert json.loads(letter["payload"]) == {
+        "id": None,
+        "price": "12345678901234567890.10",
+        "at": "2023-11-14T22:13:20.123456Z",
+        "raw": "AP8=",
+        "ratio": "NaN",
+        "by_number": [{"key": 1, "value": "a"}],
+        "nested": {"a": [1, None]},
+    }
+    assert (letter["reason"], letter["column_name"], letter["sink"], letter["batch_id"]) == (
+        "NULL_IN_REQUIRED",
+        "id",
+        "events",
+        7,
+    )
+
+
+def test_a_partition_value_that_does_not_fit_is_a_letter(tmp_path: Path) -> None:
+    spec = spec_of("truncate[10]")
+    fields = plan_for(TABLE, tmp_path, spec).partition_fields
+    ids = [1, -(2**63), 5]
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "small": pa.array(ids), "text": ["a", "b", "c"]})
+    table, letters = written(writer_for(tmp_path, partition_fields=fields), rows.to_batches())
+    assert sorted(row["id"] for row in rows_of(table.files)) == [1, 5]
+    assert [row["reason"] for row in rows_of(letters.files)] == ["PARTITION_VALUE_UNFIT"]
+
+
+def test_rows_that_do_not_meet_an_expectation_name_all_rules(tmp_path: Path) -> None:
+    other = Expected("even", OnUnmet.QUARANTINE)
+    ids = pa.array([1, 2, -3], pa.int64())
+    marks = {POSITIVE.mark: [True, True, False], other.mark: [False, True, None]}
+    batch = pa.RecordBatch.from_pydict({"id": ids, **marks})
+    table, letters = written(writer_for(tmp_path, expected=(POSITIVE, other)), [batch])
+    assert [row["id"] for row in rows_of(table.files)] == [2]
+    found = [(row["payload"], row["column_name"], row["detail"]) for row in rows_of(letters.files)]
+    assert found == [('{"id":1}', "even", None), ('{"id":-3}', "positive", "also even")]
+    assert dict(table.quality.unmet) == {"positive": 1, "even": 2}
+    assert table.quality.unmet_rows == 2
+
+
+def test_documents_that_are_not_text_are_kept_as_bytes(tmp_path: Path) -> None:
+    documents = pa.array([b'{"id": 1}', b"\xff\x00", None, b"[]"], pa.binary())
+    batch = pa.RecordBatch.from_pydict(
+        {"value": documents, "topic": ["t"] * 4, "partition": [3] * 4, "offset": [5, 6, 7, 8]}
+    )
+    table, letters = written(writer_for(tmp_path, decode="json"), [batch])
+    assert [row["id"] for row in rows_of(table.files)] == [1]
+    found = [(row["payload"], row["payload_bytes"], row["topic"], row["offset"]) for row in rows_of(letters.files)]
+    assert found == [(None, b"\xff\x00", "t", 6), (None, None, "t", 7), ("[]", None, "t", 8)]
+    assert table.documents == 3
+
+
+def test_an_error_that_is_not_about_a_value_fails_the_task(tmp_path: Path) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int64()), "other": [1]})
+    with pytest.raises(WriteError, match="SCHEMA_MISMATCH"):
+        written(writer_for(tmp_path), rows.to_batches())
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b"\x00\x00\x00\x05ab", b"\xff\xff\xff\xffabc", b"\x00\x00\x00\x00abc", b"\x00\x00\x00\x03abc"]
+)
+def test_bytes_that_are_not_two_receipts_are_rejected(tmp_path: Path, bad: bytes) -> None:
+    with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
+        writer_for(tmp_path).receipts(bad)
