@@ -139,7 +139,7 @@ COMMANDS = (
     ),
     _command(
         "demo",
-        "Stream real flights, kill the driver twice, and prove the result.",
+        "Stream real flights, kill the driver twice, prove the result.",
         "Stream the flights of 2013 into a table, kill the driver twice, and prove every row.",
         _option(
             "--dir",
@@ -165,7 +165,7 @@ COMMANDS = (
     ),
     _command(
         "doctor",
-        "Check that everything a stream needs is here, and how to fix it.",
+        "Check what a stream needs, and say how to fix the rest.",
         "Check this machine, Spark, the catalog, and optionally TABLE and a checkpoint; print how to fix each failure.",
         click.Argument(["table"], required=False),
         _option("--checkpoint", metavar="DIR", help="Checkpoint of a stream; check its next batch against TABLE."),
@@ -230,7 +230,7 @@ COMMANDS = (
     ),
     _command(
         "log",
-        "Batches of a table: snapshots, rows, files, bytes, offsets, time.",
+        "Batches of a table: snapshots, rows, files, offsets, time.",
         "Batches of TABLE or DIRECTORY with snapshot, rows, files, bytes, source offsets and time, newest last.",
         _TABLE_OR_DIRECTORY,
         _option("--sink", metavar="ID", help="Only this sink id or application id."),

@@ -217,7 +217,13 @@ def test_a_table_that_was_rolled_back_alone_is_refused_until_its_letters_are(spa
     assert rewound.exit_code == 0, rewound.output
     again = people(spark, tmp_path / "in", "c", 31)
     assert "LAKESINK_DEAD_LETTERS_DIFFER" in failure(stream("stream", again))
-    assert dead_ones.name()
+    first = dead_ones.snapshots()[0].snapshot_id
+    assert [one.batch_id for one in lakesink.history(LETTERS)] == [0, 1]
+    dead_ones.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert "LAKESINK_DEAD_LETTERS_DIFFER" in failure(stream("stream", again))  # batch 0 has more rows now
+    run(stream("stream", again, dead_letter_table="demo.other_letters"))
+    assert sorted(row["age"] for row in rows()) == [30, 30, 31]
+    assert len(rows("demo.other_letters")) == 2
 
 
 def test_a_table_of_dead_letters_that_was_dropped_is_made_again(

@@ -21,10 +21,11 @@ from lakesink.writer.plan import WritePlan
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_protocol.errors import CatalogError, WriteError
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind, digest
-from lakesink_protocol.ledger import LedgerEntry
+from lakesink_protocol.identity import NO_BATCH, Batch, SinkKey, SinkKind, digest
+from lakesink_protocol.ledger import LedgerEntry, Mark
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
+from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_protocol.votes import receipt_rejected
 
@@ -49,14 +50,12 @@ class PreparedLetters:
         fingerprint: Digest of the rows that were put aside.
         transaction: Of the table; None if an earlier run has committed these letters.
         prepared: Of the table; None likewise.
-        snapshot_id: Of the earlier commit, if it is known.
     """
 
     rows: int
     fingerprint: str
     transaction: Any = None
     prepared: Any = None
-    snapshot_id: int | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -98,9 +97,9 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         """
         table, key = self._load_or_create(), self._key(batch)
         self.voted = (batch.batch_id, 0)
-        entry = _entry(table, key)
-        if entry is not None and entry.batch_id > batch.batch_id:
-            raise self._rewound(batch, entry)
+        newest = _newest(table, key)
+        if newest is not None and newest.batch_id > batch.batch_id:
+            raise self._rewound(batch, newest.batch_id)
         plan = write_plan(table, batch, key, self.settings)
         check_letter_columns(self.table, plan)
         return plan
@@ -139,7 +138,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
     def commit(self, transaction: LettersTransaction, prepared: PreparedLetters) -> Outcome | None:
         """Commit the letters, or find them committed."""
         if prepared.transaction is None:
-            return AlreadyCommitted(prepared.snapshot_id)
+            return AlreadyCommitted(None)
         outcome = self._of(transaction.batch).commit(prepared.transaction, prepared.prepared)
         if isinstance(outcome, AlreadyCommitted):  # by another driver, perhaps with other rows
             self._begun(transaction.batch, prepared.rows, prepared.fingerprint)
@@ -155,11 +154,11 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
             WriteError: The table has other letters of this batch.
         """
         found = PreparedLetters(rows, fingerprint)
-        entry = _entry(self._load_or_create(), self._key(batch))
-        if entry is not None and entry.batch_id == batch.batch_id:
-            if entry.fingerprint != fingerprint:
+        newest = _newest(self._load_or_create(), self._key(batch))
+        if newest is not None and newest.batch_id == batch.batch_id:
+            if newest.fingerprint != fingerprint:
                 raise self._differ(batch, rows)
-            return replace(found, snapshot_id=entry.snapshot_id)
+            return found
         if not rows:
             return found
         begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
@@ -198,13 +197,15 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
             ),
         )
 
-    def _rewound(self, batch: Batch, entry: LedgerEntry) -> WriteError:
+    def _rewound(self, batch: Batch, newest: int) -> WriteError:
         return WriteError(
             "DEAD_LETTERS_DIFFER",
-            f"{self.table} has dead letters of batch {entry.batch_id}, but the next batch is {batch.batch_id}.",
+            f"{self.table} has dead letters of batch {newest}, but the next batch is {batch.batch_id}.",
             data=f"Nothing of batch {batch.batch_id} was written.",
-            action=f"If the table was rolled back, roll {self.table} back as well, to its snapshot before batch"
-            f" {batch.batch_id}. Then start the query again.",
+            action=(
+                f"If the table was rolled back, roll {self.table} back to its snapshot before batch {batch.batch_id}.",
+                "Start the query with another dead_letter_table: the earlier letters stay where they are.",
+            ),
         )
 
 
@@ -220,8 +221,11 @@ def check_letter_columns(table: str, plan: WritePlan) -> None:
         ) from None
 
 
-def _entry(table: Table, key: SinkKey) -> LedgerEntry | None:
-    return view_table(table, key).entry
+def _newest(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
+    """The newest batch of letters that the table has; None if it has none."""
+    view = view_table(table, key)
+    seen = Situation(view, key, NO_BATCH, view.table_uuid)
+    return seen.newest_mark if seen.rolled_back else seen.entry
 
 
 def _decoded(data: bytes) -> Any:
