@@ -86,6 +86,7 @@ def audit(
         *scan.of_sinks(),
         *(scan.of_clock(now_ms) if now_ms is not None else ()),
         *scan.of_contents(),
+        *scan.of_dead_letters(),
         *data_files.findings(faults),
         *(scan.of_checkpoint(done) if done is not None else ()),
         *scan.of_history(),

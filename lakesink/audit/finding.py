@@ -108,6 +108,10 @@ class Code(Enum):
         "The totals in the summary of a branch's head differ from its files.",
         "Trust the files. Engines that answer count(*) from totals return wrong counts until a rewrite corrects them.",
     )
+    DEAD_LETTERS_DIFFER = (
+        "A batch put rows aside that its table of dead letters does not have: they are in neither table.",
+        "Restore the table of dead letters from a backup, or roll it forward again; else replay the batch.",
+    )
     CHECKPOINT_AHEAD = (
         "Spark completed batches that the table does not have: their rows are missing.",
         "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",

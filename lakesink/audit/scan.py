@@ -13,12 +13,14 @@ from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_quality, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
+from lakesink.audit.letters import of_letters
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import RetainedBatch, SinkState, retained, select, sinks
 from lakesink_catalog.read.view import view_table
-from lakesink_protocol.errors import Reason, SettingsError
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_to_read
+from lakesink_protocol.errors import CatalogError, Reason, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.suggest import did_you_mean
 
@@ -104,6 +106,20 @@ class TableScan:
         """Compare Spark's completed batches with the table."""
         found = [self._present(state, done) for state in self.states if state.kind == SinkKind.STREAM.value]
         return compare(done, [one for one in found if one is not None])
+
+    def of_dead_letters(self) -> Iterator[Said]:
+        """Compare rows that batches put aside with the tables that have them."""
+        for state in self.states:
+            key = key_of(state)
+            yield from of_letters(key, _subject(state), self.steps(key), self._letters_of)
+
+    def _letters_of(self, name: str) -> Sequence[RetainedBatch] | None:
+        try:
+            return retained(load_to_read(self.table.catalog, name)).batches
+        except CatalogError as error:
+            if error.code != TABLE_MISSING:
+                raise
+            return None
 
     def of_history(self) -> Iterator[Note]:
         """What the retained history can no longer show."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakesink.writer.lines import LineEncoder
 from lakesink.writer.plan import WritePlan
+from lakesink_protocol.identity import SinkKey, SinkKind, digest
 
 LETTERS = pa.schema(
     [
@@ -40,6 +41,7 @@ VALUE = "value"
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
 """Columns of rows with documents, by the columns of a dead letter that get them."""
 _DIGEST_BYTES = 16
+_LONGEST_SINK = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,12 @@ class LetterRows:
 
     def _places(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         return {place: rows.column(name) for name, place in _PLACES.items() if name in rows.schema.names}
+
+
+def letters_key(owner: SinkKey, query_id: str) -> SinkKey:
+    """The application that writes the dead letters of a sink and a query: a new checkpoint counts from 0 again."""
+    of = digest({"sink": owner.name, "branch": owner.branch, "query": query_id})[:12]
+    return SinkKey(f"{owner.name[:_LONGEST_SINK]}.letters.{of}", kind=SinkKind.TXN)
 
 
 def payload_digest(text: str | None, other: bytes | None) -> int:

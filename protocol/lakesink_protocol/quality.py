@@ -12,13 +12,15 @@ from lakesink_protocol.redact import redact, shown
 MOST_NAMES = 10
 LONGEST_NAME = 60
 MOST_EXPECTATIONS = 50
+LONGEST_TABLE = 1_024
 EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, DEAD_LETTERS, UNMET_PREFIX = (
+MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, DEAD_LETTERS, LETTERS_TABLE, UNMET_PREFIX = (
     "lakesink.malformed-rows",
     "lakesink.unknown-keys",
     "lakesink.unknown-key-names",
     "lakesink.unmet-rows",
     "lakesink.dead-letters",
+    "lakesink.dead-letter-table",
     "lakesink.unmet.",
 )
 """Summary properties of a batch's snapshot; zero counts and empty lists are left out, except those of expectations."""
@@ -35,6 +37,7 @@ class Quality:
         unknown_names: The first ten of their names in alphabetical order, as paths with dots.
         unmet_rows: Rows that did not meet at least one expectation.
         dead_letters: Rows that are not in the table, but in its table of dead letters.
+        letters_table: That table; only the driver knows it.
         unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
     """
 
@@ -44,6 +47,7 @@ class Quality:
     unmet_rows: int = 0
     unmet: Mapping[str, int] = field(default_factory=dict)
     dead_letters: int = 0
+    letters_table: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
@@ -54,6 +58,7 @@ class Quality:
             "unmet_rows": self.unmet_rows,
             "unmet": dict(self.unmet),
             "dead_letters": self.dead_letters,
+            "letters_table": self.letters_table,
         }
 
     def to_summary(self) -> dict[str, str]:
@@ -62,6 +67,8 @@ class Quality:
         counts |= {DEAD_LETTERS: self.dead_letters}
         found = {name: str(count) for name, count in counts.items() if count}
         found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
+        if self.dead_letters:
+            found[LETTERS_TABLE] = self.letters_table
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
 
     @property
@@ -112,13 +119,15 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
     unmet = document.get("unmet", {})
     if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
         raise ValueError("the expectations are not a few names with counts")
-    dead = document.get("dead_letters", 0)
+    dead, letters_table = document.get("dead_letters", 0), document.get("letters_table", "")
     counts = malformed, unknown, unmet_rows, dead, *unmet.values()
     if not all(type(count) is int and 0 <= count < 2**63 for count in counts):
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of unknown keys are not a short list of texts")
-    return Quality(malformed, unknown, first_names(names), unmet_rows, unmet, dead)
+    if not isinstance(letters_table, str) or len(letters_table) > LONGEST_TABLE:
+        raise ValueError("the name of a table is no short text")
+    return Quality(malformed, unknown, first_names(names), unmet_rows, unmet, dead, letters_table)
 
 
 def _is_expectation(name: Any) -> bool:

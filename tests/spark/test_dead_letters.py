@@ -292,3 +292,19 @@ def test_the_command_says_that_nothing_was_put_aside(spark: Any, tmp_path: Path)
     run(stream("stream", people(spark, tmp_path / "in", "a", 30)))
     told = CliRunner().invoke(main, ["dead-letters", TABLE])
     assert (told.exit_code, "Nothing was put aside." in told.output) == (0, True)
+
+
+def test_the_audit_proves_that_every_row_is_in_one_of_the_tables(spark: Any, tmp_path: Path) -> None:
+    make_table(spark)
+    run(stream("stream", people(spark, tmp_path / "in", "a", 30, 150, 7, 8)))
+    run(stream("stream", people(spark, tmp_path / "in", "b", 1, 2, -3)))
+    proof = lakesink.audit_table(TABLE)
+    assert not proof.findings
+    assert [(one.sink, one.rows, one.dead_letters) for one in proof.sinks if one.sink == "people"] == [("people", 5, 2)]
+    dead_ones = load_table(connect(create=False), LETTERS)
+    dead_ones.manage_snapshots().rollback_to_snapshot(dead_ones.snapshots()[0].snapshot_id).commit()
+    [found] = lakesink.audit_table(TABLE).findings
+    assert (found.code.name, found.items) == ("DEAD_LETTERS_DIFFER", ("1",))
+    connect(create=False).drop_table(LETTERS)
+    [found] = lakesink.audit_table(TABLE).findings
+    assert found.found == f"There is no table {LETTERS}, which had the dead letters of 2 batches."

@@ -16,12 +16,12 @@ from pyiceberg.table import Table
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import check_columns
-from lakesink.writer.letters import LETTERS, digest_sum
+from lakesink.writer.letters import LETTERS, digest_sum, letters_key
 from lakesink.writer.plan import WritePlan
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_protocol.errors import CatalogError, WriteError
-from lakesink_protocol.identity import NO_BATCH, Batch, SinkKey, SinkKind, digest
+from lakesink_protocol.identity import NO_BATCH, Batch, SinkKey, digest
 from lakesink_protocol.ledger import LedgerEntry, Mark
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.receipt import ReceiptInvalid, decode, plain_text, whole_count
@@ -29,7 +29,6 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.two_phase import Durability, NoPreparedLog, Payload, PreparedLog, TwoPhaseCommitSink
 from lakesink_protocol.votes import receipt_rejected
 
-_NAME_BYTES = 40
 Participant = TwoPhaseCommitSink[Any, Any]
 
 
@@ -173,9 +172,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         return self._tables[key]
 
     def _key(self, batch: Batch) -> SinkKey:
-        """An application for each query of the owner: a new checkpoint counts its batches from 0 again."""
-        of = digest({"sink": self.owner.name, "branch": self.owner.branch, "query": batch.query_id})[:12]
-        return SinkKey(f"{self.owner.name[:_NAME_BYTES]}.letters.{of}", kind=SinkKind.TXN)
+        return letters_key(self.owner, batch.query_id)
 
     def _load_or_create(self) -> Table:
         catalog = self.connected()

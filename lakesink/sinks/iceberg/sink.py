@@ -224,7 +224,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 transaction.decision,
                 counted.files,
                 schema=counted.schema,
-                quality=counted.quality,
+                quality=self._with_table(counted.quality),
                 schema_change=write.schema_change,
             )
         except ReceiptInvalid as error:
@@ -336,6 +336,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         columns = self._unreported("ignored column", unknown_columns(self.schema, transaction.write.plan))
         if columns:
             self.effects.emit(events.ColumnsIgnored(transaction.batch.batch_id, self.table, self.key.name, columns))
+
+    def _with_table(self, quality: Quality) -> Quality:
+        return replace(quality, letters_table=self.letters.table) if quality.dead_letters else quality
 
     def _unreported(self, kind: str, names: Sequence[str]) -> str:
         """Those of the names that no earlier warning had, safe to show."""
