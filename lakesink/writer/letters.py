@@ -6,7 +6,7 @@ A dead letter has the row or document as it came, the reason, and its place in t
 import hashlib
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -82,7 +82,7 @@ class LetterRows:
     documents: bool
     count: int = 0
     digest: int = 0
-    _encoders: dict[pa.Schema, LineEncoder] = field(default_factory=dict)
+    _known: tuple[pa.Schema, LineEncoder] | None = None
 
     def of(self, rows: pa.RecordBatch, faults: Sequence[Fault]) -> pa.RecordBatch:
         """One dead letter for each row, as it came."""
@@ -118,10 +118,16 @@ class LetterRows:
         return texts, others
 
     def _rows(self, rows: pa.RecordBatch) -> tuple[list[str | None], list[bytes | None]]:
-        encoder = self._encoders.setdefault(rows.schema, LineEncoder(rows.schema))
-        texts = [_line(encoder, rows.slice(at, 1)) for at in range(rows.num_rows)]
+        encoder = self._encoder(rows.schema)
+        whole = _lines(encoder, rows)
+        texts = [_line(encoder, rows.slice(at, 1)) for at in range(rows.num_rows)] if whole is None else whole
         others = [_stream(rows.slice(at, 1)) if text is None else None for at, text in enumerate(texts)]
         return texts, others
+
+    def _encoder(self, schema: pa.Schema) -> LineEncoder:
+        if self._known is None or not self._known[0].equals(schema):
+            self._known = schema, LineEncoder(schema)
+        return self._known[1]
 
     def _places(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         return {place: rows.column(name) for name, place in _PLACES.items() if name in rows.schema.names}
@@ -151,12 +157,18 @@ def _text(document: bytes) -> str | None:
         return None
 
 
-def _line(encoder: LineEncoder, row: pa.RecordBatch) -> str | None:
-    """The row as JSON; None if it has no exact JSON form, such as text that is not UTF-8 or a far date."""
+def _lines(encoder: LineEncoder, rows: pa.RecordBatch) -> list[str | None] | None:
+    """Each row as JSON; None if one of them has no exact JSON form."""
     try:
-        return encoder.encode(row).decode().removesuffix("\n")
+        return list(encoder.encode(rows).decode().split("\n")[:-1])
     except (ValueError, TypeError):
         return None
+
+
+def _line(encoder: LineEncoder, row: pa.RecordBatch) -> str | None:
+    """The row as JSON; None if it has no exact JSON form, such as text that is not UTF-8 or a far date."""
+    lines = _lines(encoder, row)
+    return None if lines is None else lines[0]
 
 
 def _stream(row: pa.RecordBatch) -> bytes:

@@ -1,6 +1,6 @@
 """Finds the rows of a batch that cannot be written, where the conversion of a batch says only that there is one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,12 +27,18 @@ class SortedRows:
 
 def sort_rows(rows: pa.RecordBatch, fit: Fit, required: Sequence[int]) -> SortedRows:
     """Convert the rows that fit, and find the others; `required` are the positions of columns that allow no NULL."""
-    found = SortedRows()
-    if _fitted(rows, fit, found) is not None:
-        found.faults = {at: Fault(_NULL, name) for at, name in _nulls(rows, required)}
-        rest = pa.array([at for at in range(rows.num_rows) if at not in found.faults], pa.int64())
-        _halve(rows.take(rest), rest, fit, found)
+    found = SortedRows(faults={at: Fault(_NULL, name) for at, name in _nulls(rows, required)})
+    kept = all_but(rows.num_rows, found.faults)
+    _halve(rows.filter(kept) if found.faults else rows, pc.indices_nonzero(kept), fit, found)
     return found
+
+
+def all_but(rows: int, positions: Iterable[int]) -> pa.BooleanArray:
+    """True for each of so many rows, but not at these positions."""
+    bits = bytearray(b"\xff") * -(-rows // 8)
+    for position in positions:
+        bits[position // 8] &= ~(1 << position % 8)
+    return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
 
 
 def _halve(rows: pa.RecordBatch, positions: pa.Array, fit: Fit, found: SortedRows) -> None:

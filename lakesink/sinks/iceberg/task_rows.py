@@ -17,7 +17,7 @@ from lakesink.writer.partitions import Source, check_partition_values
 from lakesink.writer.plan import OnMalformed, WritePlan
 from lakesink.writer.schema import Struct
 from lakesink.writer.texts import check_texts
-from lakesink.writer.unfit import sort_rows
+from lakesink.writer.unfit import all_but, sort_rows
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import Receipt
 
@@ -51,8 +51,7 @@ class TaskLetters:
         if self._alignment is None:
             self._alignment = alignment_of(letters.schema, self.files.schema, self.plan.plan)
         self.files.add(self._alignment.apply(letters))
-        kept = pa.array([position not in faults for position in range(rows.num_rows)], pa.bool_())
-        return rows.filter(kept)
+        return rows.filter(all_but(rows.num_rows, positions))
 
     @property
     def head(self) -> Receipt:
