@@ -28,6 +28,8 @@ class SortedRows:
 def sort_rows(rows: pa.RecordBatch, fit: Fit, required: Sequence[int]) -> SortedRows:
     """Convert the rows that fit, and find the others; `required` are the positions of columns that allow no NULL."""
     found = SortedRows(faults={at: Fault(_NULL, name) for at, name in _nulls(rows, required)})
+    if not found.faults and (not rows.num_rows or _fitted(rows, fit, found) is None):
+        return found
     kept = all_but(rows.num_rows, found.faults)
     _halve(rows.filter(kept) if found.faults else rows, pc.indices_nonzero(kept), fit, found)
     return found

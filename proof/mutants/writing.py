@@ -64,8 +64,8 @@ def reused_file_names(patches: Patches) -> None:
 def files_found_by_listing(patches: Patches) -> None:
     """Files of attempts that failed are as good as any other."""
 
-    def count(receipts: Sequence[bytes], table: Table, file_stem: str, batch_id: int) -> CombinedReceipts:
-        counted: CombinedReceipts = real(receipts, table, file_stem, batch_id)
+    def count(receipts: Sequence[bytes], table: Table, file_stem: str, *rest: Any) -> CombinedReceipts:
+        counted: CombinedReceipts = real(receipts, table, file_stem, *rest)
         known = {file.path for file in counted.files}
         found = (file for file in _listed(table) if is_location(file.path, data_location(table), file_stem))
         return replace(counted, files=(*counted.files, *(file for file in found if file.path not in known)))
