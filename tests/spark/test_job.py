@@ -89,8 +89,8 @@ def test_columns_of_any_name_reach_the_writer_under_it(spark: Any, names: list[s
     assert _told(rows.coalesce(1), "names") == [names]
 
 
-def test_two_participants_are_refused_until_rows_are_routed(spark: Any) -> None:
-    with pytest.raises(NotImplementedError, match="one participant"):
+def test_two_writers_of_one_batch_are_refused_with_their_number(spark: Any) -> None:
+    with pytest.raises(NotImplementedError, match="one writer a batch, not 2"):
         _job(spark.range(1)).write({"a": Telling("rows"), "b": Telling("rows")})
 
 
