@@ -46,6 +46,10 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.expectation.unmet table=%(table)s batch=%(batch_id)d: rows that do not meet an expectation are in the"
         " table: %(unmet)s"
     ),
+    events.RowsRescued: (
+        "lakesink.decode.rescued table=%(table)s batch=%(batch_id)d: the rescue column keeps what other columns do not"
+        " hold: %(reasons)s"
+    ),
     events.ColumnsMissing: (
         "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
         " table, which become NULL: %(names)s"
@@ -191,6 +195,8 @@ def _counts(outcome: Outcome) -> Fields:
         counts |= {"unknown_keys": quality.unknown_keys, "unknown_names": quality.names_text}
     if quality.unmet_rows:
         counts |= {"unmet_rows": quality.unmet_rows}
+    if quality.rescued_rows:
+        counts |= {"rescued_rows": quality.rescued_rows}
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

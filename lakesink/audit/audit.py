@@ -36,6 +36,7 @@ class SinkProof:
     malformed_rows: int = 0  # rows of NULLs, included in `rows`, that replace malformed documents
     unknown_keys: int = 0  # values in documents without a column in the table
     unmet_rows: int = 0  # rows, included in `rows`, that did not meet an expectation of the query
+    rescued_rows: int = 0  # rows, included in `rows`, with a text in the rescue column
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +119,5 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
         unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
+        rescued_rows=sum(step.snapshot.rescued_rows for step in steps),
     )

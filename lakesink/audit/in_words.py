@@ -58,5 +58,7 @@ def outcome_in_words(record: Record) -> str:
     malformed = f", {number(record.malformed_rows)} malformed" if record.malformed_rows else ""
     unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
     unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
+    rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
-    return (record.accepted or record.outcome) + without + rolled_back + malformed + unknown + unmet + evolved
+    found = malformed + unknown + unmet + rescued
+    return (record.accepted or record.outcome) + without + rolled_back + found + evolved

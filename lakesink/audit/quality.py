@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from lakesink_catalog.read.history import RetainedBatch, record_of
 
-MALFORMED, UNKNOWN_KEYS = "malformed documents", "unknown keys"
+MALFORMED, UNKNOWN_KEYS, RESCUED = "malformed documents", "unknown keys", "rescued rows"
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
 
 
@@ -81,3 +81,5 @@ def _counts(batch: RetainedBatch) -> Iterator[tuple[str, int]]:
         yield MALFORMED, batch.malformed_rows
     if batch.unknown_keys:
         yield UNKNOWN_KEYS, batch.unknown_keys
+    if batch.rescued_rows:
+        yield RESCUED, batch.rescued_rows

@@ -8,7 +8,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from lakesink_catalog.read.history import RetainedBatch
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.ledger import Mark, stated
-from lakesink_protocol.quality import MALFORMED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
+from lakesink_protocol.quality import MALFORMED_ROWS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
 from lakesink_protocol.situation import cherry_picked_from
 
 Counts = tuple[int | None, int | None, int | None]
@@ -32,6 +32,7 @@ class SnapshotFacts(NamedTuple):
     malformed_rows: int
     unknown_keys: int
     unmet_rows: int
+    rescued_rows: int
 
     @property
     def added(self) -> Counts:
@@ -87,4 +88,5 @@ def _facts(snapshot: Snapshot, marks: Mapping[int, Mark]) -> SnapshotFacts:
         stated(summary, MALFORMED_ROWS) or 0,
         stated(summary, UNKNOWN_KEYS) or 0,
         stated(summary, UNMET_ROWS) or 0,
+        stated(summary, RESCUED_ROWS) or 0,
     )

@@ -31,10 +31,12 @@ class Parsed:
     Attributes:
         values: NULL for a NULL text, and for one that does not fit.
         misfits: True for a text that does not fit; None if all fit.
+        rest: True for a text of which the values hold only a part, if that is not a misfit; None if there is none.
     """
 
     values: pa.Array
     misfits: pa.BooleanArray | None = None
+    rest: pa.BooleanArray | None = None
 
 
 def parse(texts: pa.StringArray, kind: Primitive) -> Parsed:
@@ -60,6 +62,13 @@ def converted(texts: pa.Array, convert: Convert) -> Parsed:
 def without(values: pa.Array, misfits: pa.BooleanArray) -> pa.Array:
     """The values with NULL for each misfit."""
     return pc.if_else(misfits, pa.scalar(None, values.type), values)
+
+
+def forgiven(found: Parsed) -> Parsed:
+    """The same, with NULL for each misfit; its text is part of the rest."""
+    if found.misfits is None:
+        return found
+    return Parsed(without(found.values, found.misfits), None, either(found.misfits, found.rest))
 
 
 def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

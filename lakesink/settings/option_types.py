@@ -45,6 +45,7 @@ class Options(TypedDict, total=False):
     tag_max_age: Duration | None
     decode: Literal["json", "avro"] | str | None
     on_malformed: Literal["fail", "null-row"] | str | None
+    rescue_column: str | None
     show_values: bool | str | None
     schema_registry: Place | None
     verbose: bool | str | None

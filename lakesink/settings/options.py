@@ -22,6 +22,8 @@ _OWN_SUMMARY = re.compile(
 )
 _BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
 _LONGEST_TEXT = 1024
+_LONGEST_COLUMN_BYTES = 255
+_OF_KAFKA = "_kafka_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,15 @@ def _on_malformed(value: Any) -> OnMalformed:
     if value not in tuple(OnMalformed):
         raise ValueError("expected 'fail' or 'null-row'")
     return OnMalformed(value)
+
+
+def _rescue_column(value: Any) -> str:
+    text = _text(value)
+    if text != text.strip() or len(text.encode()) > _LONGEST_COLUMN_BYTES:
+        raise ValueError(f"expected the name of a column, at most {_LONGEST_COLUMN_BYTES} bytes")
+    if text.lower().startswith(_OF_KAFKA):
+        raise ValueError(f"names that begin with {_OF_KAFKA} are for columns of Kafka's metadata")
+    return text
 
 
 def _schema_evolution(value: Any) -> SchemaEvolution:
@@ -308,6 +319,15 @@ OPTIONS = (
         _on_malformed,
         "`fail`",
         "Action for a value that cannot be decoded exactly: `fail` stops the query, `null-row` writes a row of NULLs.",
+    ),
+    Option(
+        "rescue_column",
+        "text",
+        _rescue_column,
+        "none",
+        "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys without a column, and"
+        " values that do not fit an optional column. It is added to the table if it is missing. Only with"
+        " `decode='json'`; needs numpy.",
     ),
     Option(
         "show_values",

@@ -105,6 +105,7 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.schema_change, f"schema: {outcome.schema_change}"),
         (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
         (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words}"),
+        (outcome.quality.rescued_rows, counted(outcome.quality.rescued_rows, "rescued row")),
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")

@@ -19,7 +19,16 @@ from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
-from lakesink_protocol.quality import MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, unmet_in
+from lakesink_protocol.quality import (
+    MALFORMED_ROWS,
+    RESCUED,
+    RESCUED_ROWS,
+    UNKNOWN_KEYS,
+    UNKNOWN_NAMES,
+    UNMET_ROWS,
+    rescued_in,
+    unmet_in,
+)
 from lakesink_protocol.redact import shown
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
@@ -49,6 +58,8 @@ class Record:
         schema_change: How the commit changed the table's schema, in words; empty if it did not.
         unmet_rows: Rows that did not meet at least one expectation of the query.
         unmet: Of every expectation, the number of rows that did not meet it.
+        rescued_rows: Rows with a text in the rescue column.
+        rescued: Of these rows by reason; see `lakesink_protocol.quality.Quality`.
     """
 
     sink: str
@@ -72,6 +83,8 @@ class Record:
     schema_change: str = ""
     unmet_rows: int = 0
     unmet: Mapping[str, int] = field(default_factory=dict)
+    rescued_rows: int = 0
+    rescued: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +100,7 @@ class SinkState:
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
         unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
-        malformed_rows: Part of `rows`, like `unmet_rows`.
+        malformed_rows: Part of `rows`, like `unmet_rows` and `rescued_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
     """
@@ -109,6 +122,7 @@ class SinkState:
     malformed_rows: int = 0
     unknown_keys: int = 0
     unmet_rows: int = 0
+    rescued_rows: int = 0
     silence_limit: timedelta | None = None
 
 
@@ -124,6 +138,7 @@ class RetainedBatch(NamedTuple):
     malformed_rows: int
     unknown_keys: int
     unmet_rows: int
+    rescued_rows: int
 
     @property
     def key(self) -> SinkKey:
@@ -204,6 +219,8 @@ def record_of(batch: RetainedBatch) -> Record:
         schema_change=shown(str(summary[SCHEMA_CHANGE] or ""), LONGEST_WORDS) if summary else "",
         unmet_rows=batch.unmet_rows,
         unmet=unmet_in(summary.additional_properties.items()) if summary else {},
+        rescued_rows=batch.rescued_rows,
+        rescued=rescued_in(str(summary[RESCUED] or "")) if summary else {},
     )
 
 
@@ -265,6 +282,7 @@ def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _A
         _count(summary, MALFORMED_ROWS),
         _count(summary, UNKNOWN_KEYS),
         _count(summary, UNMET_ROWS),
+        _count(summary, RESCUED_ROWS),
     )
 
 
@@ -302,6 +320,7 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         malformed_rows=sum(batch.malformed_rows for batch in counted),
         unknown_keys=sum(batch.unknown_keys for batch in counted),
         unmet_rows=sum(batch.unmet_rows for batch in counted),
+        rescued_rows=sum(batch.rescued_rows for batch in counted),
         silence_limit=silence_limit(time_of(batch.snapshot.timestamp_ms) for batch in counted),
     )
 

@@ -54,7 +54,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     check_library("pyarrow", pa.__version__)
     schema = parse_schema(plan.schema_json)
     if plan.decode:
-        check_documents(incoming, schema, plan.decode)
+        check_documents(incoming, schema, plan.decode, plan.rescue_column)
     else:
         _align(incoming, schema, plan)
 
