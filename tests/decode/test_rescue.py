@@ -3,18 +3,26 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from lakesink.decode.json_rest import step_of
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
-from lakesink.decode.rescue import Rescue
+from lakesink.decode.rescue import LARGEST_REST_BYTES, Rescue
+from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, sql_type_of
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.quality import Quality
+from lakesink_protocol.receipt import Receipt
+from tests.writer.builders import plan_for, rows_of, write
 
 RESCUE = "_rescued"
 TEXT = Primitive("string")
@@ -285,3 +293,86 @@ def test_only_documents_with_a_misfit_in_a_required_column_are_still_malformed(t
             assert must is None or is_malformed_alone(
                 str(must) if isinstance(must, Spelled) else json.dumps(must), Primitive("int")
             )
+
+
+def task(documents: list[bytes | None], folder: Path, **options: Any) -> Receipt:
+    """The receipt of a task that writes a table with the columns id, must and _rescued."""
+    kinds = (("id", LongType(), False), ("must", IntegerType(), True), (RESCUE, StringType(), False))
+    fields = [NestedField(at, name, kind, required=needed) for at, (name, kind, needed) in enumerate(kinds, 1)]
+    plan = plan_for(Schema(*fields), folder, decode="json", rescue_column=RESCUE, **options)
+    half = len(documents) // 2
+    parts = [documents[:half], documents[half:]]
+    batches = [pa.RecordBatch.from_arrays([pa.array(part, pa.binary())], names=["value"]) for part in parts]
+    return write(plan, batches)
+
+
+def test_a_task_counts_rescued_rows_by_reason_and_writes_their_texts(tmp_path: Path) -> None:
+    documents: list[bytes | None] = [b'{"must":1,"new":1}', b'{"must":2,"id":"x","new":[{}]}', b'{"must":3,"new":null}']
+    receipt = task(documents, tmp_path)
+    assert receipt.quality == Quality(rescued_rows=2, rescued={"id: not BIGINT": 1, "new: no column": 2})
+    assert [row[RESCUE] for row in rows_of(receipt.files)] == [
+        '{"unknown":{"new":1}}',
+        '{"unknown":{"new":[{}]},"unfit":{"id":{"expected":"BIGINT","value":"x"}}}',
+        None,
+    ]
+
+
+def test_malformed_documents_name_only_what_made_them_malformed(tmp_path: Path) -> None:
+    documents = [b'{"must":"m","id":"x","new":1}', None, b"[]", b"\xff", b'{"id":1}', b'{"must":1}']
+    receipt = task(documents, tmp_path)
+    assert receipt.refused
+    assert [(one.column, one.found) for one in receipt.misfits] == [
+        ("must", "text of 1 character"),
+        ("", "no value (NULL)"),
+        ("", "an array of 0 elements"),
+        ("", "1 byte, not UTF-8"),
+        ("must", "no value"),
+    ]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(LARGEST_REST_BYTES - 22, True), (LARGEST_REST_BYTES - 21, False)])
+def test_a_document_whose_rest_is_too_large_is_malformed_and_nothing_is_cut(
+    tmp_path: Path,
+    size: int,
+    kept: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    text = "é" * (size // 2) + "x" * (size % 2)
+    documents: list[bytes | None] = [f'{{"must":1,"new":"{text}"}}'.encode(), b'{"must":2}']
+    receipt = task(documents, tmp_path)
+    assert receipt.refused is not kept
+    if kept:
+        [first, _] = rows_of(receipt.files)
+        assert len(first[RESCUE].encode()) == LARGEST_REST_BYTES
+        assert json.loads(first[RESCUE]) == {"unknown": {"new": text}}
+    else:
+        assert [one.found for one in receipt.misfits] == ["more than 1 MiB that no column holds"]
+        assert receipt.quality.rescued_rows == 0
+
+
+def test_a_value_is_kept_at_any_depth(tmp_path: Path) -> None:
+    deep = "[" * 20_000 + "]" * 20_000
+    [row, _] = rows_of(task([f'{{"must":1,"new":{deep}}}'.encode(), b'{"must":2}'], tmp_path).files)
+    assert row[RESCUE] == f'{{"unknown":{{"new":{deep}}}}}'
+
+
+def test_every_one_of_many_documents_is_checked(tmp_path: Path) -> None:
+    documents: list[bytes | None] = [b'{"must":1,"id":null}'] * 70_000
+    documents[69_998] = b'{"must":1,"n\\u0065w":1}'
+    documents[12_345] = b'{"must":1,"id":2,"other":":"}'
+    receipt = task(documents, tmp_path)
+    assert receipt.quality == Quality(rescued_rows=2, rescued={"new: no column": 1, "other: no column": 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        (NestedField(1, RESCUE, StringType(), required=True), "is required in the table, and must be optional"),
+        (NestedField(1, RESCUE, LongType(), required=False), "is BIGINT in the table, and must be STRING"),
+        (NestedField(1, "_RESCUED", StringType(), required=False), "differs only in case from '_RESCUED'"),
+    ],
+)
+def test_a_column_that_cannot_be_the_rescue_column_is_named(field: NestedField, said: str) -> None:
+    with pytest.raises(WriteError, match=said):
+        rescue_column_change(Schema(field), RESCUE)
+    with pytest.raises(WriteError, match="Iceberg reserves"):
+        rescue_column_change(Schema(field), "_pos")

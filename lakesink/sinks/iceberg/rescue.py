@@ -8,7 +8,7 @@ from lakesink.writer.refusals import schema_mismatch, shown
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.quality import OTHERS
-from lakesink_protocol.receipt import Receipt
+from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt
 from lakesink_protocol.votes import receipt_rejected
 
 _STRING = '"string"'
@@ -39,6 +39,8 @@ def check_rescued(receipt: Receipt) -> None:
     by_reason = [count for reason, count in quality.rescued.items() if reason != OTHERS]
     if quality.rescued_rows + quality.malformed_rows > receipt.rows:
         raise receipt_rejected("a task reports more rescued and malformed rows than it received")
+    if quality.rescued.get(OTHERS, 0) > MOST_IN_A_BATCH:
+        raise receipt_rejected("a task reports more reasons of rescued rows than the limit")
     if not max(by_reason, default=0) <= quality.rescued_rows <= sum(quality.rescued.values()):
         raise receipt_rejected("a task's counts of rescued rows contradict each other")
 
