@@ -23,6 +23,8 @@ _NO_NUMBER = re.compile(r"(?i:-?(?:nan|inf(?:inity)?))")
 def members(text: str) -> list[tuple[str, str]]:
     """Keys, unescaped, and values of an object, in order."""
     found, at = [], text.index("{") + 1
+    if "[" not in text and text.find("{", at) < 0:  # nothing is nested
+        return [(_unquoted(key), value) for key, value in _MEMBER.findall(text, at)]
     while member := _MEMBER.match(text, at):
         key, value = member.groups()
         start = at = member.end()

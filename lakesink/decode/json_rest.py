@@ -105,16 +105,17 @@ def rest_of(text: str, struct: Struct, present: Present, at: int) -> Rest:
 
 
 def _add_members(rest: Rest, text: str, struct: Struct, present: Present, at: int, path: Path, place: Path) -> None:
+    positions, parts, leaves = present.positions, present.parts, present.leaves
     for name, value in dict(reversed(members(text))).items():
-        position = present.positions.get(name)
-        if value == "null" or _is_held(present, position, at):
+        position = positions.get(name)
+        if value == "null" or (position is not None and position in leaves and parts[position].valid[at]):
             continue
         step = step_of(name)
         below, where = (*path, step), (*place, step)
         if position is None:
             rest.add_unknown(below, where, value)
         else:
-            _add_value(rest, value, struct.fields[position].type, present.parts[position], at, below, where)
+            _add_value(rest, value, struct.fields[position].type, parts[position], at, below, where)
 
 
 def _add_value(rest: Rest, value: str, kind: Type, present: Present, at: int, path: Path, place: Path) -> None:
@@ -139,11 +140,6 @@ def _add_items(
     for number, (step, value) in enumerate(found, present.starts[at]):
         if value != "null":
             _add_value(rest, value, kind, below, number, (*path, step), place)
-
-
-def _is_held(present: Present, position: int | None, at: int) -> bool:
-    """True if a field is not nested, and not NULL."""
-    return position is not None and position in present.leaves and present.parts[position].valid[at]
 
 
 def step_of(name: str) -> str:

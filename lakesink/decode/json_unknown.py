@@ -26,8 +26,8 @@ _NULL = b"null"
 _ESCAPED_COLON = r"\\u003[aA]"
 _WITHOUT_COLON = frozenset({"boolean", "int", "long", "float", "double", "date", "uuid"})
 """Types whose texts have no colon if they fit. If they do not fit, the object is affected anyway."""
-_BYTES_AT_ONCE = 1 << 18
-_ROWS_AT_ONCE = 32
+_BYTES_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,10 @@ class _Colons:
     at: Positions
     ends: Positions
 
-    def between(self, first: Positions, last: Positions) -> Positions:
-        """The number of colons from each first text to the one before the last."""
-        if not len(self.at):
-            return np.zeros(len(first), np.intp)
-        return self.at.searchsorted(self.ends[last]) - self.at.searchsorted(self.ends[first])
+    def between(self, edges: Positions) -> Positions:
+        """The number of colons from the text at each edge to the one before the next edge."""
+        counts: Positions = np.diff(self.at.searchsorted(self.ends[edges]))
+        return counts
 
 
 def with_unknown_keys(texts: pa.StringArray, columns: Sequence[pa.Array], struct: Struct) -> pa.BooleanArray | None:
@@ -53,7 +52,7 @@ def with_unknown_keys(texts: pa.StringArray, columns: Sequence[pa.Array], struct
     escaped = any_match(texts, _ESCAPED_COLON)
     if not escaped and _count(texts) == sum(map(_count, inside)) + _members(columns):
         return None
-    found = _with_more_colons(texts, inside, columns)
+    found = _with_more_colons(texts, inside, columns, one_by_one=escaped)
     if escaped:
         written = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED_COLON), pa.scalar(value=False))
         found |= written.to_numpy(zero_copy_only=False)
@@ -75,30 +74,41 @@ def _count(texts: pa.StringArray) -> int:
     return sum(int(np.count_nonzero(data[start : start + _BYTES_AT_ONCE] == _COLON)) for start in starts)
 
 
-def _with_more_colons(texts: pa.StringArray, inside: Sequence[pa.Array], columns: Sequence[pa.Array]) -> Mask:
-    """True for texts with more colons than their columns account for; the search is by blocks first."""
+def _with_more_colons(
+    texts: pa.StringArray, inside: Sequence[pa.Array], columns: Sequence[pa.Array], *, one_by_one: bool
+) -> Mask:
+    """True for texts with more colons than their columns account for.
+
+    The search is by blocks first. It cannot be if a text may have fewer colons, which would hide those of another one.
+    """
     found: Mask = np.zeros(len(texts), np.bool_)
     nulls = any(column.null_count for column in columns)  # else a colon before null is of a key without a column
     whole = _colons(texts, nulls=nulls)
     parts = [part for part in (_colons(column, nulls=nulls) for column in inside) if len(part.at)]
-    if len(whole.at) == sum(len(part.at) for part in parts) + _members(columns):
+    if not one_by_one and len(whole.at) == sum(len(part.at) for part in parts) + _members(columns):
         return found
-    present = sum(
-        (column.is_valid().to_numpy(zero_copy_only=False) for column in columns), np.zeros(len(texts), np.intp)
-    )
-    counted: Positions = np.concatenate([[0], np.cumsum(present)])
-    starts: Positions = np.arange(0, len(texts), _ROWS_AT_ONCE)
-    first, last = starts, np.minimum(starts + _ROWS_AT_ONCE, len(texts))
-    blocks = starts[_has_more(whole, parts, counted, first, last)]
-    rows: Positions = (blocks[:, None] + np.arange(_ROWS_AT_ONCE)).ravel()
-    rows = rows[rows < len(texts)]
-    found[rows[_has_more(whole, parts, counted, rows, rows + 1)]] = True
+    members = _members_before(columns, len(texts))
+    edges: Positions = np.minimum(np.arange(0, len(texts) + _ROWS_AT_ONCE, _ROWS_AT_ONCE), len(texts))
+    blocks = edges[:-1] if one_by_one else edges[:-1][_has_more(whole, parts, members, edges)]
+    rows: Positions = np.minimum(blocks[:, None] + np.arange(_ROWS_AT_ONCE + 1), len(texts))
+    found[rows[:, :-1][_has_more(whole, parts, members, rows)]] = True
     return found
 
 
-def _has_more(whole: _Colons, parts: Sequence[_Colons], counted: Positions, first: Positions, last: Positions) -> Mask:
-    expected = counted[last] - counted[first]
-    more: Mask = whole.between(first, last) > sum((part.between(first, last) for part in parts), expected)
+def _members_before(columns: Sequence[pa.Array], rows: int) -> Positions:
+    """For each row, and the end, the number of values other than NULL in the rows before."""
+    whole = sum(not column.null_count for column in columns)
+    present: Positions = np.full(rows + 1, whole, np.intp)
+    present[0] = 0
+    for column in columns:
+        if column.null_count:
+            present[1:] += column.is_valid().to_numpy(zero_copy_only=False)
+    return np.cumsum(present, out=present)
+
+
+def _has_more(whole: _Colons, parts: Sequence[_Colons], members: Positions, edges: Positions) -> Mask:
+    expected = sum((part.between(edges) for part in parts), np.diff(members[edges]))
+    more: Mask = whole.between(edges) > expected
     return more
 
 

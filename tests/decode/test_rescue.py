@@ -249,6 +249,7 @@ def strictly(texts: list[str]) -> tuple[list[dict[str, Any]], list[bool]]:
 @settings(max_examples=20)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=6), st.integers(0, 6))
 @example([r'{"must":1,"n\u003aw":{"x":[1.10,-0,1e400,]}}', r'{"must":1,"id":"a:b","at":null,"z": null}'], 1)
+@example([r'{"must":1,"id":"a\u003ab"}', '{"must":1,"new":1}', r'{"must":1,"id":"\u003A\u003a","new":{"a":1}}'], 0)
 @example(['{"must":1,"lines":[{"a":"x"},7,null,{"b:":1.5,"c":{}}],"_rescued":"mine"}'], 0)
 @example(['{"must":1,"a.b":1,"a":{"b":2},"[\\"a.b\\"]":3}', '{"must":1,"new":1,"new":2,"id":":","id":"b"}'], 1)
 def test_row_and_rescued_text_have_every_member_of_a_document_or_it_is_malformed(texts: list[str], split: int) -> None:
