@@ -53,6 +53,10 @@ LINES: Mapping[type[events.Event], str] = {
         "lakesink.rows.put-aside table=%(table)s batch=%(batch_id)d rows=%(rows)d: they become dead letters in"
         " %(letters)s"
     ),
+    events.RowsRescued: (
+        "lakesink.decode.rescued table=%(table)s batch=%(batch_id)d: the rescue column keeps what other columns do not"
+        " hold: %(reasons)s"
+    ),
     events.ColumnsMissing: (
         "lakesink.columns.missing table=%(table)s sink=%(sink)s batch=%(batch_id)d: the rows lack these columns of the"
         " table, which become NULL: %(names)s"
@@ -200,6 +204,8 @@ def _counts(outcome: Outcome) -> Fields:
         counts |= {"unmet_rows": quality.unmet_rows}
     if quality.dead_letters:
         counts |= {"dead_letters": quality.dead_letters}
+    if quality.rescued_rows:
+        counts |= {"rescued_rows": quality.rescued_rows}
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

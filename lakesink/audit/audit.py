@@ -37,6 +37,7 @@ class SinkProof:
     unknown_keys: int = 0  # values in documents without a column in the table
     unmet_rows: int = 0  # rows that did not meet an expectation of the query
     dead_letters: int = 0  # rows that are in the table of dead letters instead
+    rescued_rows: int = 0  # rows, included in `rows`, with a text in the rescue column
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +122,5 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
         unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
         dead_letters=sum(step.snapshot.dead_letters for step in steps),
+        rescued_rows=sum(step.snapshot.rescued_rows for step in steps),
     )

@@ -174,7 +174,7 @@ def sink_label(key: SinkKey) -> str:
 
 
 def of_quality(state: SinkState) -> Iterator[str]:
-    """A sentence each about rows of NULLs, values without a column, and unmet expectations; nothing without them."""
+    """A sentence each about rows of NULLs, values without a column, unmet expectations and rescued rows, if any."""
     if state.malformed_rows:
         rows = f"{state.malformed_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} are NULLs in place of malformed documents (on_malformed='null-row')."
@@ -187,3 +187,6 @@ def of_quality(state: SinkState) -> Iterator[str]:
     if state.dead_letters:
         rows = f"{state.dead_letters:,} of {counted(state.rows + state.dead_letters, 'row')}"
         yield f"{rows} are dead letters; lakesink dead-letters shows why."
+    if state.rescued_rows:
+        rows = f"{state.rescued_rows:,} of {counted(state.rows, 'row')}"
+        yield f"{rows} have a text in the rescue column: a part of their document has no column, or does not fit it."

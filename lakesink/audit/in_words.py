@@ -59,5 +59,7 @@ def outcome_in_words(record: Record) -> str:
     unknown = f", {counted(record.unknown_keys, 'unknown key')}" if record.unknown_keys else ""
     unmet = f", {number(record.unmet_rows)} unmet" if record.unmet_rows else ""
     dead = f", {counted(record.dead_letters, 'dead letter')}" if record.dead_letters else ""
+    rescued = f", {number(record.rescued_rows)} rescued" if record.rescued_rows else ""
     evolved = f", {record.schema_change}" if record.schema_change else ""
-    return (record.accepted or record.outcome) + without + rolled_back + malformed + unknown + unmet + dead + evolved
+    found = malformed + unknown + unmet + dead + rescued
+    return (record.accepted or record.outcome) + without + rolled_back + found + evolved

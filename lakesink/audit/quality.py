@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from lakesink_catalog.read.history import RetainedBatch, record_of
 
-MALFORMED, UNKNOWN_KEYS, DEAD_LETTERS = "malformed documents", "unknown keys", "dead letters"
+MALFORMED, UNKNOWN_KEYS, RESCUED = "malformed documents", "unknown keys", "rescued rows"
+DEAD_LETTERS = "dead letters"
 """Checks that lakesink makes by itself. The others have the names of expectations, which have no blank."""
 
 
@@ -83,3 +84,5 @@ def _counts(batch: RetainedBatch) -> Iterator[tuple[str, int]]:
         yield UNKNOWN_KEYS, batch.unknown_keys
     if batch.dead_letters:
         yield DEAD_LETTERS, batch.dead_letters
+    if batch.rescued_rows:
+        yield RESCUED, batch.rescued_rows

@@ -8,7 +8,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from lakesink_catalog.read.history import RetainedBatch
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.ledger import Mark, stated
-from lakesink_protocol.quality import DEAD_LETTERS, MALFORMED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
+from lakesink_protocol.quality import DEAD_LETTERS, MALFORMED_ROWS, RESCUED_ROWS, UNKNOWN_KEYS, UNMET_ROWS
 from lakesink_protocol.situation import cherry_picked_from
 
 Counts = tuple[int | None, int | None, int | None]
@@ -33,6 +33,7 @@ class SnapshotFacts(NamedTuple):
     unknown_keys: int
     unmet_rows: int
     dead_letters: int
+    rescued_rows: int
 
     @property
     def added(self) -> Counts:
@@ -89,4 +90,5 @@ def _facts(snapshot: Snapshot, marks: Mapping[int, Mark]) -> SnapshotFacts:
         stated(summary, UNKNOWN_KEYS) or 0,
         stated(summary, UNMET_ROWS) or 0,
         stated(summary, DEAD_LETTERS) or 0,
+        stated(summary, RESCUED_ROWS) or 0,
     )

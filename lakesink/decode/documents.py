@@ -13,16 +13,17 @@ import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
-from lakesink.decode.libraries import load_duckdb
+from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found
 from lakesink.decode.places import PLACES, Places
+from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.letters import Fault
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
 from lakesink_catalog.spark_types import sql_type
-from lakesink_protocol.quality import Quality
+from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
 from lakesink_protocol.redact import shown as printable
 
@@ -79,10 +80,14 @@ class Decoder:
     misfits: list[Misfit] = field(default_factory=list)
     unknown: UnknownKeys = field(default_factory=UnknownKeys)
     explained: int = 0
+    _own: Struct = field(init=False)
+    _rescue: Rescue | None = field(init=False)
     _reader: DocumentReader = field(init=False)
     _places: Places = field(init=False)
 
     def __post_init__(self) -> None:
+        self._own = own_columns(self.schema, self.plan.rescue_column)
+        self._rescue = Rescue(self._own) if self.plan.rescue_column else None
         self._reader = _reader_for(self.plan, self.unknown)
         self._places = Places(self.task)
 
@@ -94,7 +99,8 @@ class Decoder:
     @property
     def quality(self) -> Quality:
         """What was found in the documents."""
-        return Quality(self.malformed, self.unknown.count, self.unknown.names)
+        found = Quality(self.malformed, self.unknown.count, self.unknown.names)
+        return found if self._rescue is None else together([found, self._rescue.quality])
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
@@ -106,15 +112,21 @@ class Decoder:
                 break
         deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
 
+    @property
+    def _of_kafka(self) -> list[str]:
+        return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS]
+
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         values = batch.column(VALUE)
-        parsed = self._parsed(values)
+        parsed, others = self._parsed(values), {name: batch.column(KAFKA_COLUMNS[name]) for name in self._of_kafka}
+        if self._rescue is not None:
+            parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
         self.documents += batch.num_rows - values.null_count
         kept = self._kept(parsed.misfits, batch)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
         names = [field.name for field in self.schema.fields]
-        arrays = [batch.column(KAFKA_COLUMNS[name]) if name in KAFKA_COLUMNS else next(decoded) for name in names]
+        arrays = [others[name] if name in others else next(decoded) for name in names]
         rows = pa.RecordBatch.from_arrays(arrays, names=names)
         return rows if kept is None else rows.filter(kept)
 
@@ -133,7 +145,7 @@ class Decoder:
         positions = pc.indices_nonzero(misfits)
         some = positions[: max(MOST_EXPLAINED - self.explained, 0)]
         self.explained += len(some)
-        found = self._reader.explain(batch.column(VALUE).take(some), own_columns(self.schema)) if len(some) else []
+        found = self._reader.explain(batch.column(VALUE).take(some), self._own) if len(some) else []
         faults = dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
         for position, values in zip(some.to_pylist(), found, strict=True):
             first = self._misfit("", values[0])
@@ -143,17 +155,17 @@ class Decoder:
 
     def _parsed(self, documents: pa.Array) -> Parsed:
         """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""
-        parsed = self._reader.documents(documents, own_columns(self.schema))
+        parsed = self._reader.documents(documents, self._own)
         misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
         if misfits is None:
             return parsed
-        return Parsed(without(parsed.values, misfits), misfits)
+        return Parsed(without(parsed.values, misfits), misfits, parsed.rest)
 
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:
         self.malformed += pc.sum(misfits, min_count=0).as_py()
         wanted = MOST_MISFITS if self.plan.on_malformed is OnMalformed.FAIL else SHOWN_OF_NULL_ROWS
         positions = pc.indices_nonzero(misfits)[: wanted - len(self.misfits)]
-        explained = self._reader.explain(batch.column(VALUE).take(positions), own_columns(self.schema))
+        explained = self._reader.explain(batch.column(VALUE).take(positions), self._own)
         for position, found in zip(positions.to_pylist(), explained, strict=True):
             place = self._places.of(batch, position)
             self.misfits += [self._misfit(place, one) for one in found]
@@ -165,8 +177,8 @@ class Decoder:
 
 
 def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
-    if plan.decode == JSON:
-        return JsonReader(unknown)
+    if plan.decode == JSON:  # a key without a column is kept if there is a rescue column, and counted otherwise
+        return JsonReader(rescues=True) if plan.rescue_column else JsonReader(unknown)
     try:
         from lakesink.decode.avro.messages import MessageReader  # an optional dependency, for Avro only
         from lakesink.decode.avro.registry import schemas_of
@@ -189,15 +201,18 @@ def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(waiting)
 
 
-def own_columns(schema: Struct) -> Struct:
+def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
     """The columns that come from the documents."""
-    return Struct(tuple(field for field in schema.fields if field.name not in KAFKA_COLUMNS))
+    others = {*KAFKA_COLUMNS, rescue_column}
+    return Struct(tuple(field for field in schema.fields if field.name not in others))
 
 
-def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
+def check_documents(incoming: pa.Schema, schema: Struct, decode: str, rescue_column: str = "") -> None:
     """Check before a job that rows of this schema can be decoded into the table's columns."""
     if decode == JSON:
         load_duckdb()
+    if rescue_column:
+        load_unknown_keys()
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
     kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if decode == JSON else {pa.binary(): "BINARY"}
     if value not in kinds:
@@ -206,7 +221,7 @@ def check_documents(incoming: pa.Schema, schema: Struct, decode: str) -> None:
             f"Decoding needs a column {VALUE!r} of {' or '.join(kinds.values())}; the query has {found}.",
             action=f"Name the documents' column {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
-    if not own_columns(schema).fields:
+    if not own_columns(schema, rescue_column).fields:
         raise schema_mismatch(
             "The table has columns for Kafka's metadata, but none for the documents.",
             action="Add columns for the documents to the table, or remove the option decode.",

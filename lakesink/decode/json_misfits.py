@@ -12,6 +12,7 @@ OBJECT = "a JSON object"
 _CONTAINERS = {ITEM: ("ARRAY", list), KEY: ("MAP", dict), ENTRY: ("MAP", dict)}
 
 UNKNOWN_MISFIT = Found("a document that cannot be read exactly", expected=OBJECT)
+REST_TOO_LARGE = Found("more than 1 MiB that no column holds", expected="a document with a smaller rest")
 
 Fits = Callable[[Any], bool]
 """True if a value, as JSON, fits a column."""

@@ -7,15 +7,32 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^ \t\r\n\[\]{},:"]+')
-_WRITTEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:]|,(?![ \t\r\n]*[\]}])|[^ \t\r\n\[\]{},:"]+')
+_TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_BLANKS = r"[ \t\r\n]*"
+_SCALAR = rf'{_TEXT}|[^ \t\r\n\[\]{{}},:"]+'
+_TOKEN = re.compile(rf"{_TEXT}|[\[\]{{}},:]|{_SCALAR}", re.DOTALL)
+_WRITTEN = re.compile(rf"{_TEXT}|[\[\]{{}}:]|,(?!{_BLANKS}[\]}}])|{_SCALAR}", re.DOTALL)
 """Tokens without blanks and trailing commas."""
+_MEMBER = re.compile(rf"{_BLANKS}({_TEXT}){_BLANKS}:{_BLANKS}({_SCALAR})?{_BLANKS},?", re.DOTALL)
+"""A key and its value; None if the value is an array or object, which begins at the end of the match."""
+_BRACKET = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
+_COMMA = re.compile(rf"{_BLANKS},?")
+_NO_NUMBER = re.compile(r"(?i:-?(?:nan|inf(?:inity)?))")
 
 
 def members(text: str) -> list[tuple[str, str]]:
     """Keys, unescaped, and values of an object, in order."""
-    parts = _parts(text)
-    return [(_unquoted(key), next(parts)) for key in parts]
+    found, at = [], text.index("{") + 1
+    if "[" not in text and text.find("{", at) < 0:  # nothing is nested
+        return [(_unquoted(key), value) for key, value in _MEMBER.findall(text, at)]
+    while member := _MEMBER.match(text, at):
+        key, value = member.groups()
+        start = at = member.end()
+        if value is None:
+            end = _end_of_nested(text, start)
+            value, at = text[start:end], _after_comma(text, end)
+        found.append((_unquoted(key), value))
+    return found
 
 
 def first_members(text: str, names: Sequence[str]) -> list[str | None]:
@@ -42,8 +59,29 @@ def as_text(part: str | None) -> str | None:
     return _unquoted(part) if part.startswith('"') else "".join(_WRITTEN.findall(part))
 
 
+def as_written(part: str) -> str:
+    """The JSON of a value without blanks and trailing commas. NaN and Infinity, which JSON lacks, become strings."""
+    if part.startswith('"'):
+        return part
+    return "".join(f'"{token}"' if _NO_NUMBER.fullmatch(token) else token for token in _WRITTEN.findall(part))
+
+
 def _unquoted(part: str) -> str:
     return str(json.loads(part)) if "\\" in part else part[1:-1]
+
+
+def _end_of_nested(text: str, start: int) -> int:
+    depth = 0
+    for token in _BRACKET.finditer(text, start):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if not depth:
+            return token.end()
+    raise ValueError("an array or object does not end")
+
+
+def _after_comma(text: str, start: int) -> int:
+    found = _COMMA.match(text, start)
+    return start if found is None else found.end()
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -31,15 +31,17 @@ class Parsed:
     Attributes:
         values: NULL for a NULL text, and for one that does not fit.
         misfits: True for a text that does not fit; None if all fit.
+        rest: True for a text of which the values hold only a part, if that is not a misfit; None if there is none.
     """
 
     values: pa.Array
     misfits: pa.BooleanArray | None = None
+    rest: pa.BooleanArray | None = None
 
 
 def parse(texts: pa.StringArray, kind: Primitive) -> Parsed:
     """Parse texts as values of a type, NULL for NULL."""
-    return converted(texts, _converter(kind))
+    return converted(texts, _converter(kind), _likely(kind))
 
 
 def wants_json(kind: Primitive) -> bool:
@@ -47,13 +49,15 @@ def wants_json(kind: Primitive) -> bool:
     return kind.name == "binary" or kind.fixed_bytes is not None
 
 
-def converted(texts: pa.Array, convert: Convert) -> Parsed:
-    """Convert the values that fit and find the others: all at once if possible, else by bisection."""
+def converted(texts: pa.Array, convert: Convert, likely: str = "") -> Parsed:
+    """Convert the values that fit and find the others: all at once if possible, else by bisection.
+
+    `likely` is a pattern of most texts that fit, so that only the others have to be searched.
+    """
     try:
         return Parsed(convert(texts))
     except pa.ArrowInvalid:
-        misfits = set(_misfits(texts, convert, 0))
-    mask = pa.array([position in misfits for position in range(len(texts))], pa.bool_())
+        mask = _misfit_mask(texts, convert, likely)
     return Parsed(convert(without(texts, mask)), mask)
 
 
@@ -62,11 +66,38 @@ def without(values: pa.Array, misfits: pa.BooleanArray) -> pa.Array:
     return pc.if_else(misfits, pa.scalar(None, values.type), values)
 
 
+def forgiven(found: Parsed) -> Parsed:
+    """The same, with NULL for each misfit; its text is part of the rest."""
+    if found.misfits is None:
+        return found
+    return Parsed(without(found.values, found.misfits), None, either(found.misfits, found.rest))
+
+
 def either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
     """The misfits of both masks."""
     if one is None or other is None:
         return one if other is None else other
     return pc.or_(one, other)
+
+
+def _misfit_mask(texts: pa.Array, convert: Convert, likely: str) -> pa.BooleanArray:
+    no = pa.scalar(value=False)
+    if likely:
+        doubtful = pc.fill_null(pc.invert(pc.match_substring_regex(texts, likely)), no)
+        if _all_fit(without(texts, doubtful), convert):
+            distinct = pc.filter(texts, doubtful).unique()
+            wrong = distinct.take(pa.array(_misfits(distinct, convert, 0), pa.int64()))
+            return pc.fill_null(pc.is_in(texts, wrong), no)
+    misfits = set(_misfits(texts, convert, 0))
+    return pa.array([position in misfits for position in range(len(texts))], pa.bool_())
+
+
+def _all_fit(texts: pa.Array, convert: Convert) -> bool:
+    try:
+        convert(texts)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _misfits(texts: pa.Array, convert: Convert, first: int) -> Iterator[int]:
@@ -79,6 +110,13 @@ def _misfits(texts: pa.Array, convert: Convert, first: int) -> Iterator[int]:
         half = len(texts) // 2
         yield from _misfits(texts[:half], convert, first)
         yield from _misfits(texts[half:], convert, first + half)
+
+
+def _likely(kind: Primitive) -> str:
+    if kind.decimal:
+        precision, scale = kind.decimal
+        return rf"^-?[0-9]{{1,{max(precision - scale, 1)}}}(?:\.[0-9]{{1,{max(scale, 1)}}})?$"
+    return _LIKELY.get(kind.name, "")
 
 
 def _converter(kind: Primitive) -> Convert:
@@ -141,6 +179,20 @@ def _any(mask: pa.BooleanArray) -> bool:
     return bool(pc.any(mask, min_count=0).as_py())
 
 
+_DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_LIKELY: dict[str, str] = {
+    "boolean": "^(?:true|false)$",
+    "int": "^-?[0-9]{1,9}$",
+    "long": "^-?[0-9]{1,18}$",
+    "float": r"^-?[0-9]{1,15}(?:\.[0-9]{1,20})?$",
+    "double": r"^-?[0-9]{1,15}(?:\.[0-9]{1,20})?$",
+    "date": f"^{_DAY}$",
+    "time": f"^{_TIME}$",
+    "timestamp": f"^{_DAY}[T ]{_TIME}$",
+    "timestamptz": f"^{_DAY}[T ]{_TIME}(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})$",
+    "uuid": "^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+}
+"""Patterns of most texts that fit; a text that matches may be a misfit too, such as a 30th of February."""
 _SPECIAL: dict[str, Convert] = {
     "boolean": _boolean,
     "int": partial(_whole, kind=pa.int32()),

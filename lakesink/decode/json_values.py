@@ -14,10 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_digits import respelled
-from lakesink.decode.json_misfits import UNKNOWN_MISFIT, as_written, found_at, invalid_text, parsed, unreadable
+from lakesink.decode.json_misfits import (
+    REST_TOO_LARGE,
+    UNKNOWN_MISFIT,
+    as_written,
+    found_at,
+    invalid_text,
+    parsed,
+    unreadable,
+)
 from lakesink.decode.json_raw import as_text, first_members, items, unique_members
-from lakesink.decode.json_scalars import Parsed, converted, either, parse, wants_json, without
-from lakesink.decode.libraries import load_duckdb
+from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, parse, wants_json, without
+from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import ENTRY, ITEM, KEY, Column, Found, Path, misfitting
 from lakesink.decode.unknown_keys import SEARCHED, UnknownKeys
 from lakesink.writer.nested import (
@@ -43,15 +51,23 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "ena
 
 @dataclass(slots=True)
 class JsonReader:
-    """Reads documents for one task, with its own DuckDB connection; `unknown` counts keys without a column."""
+    """Reads documents for one task, with its own DuckDB connection.
+
+    Attributes:
+        unknown: Counts keys without a column, in a sample.
+        rescues: True to find all documents with such a key, and to read a misfit in an optional field as NULL.
+    """
 
     unknown: UnknownKeys | None = None
+    rescues: bool = False
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
+    _with_unknown_keys: FindUnknownKeys = field(init=False)
 
     def __post_init__(self) -> None:
         self._duckdb = load_duckdb()
         self._connection = self._duckdb.connect(config=_SETTINGS)
+        self._with_unknown_keys = load_unknown_keys() if self.rescues else _none_unknown
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""
@@ -60,7 +76,7 @@ class JsonReader:
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
-        alone = JsonReader()  # a second reading must not count unknown keys again
+        alone = JsonReader(rescues=self.rescues)  # a second reading must not count unknown keys again
         columns = misfitting(values, kind, alone.documents)
         return [
             alone._explained(value, found)
@@ -77,10 +93,10 @@ class JsonReader:
         if not valid.as_py():
             return [unreadable(document, text)]
         misfits = dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)
-        return list(misfits) or [UNKNOWN_MISFIT]
+        return list(misfits) or [REST_TOO_LARGE if self.rescues else UNKNOWN_MISFIT]
 
     def _fits(self, column: Column) -> Callable[[Any], bool]:
-        alone = Struct((Field(0, "c", required=False, type=column.type),))
+        alone = Struct((Field(0, "c", required=True, type=column.type),))
         return lambda value: self.documents(pa.array([f'{{"c": {as_written(value)}}}'.encode()]), alone).misfits is None
 
     def read(self, texts: pa.StringArray, kind: Type, path: Path = ()) -> Parsed:
@@ -100,13 +116,18 @@ class JsonReader:
         if self.unknown is not None:
             self.unknown.add(path, self._unknown_in(texts[:SEARCHED], struct))
         parts = [
-            self.read(column, field.type, (*path, field.name))
+            self._field(column, field, (*path, field.name))
             for column, field in zip(columns, struct.fields, strict=True)
         ]
         values = rebuild_struct(texts, [part.values for part in parts], list(arrow_type(struct)))
         wrong = [part.misfits for part in parts]
         wrong += [_missing(part, field, texts.is_valid()) for part, field in zip(parts, struct.fields, strict=True)]
-        return Parsed(values, reduce(either, wrong, misfits))
+        rest = reduce(either, (part.rest for part in parts), self._with_unknown_keys(texts, columns, struct))
+        return Parsed(values, reduce(either, wrong, misfits), rest)
+
+    def _field(self, texts: pa.Array, field: Field, path: Path) -> Parsed:
+        found = self.read(texts, field.type, path)
+        return forgiven(found) if self.rescues and not field.required else found
 
     def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
         """Keys without a field in some documents, with the number of their values other than null."""
@@ -117,10 +138,10 @@ class JsonReader:
 
     def _list(self, texts: pa.Array, kind: ListOf, element: Field, path: Path) -> Parsed:
         _, [lists], misfits = self._open(texts, kind, "[", _transformed([_duckdb_type(element.type)]))
-        elements = self.read(lists.flatten(), element.type, (*path, ITEM))
+        elements = self._field(lists.flatten(), element, (*path, ITEM))
         values = rebuild_list(lists, arrow_type(kind), elements.values)
         below = _with_misfits(lists, either(elements.misfits, _missing(elements, element)))
-        return Parsed(values, either(misfits, below))
+        return Parsed(values, either(misfits, below), _with_misfits(lists, elements.rest))
 
     def _map(self, texts: pa.Array, kind: MapOf, path: Path) -> Parsed:
         query = _transformed(f"MAP(VARCHAR, {_duckdb_type(kind.value.type)})")
@@ -128,14 +149,14 @@ class JsonReader:
         entries = as_list(maps)
         keys, items = entries.flatten().flatten()
         read_keys = self.read(_as_texts(keys, kind.key.type), kind.key.type, (*path, KEY))
-        read_items = self.read(items, kind.value.type, (*path, ENTRY))
+        read_items = self._field(items, kind.value, (*path, ENTRY))
         found = read_keys.values
         known = without_validity(found) if found.null_count else found  # a map must not contain misfits' NULLs
         values = rebuild_map(maps, arrow_type(kind), known, read_items.values)
         missing = _missing(read_items, kind.value)
         below = _with_misfits(entries, reduce(either, (read_keys.misfits, read_items.misfits, missing)))
         wrong = (below, _null_maps(texts, maps), _one_key_spelled_twice(entries, found, kind))
-        return Parsed(values, reduce(either, wrong, misfits))
+        return Parsed(values, reduce(either, wrong, misfits), _with_misfits(entries, read_items.rest))
 
     def _open(
         self, texts: pa.Array, kind: Nested, opener: str, query: str
@@ -160,6 +181,10 @@ class JsonReader:
     def _found(self, texts: pa.Array, query: str) -> list[pa.Array]:
         self._connection.register("documents", pa.table({"value": texts}))
         return [column.combine_chunks() for column in self._connection.sql(query).to_arrow_table().columns]
+
+
+def _none_unknown(_texts: pa.Array, _columns: Sequence[pa.Array], _struct: Struct) -> None:
+    return None
 
 
 def _members(struct: Struct) -> str:

@@ -1,9 +1,16 @@
-"""The optional library of the JSON decoder, for tasks, and for the driver's check before a job."""
+"""The optional libraries of the JSON decoder, for tasks, and for the driver's check before a job."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from lakesink.writer.libraries import check_library
 from lakesink.writer.refusals import decoder_missing
+from lakesink.writer.schema import Struct
+
+FindUnknownKeys = Callable[[pa.Array, Sequence[pa.Array], Struct], pa.BooleanArray | None]
+"""Finds objects with a member for which a struct has no field; see `json_unknown.with_unknown_keys`."""
 
 
 def load_duckdb() -> Any:
@@ -14,3 +21,12 @@ def load_duckdb() -> Any:
         raise decoder_missing("duckdb") from None
     check_library("duckdb", duckdb.__version__)
     return duckdb
+
+
+def load_unknown_keys() -> FindUnknownKeys:
+    """The function `with_unknown_keys`; raises `WriteError` if numpy, which it needs, is not installed."""
+    try:
+        from lakesink.decode.json_unknown import with_unknown_keys  # an optional dependency, for rescue_column only
+    except ModuleNotFoundError:
+        raise decoder_missing("numpy") from None
+    return with_unknown_keys

@@ -23,6 +23,8 @@ _OWN_SUMMARY = re.compile(
 )
 _BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
 _LONGEST_TEXT = 1024
+_LONGEST_COLUMN_BYTES = 255
+_OF_KAFKA = "_kafka_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,15 @@ def _ratio(value: Any) -> float:
     if not 0 <= found <= 1:
         raise ValueError("expected a number from 0 to 1")
     return found
+
+
+def _rescue_column(value: Any) -> str:
+    text = _text(value)
+    if text != text.strip() or len(text.encode()) > _LONGEST_COLUMN_BYTES:
+        raise ValueError(f"expected the name of a column, at most {_LONGEST_COLUMN_BYTES} bytes")
+    if text.lower().startswith(_OF_KAFKA):
+        raise ValueError(f"names that begin with {_OF_KAFKA} are for columns of Kafka's metadata")
+    return text
 
 
 def _schema_evolution(value: Any) -> SchemaEvolution:
@@ -344,6 +355,15 @@ OPTIONS = (
         _ratio,
         "0.5",
         "A batch fails if a larger part of its rows would be dead letters; 1 allows any part.",
+    ),
+    Option(
+        "rescue_column",
+        "text",
+        _rescue_column,
+        "none",
+        "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys without a column, and"
+        " values that do not fit an optional column. It is added to the table if it is missing. Only with"
+        " `decode='json'`; needs numpy.",
     ),
     Option(
         "show_values",

@@ -106,6 +106,7 @@ def _written(outcome: Committed, took: str) -> tuple[str, str, str]:
         (outcome.quality.malformed_rows, counted(outcome.quality.malformed_rows, "malformed row")),
         (outcome.quality.dead_letters, counted(outcome.quality.dead_letters, "dead letter")),
         (outcome.quality.unmet_rows, f"unmet: {outcome.quality.unmet_in_words(outcome.quality.unmet)}"),
+        (outcome.quality.rescued_rows, counted(outcome.quality.rescued_rows, "rescued row")),
     )
     said = ", ".join(text for applies, text in notes if applies)
     return f"{word:<9}", colour, f"  {counts}" + (f"  ({said})" if said else "")

@@ -54,6 +54,7 @@ class WritePlan:
         metrics_modes: ``none``, ``counts``, ``truncate(n)`` or ``full`` by field id of a leaf column.
         buffer_bytes: Limit of Arrow memory that a task collects before it writes row groups.
         decode: Format of the documents in the column ``value``; None if the rows have the table's columns.
+        rescue_column: Column for what other columns do not hold of a document; empty if there is none.
         hash_distribution: True if one task should get all rows of a partition (``write.distribution-mode``).
         schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
         writer_schemas: Schemas in that file, by number.
@@ -81,6 +82,7 @@ class WritePlan:
     decode: str | None = None
     on_malformed: OnMalformed = OnMalformed.FAIL
     show_values: bool = False
+    rescue_column: str = ""
     hash_distribution: bool = False
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)

@@ -259,6 +259,14 @@ class RowsPutAside(BatchEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsRescued(BatchEvent):
+    """The rescue column has values of the batch's documents for a reason that no earlier line named."""
+
+    table: str
+    reasons: str
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnsMissing(BatchEvent):
     """The rows lack columns of the table."""
 

@@ -14,7 +14,21 @@ LONGEST_NAME = 60
 MOST_EXPECTATIONS = 50
 LONGEST_TABLE = 1_024
 EXPECTATION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, DEAD_LETTERS, LETTERS_TABLE, UNMET_PREFIX = (
+MOST_REASONS = 20
+OTHERS = "others"
+"""Stands for all reasons but the first."""
+_REASON = re.compile(r"(.{1,200}): (no column|not [A-Z][A-Za-z0-9_,()\[\] ]{0,60})", re.DOTALL)
+(
+    MALFORMED_ROWS,
+    UNKNOWN_KEYS,
+    UNKNOWN_NAMES,
+    UNMET_ROWS,
+    DEAD_LETTERS,
+    LETTERS_TABLE,
+    UNMET_PREFIX,
+    RESCUED_ROWS,
+    RESCUED,
+) = (
     "lakesink.malformed-rows",
     "lakesink.unknown-keys",
     "lakesink.unknown-key-names",
@@ -22,6 +36,8 @@ MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, DEAD_LETTERS, LETTERS_T
     "lakesink.dead-letters",
     "lakesink.dead-letter-table",
     "lakesink.unmet.",
+    "lakesink.rescued-rows",
+    "lakesink.rescued",
 )
 """Summary properties of a batch's snapshot; zero counts and empty lists are left out, except those of expectations."""
 
@@ -39,6 +55,9 @@ class Quality:
         dead_letters: Rows that are not in the table, but in its table of dead letters.
         letters_table: That table; only the driver knows it.
         unmet: Of every expectation, the number of rows that did not meet it; 0 if all did.
+        rescued_rows: Rows with a text in the rescue column.
+        rescued: For each reason, such as ``a.b: no column`` or ``a.c: not INT``, the number of these rows. Of more than
+            20 reasons, the first ones in alphabetical order, and the sum of the other numbers under `OTHERS`.
     """
 
     malformed_rows: int = 0
@@ -48,6 +67,8 @@ class Quality:
     unmet: Mapping[str, int] = field(default_factory=dict)
     dead_letters: int = 0
     letters_table: str = ""
+    rescued_rows: int = 0
+    rescued: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """JSON form for receipts and prepared records."""
@@ -59,22 +80,29 @@ class Quality:
             "unmet": dict(self.unmet),
             "dead_letters": self.dead_letters,
             "letters_table": self.letters_table,
+            "rescued_rows": self.rescued_rows,
+            "rescued": dict(self.rescued),
         }
 
     def to_summary(self) -> dict[str, str]:
         """Properties for a snapshot's summary. A batch that met an expectation says so: its history is in the table."""
-        counts = {MALFORMED_ROWS: self.malformed_rows, UNKNOWN_KEYS: self.unknown_keys, UNMET_ROWS: self.unmet_rows}
-        counts |= {DEAD_LETTERS: self.dead_letters}
+        counts = {
+            MALFORMED_ROWS: self.malformed_rows,
+            UNKNOWN_KEYS: self.unknown_keys,
+            UNMET_ROWS: self.unmet_rows,
+            DEAD_LETTERS: self.dead_letters,
+            RESCUED_ROWS: self.rescued_rows,
+        }
         found = {name: str(count) for name, count in counts.items() if count}
         found |= {f"{UNMET_PREFIX}{name}": str(count) for name, count in self.unmet.items()}
-        if self.dead_letters:
-            found[LETTERS_TABLE] = self.letters_table
+        found |= {LETTERS_TABLE: self.letters_table} if self.dead_letters else {}
+        found |= {RESCUED: _json(dict(self.rescued))} if self.rescued else {}
         return found | ({UNKNOWN_NAMES: self.names_text} if self.unknown_names else {})
 
     @property
     def names_text(self) -> str:
         """The names as a JSON list without spaces, for a log line or a summary."""
-        return json.dumps(self.unknown_names, separators=(",", ":"), ensure_ascii=False)
+        return _json(self.unknown_names)
 
     def unmet_in_words(self, names: Iterable[str]) -> str:
         """Those of the expectations that rows did not meet: ``valid_age 3, has_id 1``; empty if all were met."""
@@ -94,12 +122,38 @@ def together(parts: Iterable[Quality]) -> Quality:
         sum(part.unmet_rows for part in found),
         dict(unmet),
         sum(part.dead_letters for part in found),
+        rescued_rows=sum(part.rescued_rows for part in found),
+        rescued=first_reasons(reason for part in found for reason in part.rescued.items()),
     )
 
 
 def first_names(names: Iterable[str]) -> tuple[str, ...]:
     """The first ten names, safe to show; the result does not depend on how the documents were split."""
     return tuple(sorted({redact(shown(name, LONGEST_NAME)) for name in names})[:MOST_NAMES])
+
+
+def reason_of(column: str, why: str) -> str:
+    """Why values are in the rescue column, safe to show."""
+    return f"{redact(shown(column, LONGEST_NAME))}: {why}"
+
+
+def first_reasons(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The numbers of the first 20 reasons, and of all others; the result does not depend on how the rows were split."""
+    found: Counter[str] = Counter()
+    for reason, count in counts:
+        found[reason] += count
+    others = found.pop(OTHERS, 0)
+    first = sorted(found)[:MOST_REASONS]
+    others += found.total() - sum(found[reason] for reason in first)
+    return {reason: found[reason] for reason in first} | ({OTHERS: others} if others else {})
+
+
+def rescued_in(text: str) -> dict[str, int]:
+    """The counts by reason in a snapshot's summary; none if the text has another form."""
+    try:
+        return _reasons(json.loads(text)) if text else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 def unmet_in(summary: Iterable[tuple[str, str]]) -> dict[str, int]:
@@ -120,14 +174,41 @@ def quality_from(document: Mapping[str, Any]) -> Quality:
     if not isinstance(unmet, dict) or len(unmet) > MOST_EXPECTATIONS or not all(map(_is_expectation, unmet)):
         raise ValueError("the expectations are not a few names with counts")
     dead, letters_table = document.get("dead_letters", 0), document.get("letters_table", "")
-    counts = malformed, unknown, unmet_rows, dead, *unmet.values()
-    if not all(type(count) is int and 0 <= count < 2**63 for count in counts):
+    rescued_rows, rescued = document.get("rescued_rows", 0), _reasons(document.get("rescued", {}))
+    counts = malformed, unknown, unmet_rows, dead, rescued_rows, *unmet.values()
+    if not all(map(_is_count, counts)):
         raise ValueError("a count is not a whole number from 0 to 2^63-1")
     if not isinstance(names, list) or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of unknown keys are not a short list of texts")
     if not isinstance(letters_table, str) or len(letters_table) > LONGEST_TABLE:
         raise ValueError("the name of a table is no short text")
-    return Quality(malformed, unknown, first_names(names), unmet_rows, unmet, dead, letters_table)
+    return Quality(
+        malformed, unknown, first_names(names), unmet_rows, unmet, dead, letters_table, rescued_rows, rescued
+    )
+
+
+def _reasons(document: Any) -> dict[str, int]:
+    """Counts by reason; raises ValueError."""
+    if not isinstance(document, dict) or len(document) > MOST_REASONS + 1 or not all(map(_is_count, document.values())):
+        raise ValueError("the reasons of rescued rows are not a few texts with counts")
+    return first_reasons((_safe_reason(reason), count) for reason, count in document.items())
+
+
+def _safe_reason(reason: str) -> str:
+    if reason == OTHERS:
+        return OTHERS
+    found = _REASON.fullmatch(reason)
+    if found is None:
+        raise ValueError("the reason of a rescued row has another form")
+    return reason_of(found[1], found[2])
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _is_expectation(name: Any) -> bool:

@@ -139,6 +139,14 @@ CASES: list[tuple[events.Event, str, str]] = [
     ),
     (events.PreparedUnusable(3, "it is old"), "WARNING", "lakesink.prepared.dropped batch=3 reason=it is old"),
     (
+        events.RowsRescued(3, "demo.events", "a.b: no column, id: not INT"),
+        "WARNING",
+        (
+            "lakesink.decode.rescued table=demo.events batch=3: the rescue column keeps what other columns do not hold:"
+            " a.b: no column, id: not INT"
+        ),
+    ),
+    (
         events.RowsMalformed(3, "demo.events", 2, "partition 0"),
         "WARNING",
         (

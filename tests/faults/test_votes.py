@@ -18,6 +18,7 @@ from lakesink_catalog.tables.locations import all_under
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
+from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt, decode, encode
 from testkit.builders import Lake, Stream, counted, expected
 
@@ -64,6 +65,11 @@ def test_votes_as_they_were_cast_are_committed_in_any_order(lake: Lake, sink: Ic
     assert counted(lake) == expected(0) + expected(1, rows=6)
 
 
+def _rescued(vote: Receipt, rows: int, by_reason: int, malformed: int = 0, others: int = 0) -> Receipt:
+    quality = Quality(malformed, rescued_rows=rows, rescued={"new: no column": by_reason, "others": others})
+    return replace(vote, quality=quality)
+
+
 BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "with rows that are in no file": lambda vote: replace(vote, rows=vote.rows + 1),
     "without its files": lambda vote: replace(vote, files=()),
@@ -71,6 +77,11 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "of a task that is another one": lambda vote: replace(vote, task=0),
     "under a schema that the table does not have": lambda vote: replace(vote, schema_id=7),
     "under a schema or spec of another content": lambda vote: replace(vote, premises="0" * 32),
+    "with more rescued rows than rows": lambda vote: _rescued(vote, vote.rows + 1, vote.rows + 1),
+    "with rescued rows that are malformed too": lambda vote: _rescued(vote, vote.rows, vote.rows, malformed=1),
+    "with rescued rows without a reason": lambda vote: _rescued(vote, 1, 0),
+    "with a reason of more rows than were rescued": lambda vote: _rescued(vote, 1, 2),
+    "with more reasons than any batch can have": lambda vote: _rescued(vote, 1, 1, others=2**63 - 1),
     "under no schema": lambda vote: replace(vote, schema_id=None),
     "of a task beyond the last": lambda vote: replace(vote, task=7),
     "with more rows than can be": lambda vote: replace(

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.change import ContentFile
-from lakesink_protocol.quality import Quality, first_names, quality_from
+from lakesink_protocol.quality import RESCUED, Quality, first_names, first_reasons, quality_from, rescued_in, together
 from lakesink_protocol.receipt import (
     MOST_MISFITS,
     Misfit,
@@ -29,6 +29,7 @@ from lakesink_protocol.receipt import (
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
 BOUNDS = st.dictionaries(FIELD, st.binary(max_size=20), max_size=4)
+REASONS = ["a.b: no column", "a: not DECIMAL(9,2)", "c[].d: not STRUCT", "id: not STRING (uuid)", "others"]
 COUNTS = st.dictionaries(FIELD, COUNT, max_size=4)
 FILE = st.builds(
     ContentFile,
@@ -59,6 +60,8 @@ RECEIPT = st.builds(
         unmet_rows=COUNT,
         unmet=st.dictionaries(st.sampled_from(["valid_age", "has_id"]), COUNT),
         dead_letters=COUNT,
+        rescued_rows=COUNT,
+        rescued=st.dictionaries(st.sampled_from(REASONS), st.integers(1, 2**63 - 1)),
     ),
     payload_digest=st.integers(0, 2**128 - 1),
     misfits=st.lists(st.builds(Misfit, *[st.text("ab: /.", max_size=9)] * 4), max_size=20).map(tuple),
@@ -385,6 +388,15 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
     [
         {"malformed": -1},
         {"malformed": True},
+        {"rescued_rows": -1},
+        {"rescued": []},
+        {"rescued": {"a: no column": True}},
+        {"rescued": {"a: no column": 2**63}},
+        {"rescued": {"a": 1}},
+        {"rescued": {"a: no such reason": 1}},
+        {"rescued": {": no column": 1}},
+        {"rescued": {f"{'a' * 201}: no column": 1}},
+        {"rescued": {f"a{number}: no column": 1 for number in range(22)}},
         {"unknown_keys": "1"},
         {"unknown_names": ["x"] * 11},
         {"unknown_names": [1]},
@@ -397,8 +409,8 @@ def test_words_in_a_receipt_are_cut_and_move_no_terminal() -> None:
         {"unmet": [1]},
     ],
 )
-def test_counts_of_documents_are_counts_and_a_short_list_of_names(document: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown keys|whole number|names with counts"):
+def test_counts_of_documents_are_counts_and_a_few_names(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"unknown keys|whole number|names with counts|rescued row"):
         quality_from(document)
 
 
@@ -406,3 +418,27 @@ def test_counts_of_documents_are_counts_and_a_short_list_of_names(document: dict
 def test_a_text_that_is_not_base64_to_the_last_character_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"(?i)base64|padding"):
         binary(text)
+
+
+def test_reasons_of_rescued_rows_are_safe_to_show_and_short() -> None:
+    hostile = {"\x1b[2J: no column": 1, "password=hunter2: no column": 2, f"{'a' * 150}: not INT": 3}
+    found = quality_from({"rescued_rows": 3, "rescued": hostile})
+    assert found.rescued == {"?[2J: no column": 1, "password=***: no column": 2, f"{'a' * 60}: not INT": 3}
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 60).map("k{:02}: no column".format), st.integers(1, 9)), max_size=6))
+def test_reasons_of_rescued_rows_do_not_depend_on_the_split_into_tasks(parts: list[dict[str, int]]) -> None:
+    tasks = [Quality(rescued_rows=9, rescued=first_reasons(part.items())) for part in parts]
+    every = sorted({reason for part in parts for reason in part})
+    whole = {reason: sum(part.get(reason, 0) for part in parts) for reason in every}
+    found = together(tasks).rescued
+    assert found == first_reasons(whole.items())
+    assert {reason: found[reason] for reason in every[:20]} == {reason: whole[reason] for reason in every[:20]}
+    assert sum(found.values()) == sum(whole.values())
+    assert len(found) <= 21
+    assert rescued_in(Quality(rescued=found).to_summary().get(RESCUED, "")) == found
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a: no column": "1"}', "[" * 100_000])
+def test_a_summary_with_other_reasons_has_none(text: str) -> None:
+    assert rescued_in(text) == {}

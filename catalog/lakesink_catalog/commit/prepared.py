@@ -184,8 +184,8 @@ def _check_agreement(prepared: PreparedBatch) -> None:
     if len({path for path, _ in files}) != len(files) or len({one.path for one in manifests}) != len(manifests):
         raise ValueError("a file or manifest occurs twice")
     quality = prepared.quality
-    if max(quality.malformed_rows, quality.unmet_rows - quality.dead_letters) > prepared.rows:
-        raise ValueError("more malformed or unexpected rows than rows")
+    if max(quality.malformed_rows, quality.unmet_rows - quality.dead_letters, quality.rescued_rows) > prepared.rows:
+        raise ValueError("more malformed, unexpected or rescued rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("too many rows or bytes")
 

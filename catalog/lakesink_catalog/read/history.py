@@ -19,7 +19,17 @@ from lakesink_protocol.change import LONGEST_WORDS, SCHEMA_CHANGE
 from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import LEDGER_PREFIX, MAIN_BRANCH, NAME_PATTERN, NO_BATCH, Batch, SinkKey, SinkKind
 from lakesink_protocol.ledger import FORGOTTEN, LedgerEntry, Mark, TableView, mark_of, stated
-from lakesink_protocol.quality import DEAD_LETTERS, MALFORMED_ROWS, UNKNOWN_KEYS, UNKNOWN_NAMES, UNMET_ROWS, unmet_in
+from lakesink_protocol.quality import (
+    DEAD_LETTERS,
+    MALFORMED_ROWS,
+    RESCUED,
+    RESCUED_ROWS,
+    UNKNOWN_KEYS,
+    UNKNOWN_NAMES,
+    UNMET_ROWS,
+    rescued_in,
+    unmet_in,
+)
 from lakesink_protocol.redact import shown
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip, decide
@@ -50,6 +60,8 @@ class Record:
         unmet_rows: Rows that did not meet at least one expectation of the query.
         unmet: Of every expectation, the number of rows that did not meet it.
         dead_letters: Rows of the batch that are in its table of dead letters, and not part of `rows`.
+        rescued_rows: Rows with a text in the rescue column.
+        rescued: Of these rows by reason; see `lakesink_protocol.quality.Quality`.
     """
 
     sink: str
@@ -74,6 +86,8 @@ class Record:
     unmet_rows: int = 0
     unmet: Mapping[str, int] = field(default_factory=dict)
     dead_letters: int = 0
+    rescued_rows: int = 0
+    rescued: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,7 @@ class SinkState:
         batches: Number of retained batches in the branch; the following counts are sums over them.
         trouble: Reason for which the next batch would be refused; None if there is none.
         unverifiable: True if expiry removed the proof that the last batch is in the branch; the ledger is trusted.
-        malformed_rows: Part of `rows`.
+        malformed_rows: Part of `rows`, like `rescued_rows`.
         silence_limit: After this time without a batch, the sink is silent for longer than it usually is; None if too
             few batches are retained.
     """
@@ -112,6 +126,7 @@ class SinkState:
     unknown_keys: int = 0
     unmet_rows: int = 0
     dead_letters: int = 0
+    rescued_rows: int = 0
     silence_limit: timedelta | None = None
 
 
@@ -128,6 +143,7 @@ class RetainedBatch(NamedTuple):
     unknown_keys: int
     unmet_rows: int
     dead_letters: int
+    rescued_rows: int
 
     @property
     def key(self) -> SinkKey:
@@ -209,6 +225,8 @@ def record_of(batch: RetainedBatch) -> Record:
         unmet_rows=batch.unmet_rows,
         unmet=unmet_in(summary.additional_properties.items()) if summary else {},
         dead_letters=batch.dead_letters,
+        rescued_rows=batch.rescued_rows,
+        rescued=rescued_in(str(summary[RESCUED] or "")) if summary else {},
     )
 
 
@@ -271,6 +289,7 @@ def _retained_batch(mark: Mark, snapshot: Snapshot, summary: Any, ancestries: _A
         _count(summary, UNKNOWN_KEYS),
         _count(summary, UNMET_ROWS),
         _count(summary, DEAD_LETTERS),
+        _count(summary, RESCUED_ROWS),
     )
 
 
@@ -309,6 +328,7 @@ def _state(table: Table, key: SinkKey, batches: Sequence[RetainedBatch]) -> Sink
         unknown_keys=sum(batch.unknown_keys for batch in counted),
         unmet_rows=sum(batch.unmet_rows for batch in counted),
         dead_letters=sum(batch.dead_letters for batch in counted),
+        rescued_rows=sum(batch.rescued_rows for batch in counted),
         silence_limit=silence_limit(time_of(batch.snapshot.timestamp_ms) for batch in counted),
     )
 

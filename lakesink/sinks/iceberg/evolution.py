@@ -21,6 +21,7 @@ from pyiceberg.types import (
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink.writer.columns import NameRule, is_list
@@ -70,7 +71,11 @@ def plan_write(
     """
     if not adds_rows:
         return BatchWrite(table, write_plan(table, batch, key, settings, case_sensitive=case_sensitive))
-    change = None if settings.decode else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
+    change = (
+        rescue_column_change(table.schema(), settings.rescue_column)
+        if settings.decode
+        else _allowed_change(table, rows, settings, case_sensitive=case_sensitive)
+    )
     try:
         evolved = evolve(table, change).table
     except ChangeImpossible as error:

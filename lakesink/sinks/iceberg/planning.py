@@ -46,6 +46,7 @@ def write_plan(
         decode=settings.decode,
         on_malformed=settings.on_malformed,
         show_values=settings.show_values,
+        rescue_column=settings.rescue_column,
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),

@@ -219,6 +219,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self._warn_of_missing(transaction)
             self._warn_of_ignored(transaction)
         self._warn_of_unknown(batch_id, counted.quality)
+        self._warn_of_rescued(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,
@@ -353,6 +354,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.reported.update(news)
             names = Quality(unknown_names=tuple(news)).names_text
             self.effects.emit(events.KeysUnknown(batch_id, self.table, names))
+
+    def _warn_of_rescued(self, batch_id: int, quality: Quality) -> None:
+        """Warn once for each reason: a column for such values may be missing."""
+        news = [reason for reason in quality.rescued if reason not in self.reported]
+        if news:
+            self.reported.update(news)
+            self.effects.emit(events.RowsRescued(batch_id, self.table, ", ".join(news)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     check_library("pyarrow", pa.__version__)
     schema = parse_schema(plan.schema_json)
     if plan.decode:
-        check_documents(incoming, schema, plan.decode)
+        check_documents(incoming, schema, plan.decode, plan.rescue_column)
     else:
         alignment_of(incoming, schema, plan)
 

@@ -32,6 +32,7 @@ from pyiceberg.types import (
 
 from lakesink.sinks.iceberg.expectations import check_expectations
 from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
+from lakesink.sinks.iceberg.rescue import check_rescued
 from lakesink.writer.expectations import Expected, OnUnmet
 from lakesink.writer.locations import is_location
 from lakesink_catalog.commit.premises import premises_of
@@ -132,6 +133,7 @@ def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
     quality, unmet = receipt.quality, receipt.quality.unmet
     if max(quality.malformed_rows, quality.unmet_rows, quality.dead_letters, receipt.documents) > receipt.rows:
         raise receipt_rejected("a task reports more documents, malformed or unexpected rows than it received")
+    check_rescued(receipt)
     if set(unmet) != {one.name for one in expected}:
         raise receipt_rejected("a task counted other expectations than those of the query")
     reasons = quality.malformed_rows + sum(unmet[one.name] for one in expected if one.on_unmet is OnUnmet.FAIL)

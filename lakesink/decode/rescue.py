@@ -1,0 +1,85 @@
+"""Keeps what a row does not hold of its document, as the text of the rescue column, and counts it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.decode.json_rest import Reason, Rest, present_in, rest_of
+from lakesink.decode.json_scalars import Parsed, either, without
+from lakesink.decode.misfits import dotted
+from lakesink.writer.schema import Struct
+from lakesink_protocol.quality import Quality, first_reasons, reason_of
+
+LARGEST_REST_BYTES = 1024 * 1024
+"""A document with a larger rest is malformed: nothing is cut."""
+_REASONS_KEPT = 1_000
+
+
+@dataclass(slots=True)
+class Rescue:
+    """The rescue column of one task.
+
+    Attributes:
+        struct: The columns that come from the documents.
+        rows: Rows with a text in the rescue column.
+    """
+
+    struct: Struct
+    rows: int = 0
+    _reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def quality(self) -> Quality:
+        """What was kept."""
+        return Quality(rescued_rows=self.rows, rescued=first_reasons(self._reasons.items()))
+
+    def kept(self, documents: pa.Array, parsed: Parsed) -> tuple[Parsed, pa.StringArray]:
+        """The texts of the rescue column, and the rows; one with a rest that is too large is a misfit."""
+        rest = parsed.rest
+        if rest is not None and parsed.misfits is not None:
+            rest = pc.and_not(rest, parsed.misfits)
+        positions = [] if rest is None else pc.indices_nonzero(rest).to_pylist()
+        if not positions:
+            return parsed, pa.nulls(len(documents), pa.string())
+        found = self._rests(documents, parsed.values, positions)
+        texts: list[str | None] = [None] * len(documents)
+        for position, one in zip(positions, found, strict=True):
+            texts[position] = self._text(one)
+        return _without_large(parsed, texts)
+
+    def _rests(self, documents: pa.Array, rows: pa.Array, positions: Sequence[int]) -> list[Rest]:
+        chosen = pa.array(positions, pa.int64())
+        present = present_in(rows.take(chosen), self.struct)
+        texts = documents.take(chosen).cast(pa.binary()).to_pylist()
+        return [rest_of(text.decode(), self.struct, present, at) for at, text in enumerate(texts)]
+
+    def _text(self, rest: Rest) -> str | None:
+        """None without a rest; a text that is too large is empty."""
+        if not rest.reasons:
+            return None
+        text = rest.text
+        if len(text) > LARGEST_REST_BYTES or len(text.encode()) > LARGEST_REST_BYTES:
+            return ""
+        self.rows += 1
+        self._reasons.update(set(map(_in_words, rest.reasons)))
+        if len(self._reasons) > _REASONS_KEPT:
+            self._reasons = Counter(first_reasons(self._reasons.items()))
+        return text
+
+
+def _without_large(parsed: Parsed, texts: list[str | None]) -> tuple[Parsed, pa.StringArray]:
+    found = pa.array(texts, pa.string())
+    if "" not in texts:
+        return parsed, found
+    large = pc.fill_null(pc.equal(found, ""), False)  # noqa: FBT003 - Arrow takes it by position
+    return Parsed(without(parsed.values, large), either(parsed.misfits, large)), without(found, large)
+
+
+@lru_cache(maxsize=_REASONS_KEPT)
+def _in_words(reason: Reason) -> str:
+    place, why = reason
+    return reason_of(dotted(place), why)
