@@ -15,6 +15,7 @@ from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found
+from lakesink.decode.news_rows import NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
@@ -64,6 +65,7 @@ class Decoder:
 
     Attributes:
         put_aside: Takes malformed documents, if the query wants that, and returns the rows for the others.
+        leave: Takes documents with news, if the table follows the documents.
         malformed: Malformed documents. The count stops when the batch fails and `MOST_MISFITS` values are described.
         documents: Rows whose document is not NULL.
         misfits: The first values that do not fit.
@@ -75,6 +77,7 @@ class Decoder:
     schema: Struct
     task: int = 0
     put_aside: PutAside | None = None
+    leave: Callable[[pa.RecordBatch], None] | None = None
     malformed: int = 0
     documents: int = 0
     misfits: list[Misfit] = field(default_factory=list)
@@ -82,6 +85,8 @@ class Decoder:
     explained: int = 0
     _own: Struct = field(init=False)
     _rescue: Rescue | None = field(init=False)
+    _news: NewsRows | None = field(init=False)
+    _refused: Mapping[int, str] = field(default_factory=dict)
     _reader: DocumentReader = field(init=False)
     _places: Places = field(init=False)
 
@@ -89,6 +94,10 @@ class Decoder:
         self._own = own_columns(self.schema, self.plan.rescue_column)
         self._rescue = Rescue(self._own) if self.plan.rescue_column else None
         self._reader = _reader_for(self.plan, self.unknown)
+        self._news = None
+        if self.plan.news is not None:
+            assert isinstance(self._reader, JsonReader)
+            self._news = NewsRows(self.plan.news, self._own, self._reader)
         self._places = Places(self.task)
 
     @property
@@ -101,6 +110,11 @@ class Decoder:
         """What was found in the documents."""
         found = Quality(self.malformed, self.unknown.count, self.unknown.names)
         return found if self._rescue is None else together([found, self._rescue.quality])
+
+    @property
+    def news(self) -> str:
+        """What the documents need that were left; empty if none were."""
+        return "" if self._news is None else self._news.news.to_json()
 
     def decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The table's rows, one for each row of the batches and in their order, unless a document fails the batch."""
@@ -119,16 +133,33 @@ class Decoder:
     def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         values = batch.column(VALUE)
         parsed, others = self._parsed(values), {name: batch.column(KAFKA_COLUMNS[name]) for name in self._of_kafka}
+        parsed, left = self._without_news(batch, parsed)
         if self._rescue is not None:
             parsed, others[self.plan.rescue_column] = self._rescue.kept(values, parsed)
         self.documents += batch.num_rows - values.null_count
-        kept = self._kept(parsed.misfits, batch)
+        kept = _both(self._kept(parsed.misfits, batch), left)
         self._places.advance(batch)
         decoded = iter(parsed.values.flatten())
         names = [field.name for field in self.schema.fields]
         arrays = [others[name] if name in others else next(decoded) for name in names]
         rows = pa.RecordBatch.from_arrays(arrays, names=names)
         return rows if kept is None else rows.filter(kept)
+
+    def _without_news(self, batch: pa.RecordBatch, parsed: Parsed) -> tuple[Parsed, pa.BooleanArray | None]:
+        """Leave the documents with news; returns what is parsed of the others, and which ones stay, if not all do."""
+        if self._news is None:
+            return parsed, None
+        found = self._news.found(batch.column(VALUE), parsed)
+        self._refused = {} if self._rescue is not None else found.refused
+        if self._refused:
+            refused = pa.array([at in self._refused for at in range(batch.num_rows)], pa.bool_())
+            parsed = Parsed(without(parsed.values, refused), either(parsed.misfits, refused), parsed.rest)
+        if found.left is None:
+            return parsed, None
+        assert self.leave is not None
+        self.leave(batch.filter(found.left))
+        others = Parsed(parsed.values, _but(parsed.misfits, found.left), _but(parsed.rest, found.left))
+        return others, pc.invert(found.left)
 
     def _kept(self, misfits: pa.BooleanArray | None, batch: pa.RecordBatch) -> pa.BooleanArray | None:
         """The rows that stay if malformed documents are put aside; None if all stay, with NULLs for these documents."""
@@ -147,7 +178,11 @@ class Decoder:
         self.explained += len(some)
         found = self._reader.explain(batch.column(VALUE).take(some), self._own) if len(some) else []
         faults = dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
+        for position, column in self._refused.items():
+            faults[position] = Fault("SCHEMA_MISMATCH", column, "no column can be added for this key")
         for position, values in zip(some.to_pylist(), found, strict=True):
+            if position in self._refused:
+                continue
             first = self._misfit("", values[0])
             said = f"{first.expected} expected, found {first.found}"
             faults[position] = Fault("VALUE_MALFORMED", first.column, said)
@@ -177,14 +212,26 @@ class Decoder:
 
 
 def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
-    if plan.decode == JSON:  # a key without a column is kept if there is a rescue column, and counted otherwise
-        return JsonReader(rescues=True) if plan.rescue_column else JsonReader(unknown)
+    if plan.decode == JSON:  # keys without a column are kept or followed, or else counted in a sample
+        keeps = bool(plan.rescue_column)
+        finds = keeps or plan.news is not None
+        return JsonReader(None if finds else unknown, marks=finds, forgives=keeps)
     try:
         from lakesink.decode.avro.messages import MessageReader  # an optional dependency, for Avro only
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
     return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
+
+
+def _both(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return pc.and_(one, other)
+
+
+def _but(mask: pa.BooleanArray | None, left: pa.BooleanArray) -> pa.BooleanArray | None:
+    return None if mask is None else pc.and_not(mask, left)
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -207,21 +254,21 @@ def own_columns(schema: Struct, rescue_column: str = "") -> Struct:
     return Struct(tuple(field for field in schema.fields if field.name not in others))
 
 
-def check_documents(incoming: pa.Schema, schema: Struct, decode: str, rescue_column: str = "") -> None:
+def check_documents(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> None:
     """Check before a job that rows of this schema can be decoded into the table's columns."""
-    if decode == JSON:
+    if plan.decode == JSON:
         load_duckdb()
-    if rescue_column:
+    if plan.rescue_column or plan.news is not None:
         load_unknown_keys()
     value = incoming.field(VALUE).type if VALUE in incoming.names else None
-    kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if decode == JSON else {pa.binary(): "BINARY"}
+    kinds = {pa.binary(): "BINARY", pa.string(): "STRING"} if plan.decode == JSON else {pa.binary(): "BINARY"}
     if value not in kinds:
         found = "none" if value is None else shown(sql_type(value))
         raise schema_mismatch(
             f"Decoding needs a column {VALUE!r} of {' or '.join(kinds.values())}; the query has {found}.",
             action=f"Name the documents' column {VALUE!r}, as Kafka does: df.select(col('payload').alias('value')).",
         )
-    if not own_columns(schema, rescue_column).fields:
+    if not own_columns(schema, plan.rescue_column).fields:
         raise schema_mismatch(
             "The table has columns for Kafka's metadata, but none for the documents.",
             action="Add columns for the documents to the table, or remove the option decode.",

@@ -46,6 +46,9 @@ _UNKNOWN = """
       AND json_type(value, '/' || replace(replace(key, '~', '~0'), '/', '~1')) <> 'NULL'
     GROUP BY key
 """
+_OBJECTS = """
+    SELECT coalesce(CASE WHEN json_valid(value) THEN json_type(value) = 'OBJECT' END, false) FROM documents
+"""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
 
 
@@ -55,11 +58,13 @@ class JsonReader:
 
     Attributes:
         unknown: Counts keys without a column, in a sample.
-        rescues: True to find all documents with such a key, and to read a misfit in an optional field as NULL.
+        marks: True to find all documents with such a key.
+        forgives: True to read a misfit in an optional field as NULL.
     """
 
     unknown: UnknownKeys | None = None
-    rescues: bool = False
+    marks: bool = False
+    forgives: bool = False
     _duckdb: Any = field(init=False)
     _connection: Any = field(init=False)
     _with_unknown_keys: FindUnknownKeys = field(init=False)
@@ -67,16 +72,23 @@ class JsonReader:
     def __post_init__(self) -> None:
         self._duckdb = load_duckdb()
         self._connection = self._duckdb.connect(config=_SETTINGS)
-        self._with_unknown_keys = load_unknown_keys() if self.rescues else _none_unknown
+        self._with_unknown_keys = load_unknown_keys() if self.marks else _none_unknown
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""
         texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
         return self.read(texts.values, kind)
 
+    def objects(self, values: pa.Array) -> pa.BooleanArray:
+        """True for documents that are objects; False for other values, NULL and what is not JSON."""
+        texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string())).values
+        [found] = self._found(texts, _OBJECTS)
+        return found
+
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
-        alone = JsonReader(rescues=self.rescues)  # a second reading must not count unknown keys again
+        # a second reading must not count unknown keys again
+        alone = JsonReader(marks=self.marks, forgives=self.forgives)
         columns = misfitting(values, kind, alone.documents)
         return [
             alone._explained(value, found)
@@ -93,7 +105,7 @@ class JsonReader:
         if not valid.as_py():
             return [unreadable(document, text)]
         misfits = dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)
-        return list(misfits) or [REST_TOO_LARGE if self.rescues else UNKNOWN_MISFIT]
+        return list(misfits) or [REST_TOO_LARGE if self.forgives else UNKNOWN_MISFIT]
 
     def _fits(self, column: Column) -> Callable[[Any], bool]:
         alone = Struct((Field(0, "c", required=True, type=column.type),))
@@ -127,7 +139,7 @@ class JsonReader:
 
     def _field(self, texts: pa.Array, field: Field, path: Path) -> Parsed:
         found = self.read(texts, field.type, path)
-        return forgiven(found) if self.rescues and not field.required else found
+        return forgiven(found) if self.forgives and not field.required else found
 
     def _unknown_in(self, texts: pa.Array, struct: Struct) -> list[tuple[str, int]]:
         """Keys without a field in some documents, with the number of their values other than null."""

@@ -35,6 +35,7 @@ class Options(TypedDict, total=False):
     distribution_mode: Literal["none", "hash"] | str | None
     expect: Mapping[str, str | Sequence[str]] | None
     snapshot_properties: Mapping[str, str | int] | None
+    max_new_columns: int | str | None
     schema_evolution: Literal["ignore", "fail", "add", "widen"] | str | None
     accept: Accept | str | None
     prepared_max_age: Duration | None

@@ -24,6 +24,7 @@ _OWN_SUMMARY = re.compile(
 _BATCHES = re.compile(r"\s*(\d{1,9})\s*(?:batch(?:es)?)?\s*", re.IGNORECASE | re.ASCII)
 _LONGEST_TEXT = 1024
 _LONGEST_COLUMN_BYTES = 255
+_MOST_NEW_COLUMNS = 1_000
 _OF_KAFKA = "_kafka_"
 
 
@@ -258,7 +259,16 @@ OPTIONS = (
         "What happens if the columns of the rows differ from the table's. `fail` stops the query and names the"
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
-        " that the rows lack. The schema changes in the batch's own commit. With `decode`, only `ignore`.",
+        " that the rows lack. The schema changes in the batch's own commit. With `decode='json'`, the keys of the"
+        " documents count, and no restart is needed; with `decode='avro'`, only `ignore`.",
+    ),
+    Option(
+        "max_new_columns",
+        "whole number from 1 to 1000",
+        lambda value: whole_number(value, 1, _MOST_NEW_COLUMNS),
+        "100",
+        "Columns, nested ones counted one by one, that one batch of documents may add to the table, with"
+        " `schema_evolution` and `decode='json'`. Keys beyond the limit get no column.",
     ),
     Option(
         "expect",

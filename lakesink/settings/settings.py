@@ -4,7 +4,7 @@ Values of ``catalog_properties`` may be secrets: they stay in the driver and nev
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -45,6 +45,7 @@ class Settings:
     compression_level: int | None = None
     distribution_mode: str | None = None
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
+    max_new_columns: int = 100
     expect: Mapping[str, Expectation] = field(default_factory=dict)
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None
@@ -80,6 +81,8 @@ class Settings:
         for name in given:
             _check_known(name, kind)
         settings = cls(**{name: read_option(name, value) for name, value in given.items()})
+        if settings.decode and "schema_evolution" not in given:
+            settings = replace(settings, schema_evolution=SchemaEvolution.IGNORE)
         if kind is SinkKind.STREAM:
             for name in _REQUIRED:
                 if name not in given:
@@ -91,6 +94,11 @@ class Settings:
         if settings.on_malformed is OnMalformed.NULL_ROW:
             _tell_of_null_row()
         return settings
+
+    @property
+    def follows_documents(self) -> bool:
+        """True if keys of documents without a column are more than counted."""
+        return self.decode == JSON and self.schema_evolution is not SchemaEvolution.IGNORE
 
     def effective(self, table_properties: Mapping[str, str], emit: Listener = LISTENERS) -> Effective:
         """Settings in force for a table; warns once about each table property that lakesink ignores.
@@ -189,8 +197,14 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         raise option_invalid("rescue_column", "The option rescue_column needs decode='json'; Avro has no such column.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise option_invalid("schema_registry", "The options decode='avro' and schema_registry need each other.")
-    if settings.decode and settings.schema_evolution is not SchemaEvolution.IGNORE and "schema_evolution" in given:
-        raise option_invalid("schema_evolution", "With decode, the option schema_evolution can only be 'ignore'.")
+    if settings.decode == AVRO and settings.schema_evolution is not SchemaEvolution.IGNORE:
+        raise option_invalid("schema_evolution", "With decode='avro', schema_evolution can only be 'ignore'.")
+    if settings.follows_documents and settings.on_malformed is OnMalformed.NULL_ROW:
+        raise option_invalid(
+            "schema_evolution", "The option schema_evolution needs on_malformed='fail' or 'quarantine', not 'null-row'."
+        )
+    if "max_new_columns" in given and not settings.follows_documents:
+        raise option_invalid("max_new_columns", "The option max_new_columns needs decode='json' and schema_evolution.")
     if settings.decode and settings.create_table:
         raise option_invalid("decode", "The option decode needs an existing table: its columns define what to decode.")
 

@@ -39,6 +39,23 @@ class OnMalformed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NewsPlan:
+    """What a task does with documents that its columns cannot hold.
+
+    Attributes:
+        widens: True if a column may become wider, or optional.
+        most: New columns in a batch at most.
+        refused: Keys of documents for which no column can be added, by their paths.
+        is_last: True if the table follows the documents already, and no key that is still without a column gets one.
+    """
+
+    widens: bool
+    most: int
+    refused: tuple[tuple[str, ...], ...] = ()
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WritePlan:
     """Everything that one batch's tasks need to write data files of one table.
 
@@ -55,6 +72,7 @@ class WritePlan:
         buffer_bytes: Limit of Arrow memory that a task collects before it writes row groups.
         decode: Format of the documents in the column ``value``; None if the rows have the table's columns.
         rescue_column: Column for what other columns do not hold of a document; empty if there is none.
+        news: How the table follows documents; None if it does not.
         hash_distribution: True if one task should get all rows of a partition (``write.distribution-mode``).
         schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
         writer_schemas: Schemas in that file, by number.
@@ -83,6 +101,7 @@ class WritePlan:
     on_malformed: OnMalformed = OnMalformed.FAIL
     show_values: bool = False
     rescue_column: str = ""
+    news: NewsPlan | None = None
     hash_distribution: bool = False
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)

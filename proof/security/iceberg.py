@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
-from lakesink.sinks.iceberg.votes import count_votes
+from lakesink.sinks.iceberg.votes import Written, count_votes
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.change import ContentFile
@@ -125,7 +125,7 @@ class Receipts:
     def _count(self, votes: list[bytes]) -> None:
         scene = self.scene
         plan = scene.transaction.write.plan
-        counted = count_votes(votes, scene.table, plan.file_stem, plan.batch_id)
+        counted = count_votes(votes, Written(scene.table), plan.file_stem, plan.batch_id)
         _check_files(counted.files, scene)
         if crc32(votes[1]) % 20 == 0:  # writes manifests: slow, and for each input always the same choice
             prepared = scene.sink.pre_commit(scene.transaction, votes)

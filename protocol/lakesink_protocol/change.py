@@ -80,6 +80,10 @@ class SchemaChange:
     widened: tuple[ColumnType, ...] = ()
     optional: tuple[tuple[str, ...], ...] = ()
 
+    def with_more(self, other: "SchemaChange") -> "SchemaChange":
+        """Both changes."""
+        return SchemaChange(self.added + other.added, self.widened + other.widened, self.optional + other.optional)
+
     @property
     def in_words(self) -> str:
         """The change for a line or a summary, with ten names of each kind: ``added a, s.b; made c optional``."""

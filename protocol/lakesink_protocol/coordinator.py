@@ -14,7 +14,14 @@ from lakesink_protocol.errors import CommitUnresolved, LakesinkError, PartialBat
 from lakesink_protocol.identity import MAIN_BRANCH, Batch
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
 from lakesink_protocol.redact import describe, safe_cause, shown
-from lakesink_protocol.two_phase import Durability, NoPreparedLog, PreparedLog, TaskWriter, TwoPhaseCommitSink
+from lakesink_protocol.two_phase import (
+    Durability,
+    NoPreparedLog,
+    PreparedLog,
+    TaskWriter,
+    TwoPhaseCommitSink,
+    receipts_of,
+)
 from lakesink_protocol.votes import Votes, receipt_rejected
 
 Write = Callable[[Mapping[str, TaskWriter]], Votes]
@@ -183,6 +190,7 @@ class BatchRun:
         if not isinstance(votes, Votes):
             raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
         votes.check(writers)
+        votes = self._completed(votes, writers, pending)
         named = list(self._begin(self._opened(votes.participants | self._recorded)))
         for entry in (*named, *pending):
             with self._target(entry.sink.name):
@@ -191,6 +199,19 @@ class BatchRun:
         payloads = {entry.sink.name: entry.prepared.payload for entry in ready}
         _log_of(ready).put(self.batch, payloads)
         return ready
+
+    def _completed(self, votes: Votes, writers: Mapping[str, TaskWriter], pending: Sequence[_Open]) -> Votes:
+        """The votes with those of the rows that the tasks left."""
+        completed = votes
+        for entry in pending:
+            name = entry.sink.name
+            if name not in writers:
+                continue
+            with self._target(name):
+                rest = entry.sink.write_rest(entry.transaction, votes.receipts(name))
+                if rest is not None:
+                    completed = completed.with_one_more(receipts_of(name, writers[name], rest))
+        return completed
 
     def _begin(self, sinks: Iterable[Sink]) -> Iterator[_Open]:
         for sink in sinks:

@@ -19,7 +19,7 @@ from lakesink_protocol.change import ChangeInvalid, ContentFile, SchemaChange, c
 from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.redact import shown
 
-RECEIPT_VERSION = 4
+RECEIPT_VERSION = 5
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 COMPRESSION_LEVEL = 1
 MOST_IN_A_BATCH = 2**53
@@ -60,6 +60,15 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftRows:
+    """A file of rows that a task left to the driver, as they came: all votes decide how they are written."""
+
+    path: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """The result of one task, returned exactly once, after every file it wrote is closed.
 
@@ -70,6 +79,8 @@ class Receipt:
         documents: Rows that had a document; 0 without decoding.
         refused: True if the task found malformed values that must fail the batch. Then it wrote nothing.
         schema_change: Schema change that the task's rows need; None if they need none.
+        left: Rows that the task did not write, because the table's schema may follow them; None if there are none.
+        news: What these rows need of the schema, as JSON of the sink.
         payload_digest: Sum of the digests of all dead letters, modulo 2^128; 0 without any.
         premises: Digest of the files' schema and spec, because a catalog can assign their ids again.
     """
@@ -85,6 +96,8 @@ class Receipt:
     premises: str = ""
     schema_change: SchemaChange | None = None
     payload_digest: int = 0
+    left: LeftRows | None = None
+    news: str = ""
 
 
 class ReceiptEncoder:
@@ -156,6 +169,8 @@ def decode(data: bytes) -> Receipt:
             premises=plain_text(document["premises"]),
             schema_change=_schema_change(document["schema_change"]),
             payload_digest=_digest(document["payload_digest"]),
+            left=_left(document["left"]),
+            news=plain_text(document["news"]),
         )
     except ReceiptInvalid:
         raise
@@ -195,6 +210,8 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
         "premises": receipt.premises,
         "payload_digest": f"{receipt.payload_digest:032x}",
         "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
+        "left": None if receipt.left is None else [receipt.left.path, receipt.left.rows, receipt.left.size_bytes],
+        "news": receipt.news,
     }
 
 
@@ -363,6 +380,13 @@ def _digest(value: Any) -> int:
 
 def _schema_change(document: Any) -> SchemaChange | None:
     return None if document is None else SchemaChange.from_json(document)
+
+
+def _left(document: Any) -> LeftRows | None:
+    if document is None:
+        return None
+    path, rows, size = document
+    return LeftRows(plain_text(path), whole_count(rows), whole_count(size))
 
 
 def _misfits(document: Any) -> tuple[Misfit, ...]:

@@ -167,6 +167,18 @@ class TwoPhaseCommitSink(ABC, Generic[T, P]):
         payload comes from storage: validate it. Do not change anything.
         """
 
+    def write_rest(self, transaction: T, receipts: Sequence[bytes]) -> bytes | None:  # noqa: ARG002 - sinks can use it
+        """Write on the driver, as one more task, the rows that tasks left because they needed the votes of all tasks.
+
+        Called after the job, before `pre_commit`, if the transaction has a writer; `receipts` has one receipt of every
+        task, in their order. The result is what the writer's `write` returns, and becomes the last vote; None if no
+        task left a row.
+
+        Raises:
+            WriteError: A receipt is malformed, or the rows cannot be written.
+        """
+        return None
+
     @abstractmethod
     def pre_commit(self, transaction: T, receipts: Sequence[bytes]) -> P | None:
         """Complete the vote: check every task's receipt and make the batch ready to commit in one step.

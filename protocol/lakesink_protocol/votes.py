@@ -59,6 +59,11 @@ class Votes:
         ordered = sorted(self.cast, key=lambda vote: vote.task)
         return [vote.receipts[participant] for vote in ordered if participant in vote.receipts]
 
+    def with_one_more(self, receipts: Mapping[str, bytes]) -> "Votes":
+        """These votes, and those of one more task that ran in this process."""
+        more = Vote(self.planned_tasks, receipts, self.version)
+        return Votes(self.planned_tasks + 1, [*self.cast, more], self.version)
+
     def check(self, participants: Iterable[str]) -> None:
         """Raise WriteError unless every planned task voted once, for every participant, with the driver's lakesink."""
         if sorted(vote.task for vote in self.cast) != list(range(self.planned_tasks)):

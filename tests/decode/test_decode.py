@@ -306,10 +306,10 @@ def test_rows_bear_kafka_s_position_where_the_table_has_a_column_for_it(tmp_path
     assert rows_of(receipt.files) == [{"id": 1, "_kafka_offset": 100}, {"id": 2, "_kafka_offset": 101}]
 
 
-def test_a_table_that_has_nothing_of_a_document_is_refused_before_any_job() -> None:
+def test_a_table_that_has_nothing_of_a_document_is_refused_before_any_job(tmp_path: Path) -> None:
     nothing_of_it = Struct((Field(2, "_kafka_offset", required=False, type=Primitive("long")),))
     with pytest.raises(WriteError, match="none for the documents") as refused:
-        check_documents(kafka(b"{}").schema, nothing_of_it, "json")
+        check_documents(kafka(b"{}").schema, nothing_of_it, plan_for(EVENTS, tmp_path, decode="json"))
     assert refused.value.code == "LAKESINK_SCHEMA_MISMATCH"
 
 

@@ -26,7 +26,7 @@ from tests.writer.builders import plan_for, rows_of, write
 
 RESCUE = "_rescued"
 TEXT = Primitive("string")
-STRICT, READER = JsonReader(), JsonReader(rescues=True)
+STRICT, READER = JsonReader(), JsonReader(marks=True, forgives=True)
 NESTED = {Struct: "STRUCT", ListOf: "ARRAY", MapOf: "MAP"}
 
 

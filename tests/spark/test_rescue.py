@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyiceberg.types import BinaryType, StringType
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
 import lakesink
 from lakesink.cli.main import main
@@ -104,8 +105,8 @@ def test_an_append_keeps_them_too_and_commands_show_their_number(spark: Any) -> 
 
 
 def test_a_misfit_in_a_required_column_is_still_malformed(spark: Any, tmp_path: Path) -> None:
-    stern = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
-    create_table(connect(), "demo.stern", stern)
+    stern = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
+    connect().create_table("demo.stern", stern)
     query = documents(spark, tmp_path / "in", '{"id": "x", "new": 1}', '{"id": 1, "name": "a", "new": 1}', "[]")
     said = failure(lakesink.stream(query, "demo.stern", **OPTIONS))
     assert "2 malformed documents in batch 0" in said

@@ -44,7 +44,7 @@ class EvolvedTable:
 
 
 def evolve(table: Table, change: SchemaChange | None) -> EvolvedTable:
-    """The table with this change. New columns are optional and come last.
+    """The table with this change. New columns are optional and come last, with ids in the order of the change.
 
     A column that the table already has, perhaps by another writer, is left out, even if its type differs. The caller
     checks whether the files fit: see `is_compatible` and `brings_columns_of`.
@@ -90,6 +90,11 @@ def brings_columns_of(prepared: Schema, table: Table, evolved: Table) -> bool:
     return written - known <= after and after - known <= written
 
 
+def keeps_columns_of(written: Schema, evolved: Schema) -> bool:
+    """True if all columns of files of a schema have the same ids in another one."""
+    return _ids(written) <= _ids(evolved)
+
+
 def _ids(schema: Schema) -> set[tuple[Path, int]]:
     return {(path, field.field_id) for path, field in columns(schema).items()}
 
@@ -105,7 +110,7 @@ def parse_type(type_json: str) -> IcebergType:
 def _missing(schema: Schema, change: SchemaChange) -> SchemaChange | None:
     """The part of the change that a schema does not have; None if it has all of it."""
     present = columns(schema)
-    added = tuple(sorted((one for one in change.added if one.column not in present), key=lambda one: one.column))
+    added = tuple(one for one in change.added if one.column not in present)
     wide = tuple(one for one in change.widened if _is_narrower(present, one))
     optional = tuple(one for one in change.optional if one in present and present[one].required)
     for column in (*(one.column for one in (*added, *wide)), *optional):

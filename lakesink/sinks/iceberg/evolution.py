@@ -27,8 +27,8 @@ from lakesink.sinks.iceberg.task import check_columns
 from lakesink.writer.columns import NameRule, is_list
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import schema_mismatch, shown
-from lakesink_catalog.commit.evolution import ChangeImpossible, evolve
-from lakesink_catalog.commit.premises import Path, is_promotion
+from lakesink_catalog.commit.evolution import ChangeImpossible, evolve, keeps_columns_of
+from lakesink_catalog.commit.premises import Path, Premises, is_promotion
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
 from lakesink_protocol.change import ColumnType, SchemaChange
 from lakesink_protocol.errors import WriteError
@@ -50,6 +50,31 @@ class BatchWrite:
     table: Table
     plan: WritePlan
     schema_change: SchemaChange | None = None
+
+    def without_keys(self, refused: Collection[Path]) -> "BatchWrite":
+        """The same, without votes for these keys of documents."""
+        if self.plan.news is None or not refused:
+            return self
+        return replace(self, plan=replace(self.plan, news=replace(self.plan.news, refused=tuple(sorted(refused)))))
+
+    def following(self, before: Table, change: SchemaChange) -> "BatchWrite":
+        """The same batch, under the schema that follows its documents too; `before` is the table without the batch.
+
+        Raises:
+            ChangeImpossible: The table cannot take the change.
+        """
+        whole = change if self.schema_change is None else self.schema_change.with_more(change)
+        evolved = evolve(before, whole).table
+        if not keeps_columns_of(self.table.schema(), evolved.schema()):
+            raise ChangeImpossible("columns of the batch would get other ids")
+        schema = evolved.schema()
+        plan = replace(
+            self.plan,
+            schema_json=schema.model_dump_json(),
+            schema_id=schema.schema_id,
+            premises=Premises(schema, (evolved.spec(),)).digest,
+        )
+        return BatchWrite(evolved, plan, whole if whole != SchemaChange() else None)
 
 
 def plan_write(
@@ -140,7 +165,7 @@ class _Differences:
             known = present.get(self.rule.key(new.name))
             if known is None:
                 _check_names((*path, new.name), new.type, taken)
-                self.added.append(_column((*path, new.name), new.type))
+                self.added.append(new_column((*path, new.name), new.type))
             else:
                 self._compare(new.type, known, (*path, known.name))
         arriving = {self.rule.key(new.name) for new in incoming}
@@ -166,10 +191,11 @@ def find_change(incoming: pa.Schema, schema: Schema, *, case_sensitive: bool) ->
     """The change after which a table of this schema fits rows of the other one, as far as Iceberg allows it."""
     found = _Differences(NameRule(case_sensitive), schema.identifier_field_ids)
     found.compare_struct(list(incoming), schema.as_struct(), ())
-    return SchemaChange(tuple(found.added), tuple(found.widened), tuple(found.optional))
+    added = sorted(found.added, key=lambda one: one.column)
+    return SchemaChange(tuple(added), tuple(found.widened), tuple(found.optional))
 
 
-def _column(path: Path, kind: pa.DataType) -> ColumnType:
+def new_column(path: Path, kind: pa.DataType) -> ColumnType:
     """A new column of the type that `create_table` would give it."""
     [converted] = iceberg_schema(pa.schema([pa.field(".".join(path), kind)])).fields
     return ColumnType(path, converted.field_type.model_dump_json())
@@ -178,12 +204,21 @@ def _column(path: Path, kind: pa.DataType) -> ColumnType:
 def _check_names(path: Path, kind: pa.DataType, taken: dict[str, str]) -> None:
     """Check the name of a new column, and those within its type; `taken` has the names beside it, in one case."""
     name = path[-1]
-    why = _unfit_name(name, taken.get(name.casefold()), is_column=len(path) == 1)
+    why = unfit_name(name, taken.get(name.casefold()), is_column=len(path) == 1)
     if why:
         column = shown(".".join(path)) if name.strip() else ".".join(path[:-1]) or name
         raise schema_mismatch(f"Column {column!r} {why}.", action="Rename it in the query, or leave it out.")
     taken[name.casefold()] = name
     _check_names_within(path, kind)
+
+
+def unfit_names_within(path: Path, kind: pa.DataType) -> str:
+    """Why other engines could not read a column with fields of these names; empty if they can."""
+    try:
+        _check_names_within(path, kind)
+    except WriteError as error:
+        return f"{error.what[:1].lower()}{error.what[1:].removesuffix('.')}"
+    return ""
 
 
 def _check_names_within(path: Path, kind: pa.DataType) -> None:
@@ -198,7 +233,7 @@ def _check_names_within(path: Path, kind: pa.DataType) -> None:
         _check_names_within((*path, "element"), kind.value_type)
 
 
-def _unfit_name(name: str, beside: str | None, *, is_column: bool) -> str:
+def unfit_name(name: str, beside: str | None, *, is_column: bool) -> str:
     """Why other engines could not read the column; empty if they can."""
     if beside is not None:
         return f"differs only in case from {shown(beside)!r}, and most engines cannot distinguish them"

@@ -8,7 +8,7 @@ from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.writer.filesystem import shareable_properties
-from lakesink.writer.plan import PartitionField, WritePlan
+from lakesink.writer.plan import NewsPlan, PartitionField, WritePlan
 from lakesink.writer.refusals import shown
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.tables.locations import data_location
@@ -17,7 +17,12 @@ from lakesink_protocol.identity import Batch, SinkKey
 
 
 def write_plan(
-    table: Table, batch: Batch, key: SinkKey, settings: Settings, *, case_sensitive: bool = False
+    table: Table,
+    batch: Batch,
+    key: SinkKey,
+    settings: Settings,
+    *,
+    case_sensitive: bool = False,
 ) -> WritePlan:
     """The plan for one batch into the loaded table, under its current schema and default spec."""
     effective = settings.effective(table.properties)
@@ -47,10 +52,18 @@ def write_plan(
         on_malformed=settings.on_malformed,
         show_values=settings.show_values,
         rescue_column=settings.rescue_column,
+        news=_news_plan(settings),
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),
     )
+
+
+def _news_plan(settings: Settings) -> NewsPlan | None:
+    if not settings.follows_documents:
+        return None
+    widens = settings.schema_evolution is not SchemaEvolution.ADD
+    return NewsPlan(widens, settings.max_new_columns)
 
 
 def _check_sources(table: Table) -> None:

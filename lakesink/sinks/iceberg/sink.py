@@ -11,19 +11,22 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
-from lakesink.sinks.iceberg.votes import count_votes, is_data_file
+from lakesink.sinks.iceberg.votes import Written, count_votes, is_data_file, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, OnUnmet, expected_in, without_marks
 from lakesink.writer.letters import LETTERS, LettersPlan
+from lakesink.writer.plan import WritePlan
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
+from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
 from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.commit.request import CommitOptions
@@ -48,9 +51,13 @@ from lakesink_protocol.verdict import Commit, Refuse, Skip
 from lakesink_protocol.votes import receipt_rejected
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IcebergTransaction:
-    """One batch that may be written: the decision that allowed it, and how it is written."""
+    """One batch that may be written: the decision that allowed it, and how it is written.
+
+    Attributes:
+        followed: How the rows are written that tasks left; None until then, or if they left none.
+    """
 
     batch: Batch
     decision: Decision
@@ -59,6 +66,7 @@ class IcebergTransaction:
     prepared_log: PreparedLog
     expected: tuple[Expected, ...] = ()
     letters: LettersPlan | None = None
+    followed: BatchWrite | None = None
 
     @property
     def writer(self) -> TaskWriter | None:
@@ -66,7 +74,11 @@ class IcebergTransaction:
         assert isinstance(self.decision.verdict, Commit)
         if not self.decision.verdict.adds_rows:
             return None
-        writer = ParquetTaskWriter(self.write.plan, self.expected)
+        return self.writer_of(self.write.plan, self.expected)
+
+    def writer_of(self, plan: WritePlan, expected: tuple[Expected, ...] = ()) -> TaskWriter:
+        """A writer of rows under a plan."""
+        writer = ParquetTaskWriter(plan, expected)
         return writer if self.letters is None else QuarantiningTaskWriter(writer, self.letters)
 
 
@@ -90,6 +102,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         case_sensitive: True if the session distinguishes column names by their case.
         open_catalog: Called by the first batch.
         reported: Columns and keys that a warning has named, to name each only once.
+        refused_keys: Keys of documents that could not become columns: documents with no other news need no votes.
         clock: Watches the driver's clock; given by callers that create a sink for each batch.
         merges: Memory of the merges of manifests; the same callers keep it for the table and key.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
@@ -107,6 +120,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     case_sensitive: bool = False
     effects: Effects = field(default_factory=Effects)
     reported: set[str] = field(default_factory=set)
+    refused_keys: set[Path] = field(default_factory=set)
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
@@ -164,7 +178,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.schema,
             case_sensitive=self.case_sensitive,
             adds_rows=verdict.adds_rows,
-        )
+        ).without_keys(self.refused_keys)
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
@@ -200,11 +214,31 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.effects.emit(events.BatchRecovered(transaction.batch.batch_id, prepared.snapshot_id))
         return prepared
 
+    def write_rest(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> bytes | None:
+        """Write the documents that tasks left, under the schema that follows them."""
+        found = [receipt for receipt in map(opened, receipts) if receipt.left is not None and not receipt.refused]
+        write, batch_id = transaction.write, transaction.batch.batch_id
+        if not found:
+            return None
+        if write.plan.news is None:
+            raise receipt_rejected("a task left rows, but the table does not follow documents")
+        schema = write.table.schema()
+        followed = follow_documents(found, write.table, self.settings)
+        trouble = not_followed(followed, schema, write.table.name(), self.settings, batch_id)
+        if trouble is not None:
+            raise trouble
+        self.refused_keys.update(followed.refused)
+        transaction.followed = write.following(transaction.decision.table, followed.change)
+        plan = replace(transaction.followed.plan, news=replace(write.plan.news, is_last=True))
+        rows = left_rows(found, write)
+        return transaction.writer_of(plan).write(len(receipts), rows)
+
     def pre_commit(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> PreparedBatch:
         """Check every receipt and write the batch's manifests."""
         batch_id = transaction.batch.batch_id
-        write = transaction.write
-        counted = count_votes(receipts, write.table, write.plan.file_stem, batch_id, self.expected)
+        write, followed = transaction.write, transaction.followed
+        rest = None if followed is None else followed.table
+        counted = count_votes(receipts, Written(write.table, rest), write.plan.file_stem, batch_id, self.expected)
         check_letters(counted, self.letters, self.settings, batch_id)
         if counted.quality.malformed_rows:
             malformed = counted.quality.malformed_rows, counted.first_malformed
@@ -226,7 +260,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 counted.files,
                 schema=counted.schema,
                 quality=self._with_table(counted.quality),
-                schema_change=write.schema_change,
+                schema_change=(followed or write).schema_change,
             )
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None

@@ -3,7 +3,7 @@
 Imports PyArrow and `pyiceberg_core`, never PyIceberg or PySpark, and keeps no state between calls.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from lakesink.decode.documents import check_documents
 from lakesink.sinks.iceberg.task_files import TaskFiles
 from lakesink.sinks.iceberg.task_rows import TaskLetters, TaskRows, alignment_of
 from lakesink.writer.expectations import Expected, Marks
+from lakesink.writer.left_rows import LeftRowsFile
 from lakesink.writer.letters import LettersPlan
 from lakesink.writer.libraries import check_library
 from lakesink.writer.partitions import source_paths
@@ -82,7 +83,7 @@ def check_columns(incoming: pa.Schema, plan: WritePlan) -> None:
     check_library("pyarrow", pa.__version__)
     schema = parse_schema(plan.schema_json)
     if plan.decode:
-        check_documents(incoming, schema, plan.decode, plan.rescue_column)
+        check_documents(incoming, schema, plan)
     else:
         alignment_of(incoming, schema, plan)
 
@@ -95,7 +96,8 @@ def write_rows(
     files = TaskFiles(plan, task)
     letters = None if letters_plan is None else TaskLetters.of(letters_plan, task, documents=plan.decode is not None)
     rows = TaskRows(plan, files.schema, task, files.sources, Marks(writer.expected), letters)
-    written = [files] if letters is None else [files, letters.files]
+    written: list[TaskFiles | LeftRowsFile] = [files, rows.left]
+    written += [] if letters is None else [letters.files]
     try:
         for batch in rows.aligned(batches):
             files.add(batch)
@@ -108,11 +110,12 @@ def write_rows(
     if rows.refuse:
         _abandon(written)
         return encode(rows.head), b"" if letters is None else encode(letters.head)
-    if files.record_count + rows.aside != rows.count:
-        raise rows_differ(rows.count, files.record_count + rows.aside)
+    found = files.record_count + rows.aside + rows.left.rows
+    if found != rows.count:
+        raise rows_differ(rows.count, found)
     return files.receipt(rows.head), b"" if letters is None else letters.files.receipt(letters.head)
 
 
-def _abandon(written: list[TaskFiles]) -> None:
+def _abandon(written: Sequence[TaskFiles | LeftRowsFile]) -> None:
     for files in written:
         files.abandon()

@@ -12,6 +12,7 @@ from lakesink.decode.documents import Decoder
 from lakesink.sinks.iceberg.task_files import TaskFiles
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.expectations import Marks
+from lakesink.writer.left_rows import LeftRowsFile
 from lakesink.writer.letters import Fault, LetterRows, LettersPlan
 from lakesink.writer.partitions import Source, check_partition_values
 from lakesink.writer.plan import OnMalformed, WritePlan
@@ -69,6 +70,7 @@ class TaskRows:
     Attributes:
         count: Rows that arrived.
         letters: Where rows are put aside; None if the query puts none aside.
+        left: Where documents wait for the votes of all tasks.
     """
 
     plan: WritePlan
@@ -79,6 +81,10 @@ class TaskRows:
     letters: TaskLetters | None = None
     count: int = 0
     decoder: Decoder | None = field(default=None, init=False)
+    left: LeftRowsFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = LeftRowsFile(self.plan, self.task)
 
     @property
     def refuse(self) -> bool:
@@ -105,6 +111,8 @@ class TaskRows:
             documents=0 if decoder is None else decoder.documents,
             refused=self.refuse,
             premises=plan.premises,
+            left=None if self.refuse else self.left.left,
+            news="" if decoder is None or self.refuse else decoder.news,
         )
 
     def aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,7 +142,7 @@ class TaskRows:
     def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.plan.decode:
             aside = None if self.letters is None else self.letters.put_aside
-            self.decoder = Decoder(self.plan, self.schema, self.task, aside)
+            self.decoder = Decoder(self.plan, self.schema, self.task, aside, self.left.add)
             yield from self.decoder.decoded(self._counted(batches))  # it checks its own texts
             return
         for batch in self._counted(batches):

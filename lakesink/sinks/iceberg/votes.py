@@ -74,16 +74,35 @@ class CombinedReceipts:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The table that tasks wrote under; and the one for the rows that they left, if they left any."""
+
+    table: Table
+    rest: Table | None = None
+
+    def groups(self, receipts: Sequence[Receipt]) -> list[tuple[Table, Sequence[Receipt]]]:
+        """The receipts by the table that they are for; the last one is for the rows that were left."""
+        if self.rest is None or not receipts:
+            return [(self.table, receipts)]
+        return [(self.table, receipts[:-1]), (self.rest, receipts[-1:])]
+
+
 def count_votes(
-    encoded: Sequence[bytes], table: Table, file_stem: str, batch_id: int, expected: Sequence[Expected] = ()
+    encoded: Sequence[bytes], written: Written, file_stem: str, batch_id: int, expected: Sequence[Expected] = ()
 ) -> CombinedReceipts:
     """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch."""
-    receipts = sorted(map(_decoded, encoded), key=lambda receipt: receipt.task)
-    for receipt in receipts:
-        _check_receipt(table, receipt, file_stem)
-        _check_quality(receipt, expected)
+    receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
     check_tasks(receipt.task for receipt in receipts)
-    check_expectations(receipts, expected, batch_id)
+    groups = written.groups(receipts)
+    [(_, of_job), *rest] = groups
+    for table, some in groups:
+        for receipt in some:
+            _check_receipt(table, receipt, file_stem)
+    for receipt in of_job:
+        _check_quality(receipt, expected)
+    _check_rest([receipt for _, some in rest for receipt in some], of_job)
+    check_expectations(of_job, expected, batch_id)
     check_documents(receipts, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
@@ -92,10 +111,11 @@ def count_votes(
         raise receipt_rejected("the batch has more rows or bytes than the limit")
     first = first_of(receipts)
     quality = together(receipt.quality for receipt in receipts)
-    schema = _written_under(table, receipts)
-    _check_premises(table, receipts)
+    schemas = [_written_under(table, some) for table, some in groups]
+    for table, some in groups:
+        _check_premises(table, some)
     return CombinedReceipts(
-        files, schema, quality, "" if first is None else in_words(first), sum(receipt.rows for receipt in receipts)
+        files, schemas[-1], quality, "" if first is None else in_words(first), sum(receipt.rows for receipt in of_job)
     )
 
 
@@ -104,7 +124,8 @@ def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
-def _decoded(data: bytes) -> Receipt:
+def opened(data: bytes) -> Receipt:
+    """The receipt in these bytes; raises WriteError if there is none."""
     try:
         return decode(data)
     except ReceiptInvalid as error:
@@ -115,7 +136,8 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
     if not Change(receipt.files, receipt.schema_change).only_appends:
         raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
     written = sum(file.record_count for file in receipt.files)
-    if not receipt.refused and receipt.rows != written + receipt.quality.dead_letters:
+    left = 0 if receipt.left is None else receipt.left.rows
+    if not receipt.refused and receipt.rows != written + receipt.quality.dead_letters + left:
         raise receipt_rejected("a task received another number of rows than its files and dead letters contain")
     folder = data_location(table)
     if not all_under((file.path for file in receipt.files), folder):
@@ -141,6 +163,15 @@ def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:
         raise receipt_rejected("a task refused the batch, but wrote files or gave no reason")
     if not max(unmet.values(), default=0) <= quality.unmet_rows <= sum(unmet.values()):
         raise receipt_rejected("a task's counts of expectations contradict each other")
+
+
+def _check_rest(rest: Sequence[Receipt], of_job: Sequence[Receipt]) -> None:
+    """Check the receipt for the rows that the tasks of the job left."""
+    left = sum(receipt.left.rows for receipt in of_job if receipt.left is not None and not receipt.refused)
+    for receipt in rest:
+        _check_quality(receipt, ())
+    if sum(receipt.rows for receipt in rest) != left or any(receipt.left is not None for receipt in rest):
+        raise receipt_rejected("the driver wrote another number of rows than the tasks left")
 
 
 def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:

@@ -1,0 +1,206 @@
+"""Merges what the documents of a batch bring, and decides how the table's schema follows them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import StructType
+
+from lakesink.decode.kinds import arrow_of, leaves_of, says_nothing, without_type
+from lakesink.decode.news import News, all_news
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.evolution import BatchWrite, new_column, unfit_name, unfit_names_within
+from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
+from lakesink.words import counted
+from lakesink.writer.left_rows import is_left_rows, read_left_rows
+from lakesink.writer.plan import OnMalformed
+from lakesink_catalog.commit.evolution import parse_type
+from lakesink_catalog.commit.premises import Path, columns, is_promotion
+from lakesink_catalog.connect.errors import translate_storage_errors
+from lakesink_catalog.tables.locations import data_location
+from lakesink_protocol.change import ColumnType, SchemaChange
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.quality import LONGEST_NAME
+from lakesink_protocol.receipt import Receipt
+from lakesink_protocol.redact import redact, shown
+from lakesink_protocol.votes import receipt_rejected
+
+_OF_KAFKA = "_kafka_"
+_MOST_NAMED = 10
+_NO_TYPE = "no type holds all of its values"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What becomes of the news of a batch.
+
+    Attributes:
+        change: The change of the schema; empty if no key can become a column.
+        refused: Keys that cannot, by their paths, with the reasons.
+    """
+
+    change: SchemaChange
+    refused: Mapping[Path, str]
+
+
+def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settings) -> Followed:
+    """The change for the news in the receipts of all tasks; the same for any split of the documents into tasks.
+
+    Raises:
+        WriteError: The news are malformed.
+    """
+    try:
+        news = all_news((receipt.news for receipt in receipts), settings.max_new_columns)
+    except ValueError as error:
+        raise receipt_rejected(str(error)) from None
+    schema = table.schema()
+    added, refused = _added(news, schema, settings)
+    if settings.schema_evolution is SchemaEvolution.ADD:
+        return Followed(SchemaChange(added), refused)
+    return Followed(SchemaChange(added, tuple(_widened(news, table)), tuple(_optional(news, schema))), refused)
+
+
+def not_followed(found: Followed, schema: Schema, table: Path, settings: Settings, batch_id: int) -> WriteError | None:
+    """The error for documents that the table must not, or cannot follow; None if it can."""
+    if settings.schema_evolution is SchemaEvolution.FAIL:
+        return _must_not(found, schema, table, batch_id)
+    if found.refused and not settings.rescue_column and settings.on_malformed is OnMalformed.FAIL:
+        return _cannot(found, batch_id)
+    return None
+
+
+def left_rows(receipts: Sequence[Receipt], write: BatchWrite) -> Iterator[pa.RecordBatch]:
+    """The rows that the tasks of a batch left, from their files; raises WriteError for a file of another kind."""
+    folder, stem, io = data_location(write.table), write.plan.file_stem, write.table.io
+    schema: pa.Schema | None = None
+    for receipt in receipts:
+        assert receipt.left is not None
+        if not is_left_rows(receipt.left.path, folder, stem, receipt.task):
+            raise receipt_rejected("the file of rows that a task left has the name of another task, batch or sink")
+        source = translate_storage_errors(io.properties, io.new_input(receipt.left.path).open)
+        try:
+            with source:
+                for rows in read_left_rows(source):
+                    if schema not in (None, rows.schema):
+                        raise receipt_rejected("tasks left rows with different columns")
+                    schema = rows.schema
+                    yield rows
+        except pa.ArrowInvalid as error:
+            raise receipt_rejected("the file of rows that a task left cannot be read") from error
+
+
+def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[ColumnType, ...], dict[Path, str]]:
+    present = {path: field.name for path, field in columns(schema).items()}
+    taken = {(*path[:-1], path[-1].casefold()) for path in present} | {(settings.rescue_column.casefold(),)}
+    spelled = Counter((*place[:-1], place[-1].casefold()) for place in news.added)
+    added: list[ColumnType] = []
+    refused: dict[Path, str] = {}
+    room = settings.max_new_columns
+    for place in sorted(news.added):
+        kind, folded = news.added[place], (*place[:-1], place[-1].casefold())
+        arrow, leaves = arrow_of(kind), leaves_of(kind)
+        if place in present or says_nothing(kind):
+            continue
+        why = "another key or column differs from it only in case" if spelled[folded] > 1 or folded in taken else ""
+        why = why or _why_not(place, arrow, schema)
+        if not why and leaves > room:
+            why = f"a batch can add {counted(settings.max_new_columns, 'column')} (max_new_columns)"
+        if why:
+            refused[place] = why
+        elif arrow is not None:
+            room -= leaves
+            added.append(new_column(place, arrow))
+            refused |= dict.fromkeys(without_type(place, kind), _NO_TYPE)
+    return tuple(added), refused
+
+
+def _why_not(place: Path, arrow: pa.DataType | None, schema: Schema) -> str:
+    """Why a key cannot become a column; empty if it can."""
+    if arrow is None:
+        return _NO_TYPE
+    if len(place) > 1 and not _is_struct(schema, place[:-1]):
+        return "the table has no STRUCT for it"
+    if len(place) == 1 and place[0].casefold().startswith(_OF_KAFKA):
+        return f"names that begin with {_OF_KAFKA} are for Kafka's metadata"
+    if not all(map(str.isprintable, (place[-1], *_names_in(arrow)))):
+        return "its name has characters that are not printable"
+    return unfit_name(place[-1], None, is_column=len(place) == 1) or unfit_names_within(place, arrow)
+
+
+def _names_in(kind: pa.DataType) -> Iterator[str]:
+    for number in range(kind.num_fields):
+        yield kind.field(number).name
+        yield from _names_in(kind.field(number).type)
+
+
+def _is_struct(schema: Schema, path: Path) -> bool:
+    parent = columns(schema).get(path)
+    return parent is not None and isinstance(parent.field_type, StructType)
+
+
+def _widened(news: News, table: Table) -> Iterator[ColumnType]:
+    """Not the source of a partition: the tasks wrote partition values of the narrow type."""
+    present = columns(table.schema())
+    sources = {one.source_id for one in table.spec().fields}
+    for place, name in sorted(news.widened.items()):
+        wide, field = parse_type(f'"{name}"'), present.get(place)
+        if field is not None and field.field_id not in sources and is_promotion(field.field_type, wide):
+            yield ColumnType(place, wide.model_dump_json())
+
+
+def _optional(news: News, schema: Schema) -> Iterator[Path]:
+    present = columns(schema)
+    for place in sorted(news.optional):
+        field = present.get(place)
+        if field is not None and field.required and field.field_id not in schema.identifier_field_ids:
+            yield place
+
+
+def _must_not(found: Followed, schema: Schema, table: Path, batch_id: int) -> WriteError:
+    change = found.change
+    needed = SchemaEvolution.WIDEN if change.widened or change.optional else SchemaEvolution.ADD
+    follows = change != SchemaChange()
+    names = [*(one.column for one in (*change.added, *change.widened)), *change.optional, *found.refused]
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"Documents of batch {batch_id} do not fit the table's columns: {_named(names)}.",
+        data=f"Nothing of batch {batch_id} was committed.",
+        action=(
+            "Leave out keys without a column: schema_evolution='ignore'.",
+            "Keep them in a column of JSON text: rescue_column='_rescued', with schema_evolution='ignore'.",
+            *([f"Let the table follow, in the batch's own commit: schema_evolution='{needed}'."] if follows else []),
+            *(commands(change, table) if follows else []),
+        ),
+        details=(*(difference_lines(change, schema) if follows else ()), *_reasons(found)),
+    )
+
+
+def _cannot(found: Followed, batch_id: int) -> WriteError:
+    return WriteError(
+        "SCHEMA_MISMATCH",
+        f"Documents of batch {batch_id} have keys that cannot become columns: {_named(list(found.refused))}.",
+        data=f"Nothing of batch {batch_id} was committed.",
+        action=(
+            "Keep such values in a column of JSON text: rescue_column='_rescued'.",
+            "Put these documents aside: on_malformed='quarantine'.",
+            "Leave out keys without a column: schema_evolution='ignore'.",
+        ),
+        details=_reasons(found),
+    )
+
+
+def _reasons(found: Followed) -> list[str]:
+    return [f"{_safe(place)}: {why}" for place, why in list(found.refused.items())[:_MOST_NAMED]]
+
+
+def _named(names: Sequence[Path]) -> str:
+    said = ", ".join(map(_safe, names[:_MOST_NAMED]))
+    return said if len(names) <= _MOST_NAMED else f"{said} and {len(names) - _MOST_NAMED} more"
+
+
+def _safe(place: Path) -> str:
+    return redact(shown(".".join(place), LONGEST_NAME))
