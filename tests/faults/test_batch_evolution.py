@@ -178,7 +178,7 @@ def test_other_readers_see_what_was_written(lake: Lake, stream: Evolving) -> Non
 def test_history_tells_what_a_batch_changed(lake: Lake, stream: Evolving) -> None:
     outcome = stream.having(WIDER, [NEW]).run(1, schema_evolution="widen")
     first, second = history(lake.table())
-    added = "s.b, l.element.b, m.value.b, z, new, with.dot"
+    added = "l.element.b, m.value.b, new, s.b, with.dot, z"
     change = f"added {added}; widened n, x, d, s.a, l.element.a, m.value.a"
     assert isinstance(outcome, Committed)
     assert (first.schema_change, second.schema_change, outcome.schema_change) == ("", change, change)

@@ -71,7 +71,7 @@ def check_letters(
         if error.code not in (CATALOG_MISSING, TABLE_MISSING):
             raise
         return
-    check_letter_columns(name, write_plan(existing, _PROBE, key, settings))
+    check_letter_columns(name, write_plan(existing, _PROBE, key, Settings()))  # the rows' options are not its
 
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:
