@@ -1,13 +1,22 @@
 """Repaired dead letters land in the table that they came from, each once, whatever fails on the way."""
 
+import json
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
 from threading import Barrier, Thread, get_ident
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import lakesink
+from lakesink.cli.main import main
 from lakesink.sinks.iceberg.pending import first_letters
 from lakesink.sinks.iceberg.replays import assign
 from lakesink.spark.repair import repaired
@@ -22,6 +31,8 @@ COLUMNS = "id LONG, age INT"
 VALID_AGE = {"valid_age": ("age BETWEEN 0 AND 120", "quarantine")}
 FIX = "SELECT letter_id, row.id, 120 AS age FROM letters"
 
+ANY: dict[str, Any] = {"create_table": True, "verbose": False, "max_dead_letter_ratio": 1}
+
 
 class Died(BaseException):
     """The driver dies."""
@@ -29,12 +40,11 @@ class Died(BaseException):
 
 def load(spark: Any, version: int, *rows: tuple[int, int], table: str = TABLE, **options: Any) -> None:
     found = spark.createDataFrame(list(rows), COLUMNS)
-    limits: dict[str, Any] = {"max_dead_letter_ratio": 1, "create_table": True, "verbose": False}
-    lakesink.append(found, table, txn=("load", version), expect=VALID_AGE, **limits, **options)
+    lakesink.append(found, table, txn=("load", version), expect=VALID_AGE, **ANY, **options)
 
 
 def fix(spark: Any, repair: Any = FIX, **options: Any) -> tuple[int, int, int]:
-    done = lakesink.replay_dead_letters(spark, TABLE, repair, verbose=False, **options)
+    done = lakesink.replay_dead_letters(spark, TABLE, repair, **{"verbose": False, **options})
     return done.replays, done.letters, done.pending
 
 
@@ -365,3 +375,153 @@ def test_a_replayed_table_shows_what_it_was_replayed_from(spark: Any) -> None:
     found = lakesink.history(TABLE)[-1]
     assert (found.kind, found.batch_id, found.rows) == ("txn", 1, 1)
     assert found.sink.startswith("dead-letters.replay.")
+
+
+def command(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """As a user runs it: a replay starts Spark in its own process."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from lakesink.cli.main import main; main()", "dead-letters", TABLE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr[-3000:]
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_the_command_replays_with_a_query_and_counts_what_is_pending(spark: Any, tmp_path: Path) -> None:
+    load(spark, 1, (1, 30), (2, 150), (3, -1))
+    query = tmp_path / "fix.sql"
+    query.write_text(f"{FIX} WHERE row.id = 2")
+    code, told = command("--output", "json", "--replay", str(query))
+    assert (code, told) == (1, {"table": TABLE, "letters_table": LETTERS, "replays": 1, "letters": 1, "pending": 1})
+    assert ids() == [1, 2]
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE])
+    assert (shown.exit_code, "1 dead letter, 1 replayed" in shown.output) == (1, True), shown.output
+    assert '{"id":3,"age":-1}' in shown.output
+    assert '{"id":2,"age":150}' not in shown.output
+    fix(spark)
+    shown = CliRunner().invoke(main, ["dead-letters", LETTERS, "--output", "json"])
+    assert shown.exit_code == 0
+    assert (json.loads(shown.output)["letters"], json.loads(shown.output)["replayed"]) == (0, 2)
+
+
+def test_the_command_shows_the_letters_of_one_of_the_tables_that_share_them(spark: Any) -> None:
+    for table, bad in ((TABLE, 1), ("demo.others", 2)):
+        load(spark, 1, (1, 30), *[(2, 150)] * bad, table=table, dead_letter_table="demo.bad")
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE, "--letters", "demo.bad"])
+    assert "demo.bad in lakehouse: 1 dead letter\n" in shown.output
+    assert "Not counted: 2 letters of other tables or branches." in shown.output
+    connect(create=False).drop_table(TABLE)
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE, "--letters", "demo.bad"])
+    assert "demo.bad in lakehouse: 3 dead letters\n" in shown.output
+
+
+def test_the_command_names_a_replay_that_was_begun(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(spark, 1, (1, 30), (2, 150))
+    dies(monkeypatch, lambda: fix(spark), assigned_first=True)
+    shown = CliRunner().invoke(main, ["dead-letters", TABLE])
+    assert "Replay 1 was begun and is not in the table" in shown.output
+    assert shown.exit_code == 1
+
+
+def test_the_command_refuses_filters_and_files_that_are_no_text(tmp_path: Path) -> None:
+    query = tmp_path / "fix.sql"
+    query.write_bytes(b"\xff")
+    for options, said in ((["--sink", "x"], "do not limit a replay"), ([], "cannot be read")):
+        told = CliRunner().invoke(main, ["dead-letters", TABLE, "--replay", str(query), *options])
+        assert (told.exit_code, said in told.output) == (2, True), told.output
+
+
+VALUES: dict[str, tuple[str, list[str]]] = {
+    "BOOLEAN": ("{}", ["true", "false"]),
+    "INT": ("CAST({} AS INT)", ["-2147483648", "2147483647"]),
+    "BIGINT": ("CAST({} AS BIGINT)", ["-9223372036854775808BD", "9223372036854775807BD"]),
+    "FLOAT": ("CAST('{}' AS FLOAT)", ["0.1", "1.1754944E-38", "3.4028235E38", "NaN", "Infinity", "-Infinity", "-0.0"]),
+    "DOUBLE": ("CAST('{}' AS DOUBLE)", ["0.1", "4.9E-324", "1.7976931348623157E308", "NaN", "-Infinity", "-0.0"]),
+    "DECIMAL(38,10)": ("CAST('{}' AS DECIMAL(38,10))", ["0.0000000001", "-9999999999999999999999999999.9999999999"]),
+    "STRING": ("{}", ["'a\\nb'", "''", "'\u00e4\U0001f600'", "'\\\\\"'"]),
+    "BINARY": ("X'{}'", ["", "00FF", "F09F9880"]),
+    "DATE": ("DATE '{}'", ["0001-01-01", "1582-10-10", "9999-12-31"]),
+    "TIMESTAMP": (
+        "TIMESTAMP '{}'",
+        ["0001-01-02T00:00:00.000001Z", "1969-12-31T23:59:59.999999Z", "9999-12-30T00:00:00Z"],
+    ),
+    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ '{}'", ["0001-01-01T00:00:00.000001", "9999-12-31T23:59:59.999999"]),
+    "ARRAY<DECIMAL(5,2)>": ("CAST({} AS ARRAY<DECIMAL(5,2)>)", ["array(1.10, NULL)", "array()"]),
+    "STRUCT<a: BINARY, b: STRUCT<c: DATE>>": (
+        "CAST({} AS STRUCT<a: BINARY, b: STRUCT<c: DATE>>)",
+        ["struct(X'01', struct(DATE '2024-02-29'))", "struct(NULL, NULL)"],
+    ),
+    "MAP<STRING, TIMESTAMP>": ("CAST({} AS MAP<STRING, TIMESTAMP>)", ["map('a', TIMESTAMP '2024-02-29T12:00:00Z')"]),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_row_has_the_exact_value_of_a_row_that_was_put_aside(spark: Any, kind: str) -> None:
+    """The rows land as they would have landed, so the columns of both tables are compared as they are stored."""
+    form, values = VALUES[kind]
+    texts = [form.format(value) for value in values] + [f"CAST(NULL AS {kind})"]
+    found = spark.sql(" UNION ALL ".join(f"SELECT {at} AS id, {text} AS v" for at, text in enumerate(texts)))
+    lakesink.append(found, TABLE, txn=("load", 1), expect={"never": ("id < 0", "quarantine")}, **ANY)
+    lakesink.append(found, "demo.exact", txn=("load", 1), **ANY)
+    assert fix(spark, "SELECT letter_id, row.* FROM letters") == (1, len(texts), 0)
+    both = [load_table(connect(create=False), name).scan().to_arrow().sort_by("id") for name in (TABLE, "demo.exact")]
+    assert both[0].schema.field("v").type == both[1].schema.field("v").type
+    assert [str(row) for row in both[0]["v"].to_pylist()] == [str(row) for row in both[1]["v"].to_pylist()]
+    assert both[0]["v"].null_count == 1
+
+
+def test_a_map_by_other_keys_than_text_is_a_list_of_its_entries_in_row(spark: Any) -> None:
+    found = spark.sql("SELECT 1 AS id, map(DATE '2024-02-29', 1.5BD) AS v")
+    lakesink.append(found, TABLE, txn=("load", 1), expect={"never": ("id < 0", "quarantine")}, **ANY)
+    assert fix(spark, "SELECT letter_id, row.id, map_from_entries(row.v) AS v FROM letters") == (1, 1, 0)
+    assert rows() == [{"id": 1, "v": [(date(2024, 2, 29), Decimal("1.5"))]}]
+
+
+def test_row_has_dates_that_python_does_not_have(spark: Any) -> None:
+    found = spark.sql(
+        "SELECT 1 AS id, DATE '0001-01-01' - INTERVAL '400' DAY AS v"
+        " UNION ALL SELECT 2, DATE '9999-12-31' + INTERVAL '1' DAY"
+    )
+    lakesink.append(found, TABLE, txn=("load", 1), expect={"never": ("id < 0", "quarantine")}, **ANY)
+    assert fix(spark, "SELECT letter_id, row.* FROM letters") == (1, 2, 0)
+    days = load_table(connect(create=False), TABLE).scan().to_arrow().sort_by("id")["v"].cast(pa.int32())
+    assert days.to_pylist() == [date(1, 1, 1).toordinal() - date(1970, 1, 1).toordinal() - 400, 2932897]
+
+
+def test_a_row_without_an_exact_json_form_is_repaired_from_its_bytes(spark: Any) -> None:
+    found = spark.sql("SELECT 1 AS id, CAST(X'61FF' AS STRING) AS v")
+    lakesink.append(found, TABLE, txn=("load", 1), on_malformed="quarantine", **ANY)
+
+    def from_bytes(letters: Any) -> Any:
+        def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for letter, payload in zip(batch["letter_id"], batch["payload_bytes"], strict=True):
+                    row = pa.ipc.open_stream(payload.as_py()).read_all().combine_chunks()
+                    [text] = row["v"].cast(pa.binary()).to_pylist()
+                    yield pa.RecordBatch.from_pydict(
+                        {"letter_id": [str(letter)], "id": row["id"].to_pylist(), "v": [text.decode("latin-1")]},
+                        pa.schema([("letter_id", pa.string()), ("id", pa.int32()), ("v", pa.string())]),
+                    )
+
+        return letters.mapInArrow(parse, "letter_id STRING, id INT, v STRING")
+
+    assert fix(spark, "SELECT letter_id, row.* FROM letters WHERE row IS NOT NULL") == (0, 0, 1)
+    assert fix(spark, from_bytes) == (1, 1, 0)
+    assert rows() == [{"id": 1, "v": "a\u00ff"}]
+
+
+def test_documents_are_repaired_as_text_and_decoded_as_those_of_a_stream(spark: Any, tmp_path: Path) -> None:
+    lakesink.append(spark.createDataFrame([], COLUMNS), TABLE, txn=("make", 0), create_table=True, verbose=False)
+    (tmp_path / "a.txt").write_text('{"id": 1, "age": 30}\n{"id": 2, "age": "old"}\nno json')
+    documents = spark.read.text(str(tmp_path / "a.txt"))
+    options: dict[str, Any] = {"decode": "json", "verbose": False}
+    aside: dict[str, Any] = {"on_malformed": "quarantine", "max_dead_letter_ratio": 1}
+    lakesink.append(documents, TABLE, txn=("load", 1), **options, **aside)
+    query = "SELECT letter_id, replace(payload, '\"old\"', '90') AS value FROM letters WHERE row IS NOT NULL"
+    assert fix(spark, query, **options) == (1, 1, 1)
+    assert sorted((row["id"], row["age"]) for row in rows()) == [(1, 30), (2, 90)]
+    with pytest.raises(LakesinkError, match="MALFORMED"):
+        fix(spark, "SELECT letter_id, payload AS value FROM letters", **options)
+    assert len(rows()) == 2
