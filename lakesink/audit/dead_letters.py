@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ class Wanted:
     batch_id: int | None = None
     reason: str | None = None
     of: tuple[str, str] | None = None
-    is_replayed: Callable[[str], bool] = lambda _: False
+    is_replayed: Callable[[str], bool] = field(default=lambda _: False, compare=False)
 
     @property
     def filter(self) -> BooleanExpression:

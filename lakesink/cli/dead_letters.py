@@ -22,35 +22,35 @@ from lakesink_protocol.errors import CatalogError
 _COLUMNS = ("sink", "batch>", "found (UTC)", "reason", "column", "detail", "place", "payload")
 
 
-def dead_letters(
+def dead_letters(  # noqa: PLR0913 - one for each option of the command
     table: str,
     catalog: str | None,
     letters: str | None,
-    branch: str,
+    sink: str | None,
+    batch: int | None,
+    reason: str | None,
     limit: int,
+    branch: str,
     replay: Path | None,
-    **wanted: Any,
 ) -> Report:
     """Exit code 1: there are dead letters that were not replayed."""
     if letters is None and table.endswith(SUFFIX):
         table = table.removesuffix(SUFFIX)
     name = letters or f"{table}{SUFFIX}"
+    wanted = Wanted(sink, batch, reason)
     if replay is None:
         return _shown(table, name, catalog, branch, limit, wanted)
-    if any(value is not None for value in wanted.values()):
+    if wanted != Wanted():
         raise invalid("The options --sink, --batch and --reason do not limit a replay.", "Use WHERE in the query.")
     return replay_from(replay, table, name, catalog, branch)
 
 
-def _shown(
-    table: str, name: str, catalog: str | None, branch: str, limit: int, given: dict[str, str | int | None]
-) -> Report:
+def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, wanted: Wanted) -> Report:
     found = connect(catalog, create=False)
     opened = load_table(found, name)
     check_letter_table(opened)
     of = _table(found, table)
     assignments = None if of is None else load_assignments(found, of, opened, name, branch)
-    wanted = Wanted(sink=given["sink"], batch_id=given["batch"], reason=given["reason"])  # type: ignore[arg-type]
     if of is not None and assignments is not None:
         wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
     counts, shown = count_by_reason(opened, wanted), newest(opened, wanted, limit)
