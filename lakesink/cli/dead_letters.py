@@ -26,6 +26,7 @@ def dead_letters(  # noqa: PLR0913 - one for each option of the command
     table: str,
     catalog: str | None,
     letters: str | None,
+    *,
     sink: str | None,
     batch: int | None,
     reason: str | None,
