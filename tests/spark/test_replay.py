@@ -340,6 +340,19 @@ def test_tables_that_share_dead_letters_get_their_own_back(spark: Any) -> None:
     assert fix(spark, dead_letter_table="demo.bad") == (0, 0, 0)
 
 
+def test_letters_of_a_branch_go_to_that_branch(spark: Any) -> None:
+    load(spark, 1, (1, 30), (2, 150))
+    table = load_table(connect(create=False), TABLE)
+    table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, "audit").commit()
+    load(spark, 2, (3, 150), branch="audit")
+    assert fix(spark, branch="audit") == (1, 1, 0)
+    assert ids() == [1]
+    assert fix(spark) == (1, 1, 0)
+    assert ids() == [1, 2]
+    in_branch = load_table(connect(create=False), TABLE).scan().use_ref("audit").to_arrow()["id"].to_pylist()
+    assert sorted(in_branch) == [1, 3]
+
+
 def test_letters_of_a_batch_that_the_table_lacks_are_not_replayed_before_it(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
