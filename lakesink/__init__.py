@@ -7,9 +7,11 @@ if TYPE_CHECKING:
     from lakesink.audit.audit_table import audit_table
     from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
+    from lakesink.sinks.iceberg.replays import Replayed
     from lakesink.spark.api import append, stream, stream_to
     from lakesink.spark.connect import register
     from lakesink.spark.expectations import with_expectations
+    from lakesink.spark.replay import replay_dead_letters
     from lakesink.spark.stream_files import stream_files
     from lakesink_catalog.read.history import Record
     from lakesink_protocol.errors import (
@@ -39,6 +41,7 @@ __all__ = [
     "QueryError",
     "Reason",
     "Record",
+    "Replayed",
     "SettingsError",
     "WriteError",
     "__version__",
@@ -47,6 +50,7 @@ __all__ = [
     "committed_files",
     "history",
     "register",
+    "replay_dead_letters",
     "stream",
     "stream_files",
     "stream_to",
@@ -59,6 +63,7 @@ _HOMES = {
     "committed_files": "lakesink.sinks.directory.reader",
     "history": "lakesink.audit.history",
     "register": "lakesink.spark.connect",
+    "replay_dead_letters": "lakesink.spark.replay",
     "stream": "lakesink.spark.api",
     "stream_files": "lakesink.spark.stream_files",
     "stream_to": "lakesink.spark.api",
@@ -67,6 +72,7 @@ _HOMES = {
     "Committed": "lakesink_protocol.outcome",
     "Outcome": "lakesink_protocol.outcome",
     "Record": "lakesink_catalog.read.history",
+    "Replayed": "lakesink.sinks.iceberg.replays",
 }
 _ERRORS = "lakesink_protocol.errors"
 

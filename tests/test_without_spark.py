@@ -24,7 +24,7 @@ def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize("name", ["stream", "append", "stream_to", "stream_files", "register"])
+@pytest.mark.parametrize("name", ["stream", "append", "stream_to", "stream_files", "register", "replay_dead_letters"])
 def test_what_needs_spark_says_so_and_how_to_get_it(tmp_path: Path, name: str) -> None:
     said = run(tmp_path, f"import lakesink; lakesink.{name}").stderr
     assert f"[LAKESINK_SPARK_MISSING] lakesink.{name} needs PySpark, which this Python does not have." in said

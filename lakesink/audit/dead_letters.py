@@ -1,8 +1,8 @@
 """Reads a table of dead letters, as a stream: it may be larger than memory."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,19 +13,27 @@ from pyiceberg.table import Table
 
 _ORDER = [("found_at", "descending"), ("batch_id", "descending"), ("letter_id", "ascending")]
 _COUNTED = ("sink", "reason", "column_name")
+_OF = ("table_uuid", "branch")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters to read; None means any."""
+    """Which letters to read; None means any.
+
+    Attributes:
+        of: UUID of a table, and its branch: several tables can share one of dead letters.
+        is_replayed: True for the id of a letter that does not count any more.
+    """
 
     sink: str | None = None
     batch_id: int | None = None
     reason: str | None = None
+    of: tuple[str, str] | None = None
+    is_replayed: Callable[[str], bool] = field(default=lambda _: False, compare=False)
 
     @property
     def filter(self) -> BooleanExpression:
-        """For a scan."""
+        """For a scan of the letters of all tables."""
         given = {"sink": self.sink, "batch_id": self.batch_id, "reason": self.reason}
         found: BooleanExpression = AlwaysTrue()
         for name, value in given.items():
@@ -40,28 +48,62 @@ class Reason:
     sink: str
     reason: str
     column: str
-    letters: int
+    letters: int  # those that were not replayed
+    replayed: int
 
 
-def reasons(table: Table, wanted: Wanted) -> list[Reason]:
+@dataclass(frozen=True, slots=True)
+class Counts:
     """How many letters there are, by sink and reason, the most first."""
-    found: Counter[tuple[str, str, str]] = Counter()
-    for batch in _batches(table, wanted, _COUNTED):
-        columns = [[value or "" for value in batch.column(name).to_pylist()] for name in _COUNTED]
-        found.update(zip(*columns, strict=True))
-    ordered = sorted(found.items(), key=lambda one: (-one[1], one[0]))
-    return [Reason(sink, reason, column, letters) for (sink, reason, column), letters in ordered]
+
+    reasons: list[Reason]
+    of_others: int  # letters of other tables and branches
+
+    @property
+    def letters(self) -> int:
+        """Letters that were not replayed."""
+        return sum(one.letters for one in self.reasons)
+
+    @property
+    def replayed(self) -> int:
+        """Letters that were replayed."""
+        return sum(one.replayed for one in self.reasons)
+
+
+def count_by_reason(table: Table, wanted: Wanted) -> Counts:
+    """Count the letters of a table."""
+    pending, replayed = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
+    of_others = 0
+    for batch in _batches(table, wanted, (*_OF, "letter_id", *_COUNTED)):
+        own = _own(batch, wanted)
+        of_others += batch.num_rows - own.num_rows
+        columns = [[value or "" for value in own.column(name).to_pylist()] for name in _COUNTED]
+        for letter, key in zip(own.column("letter_id").to_pylist(), zip(*columns, strict=True), strict=True):
+            (replayed if wanted.is_replayed(letter) else pending)[key] += 1
+    ordered = sorted(pending | replayed, key=lambda key: (-pending[key], key))
+    return Counts([Reason(*key, pending[key], replayed[key]) for key in ordered], of_others)
 
 
 def newest(table: Table, wanted: Wanted, most: int) -> list[dict[str, Any]]:
-    """The newest letters, the newest first."""
+    """The newest letters that were not replayed, the newest first."""
     kept: pa.Table | None = None
     for batch in _batches(table, wanted, ("*",)):
-        both = (
-            pa.Table.from_batches([batch]) if kept is None else pa.concat_tables([kept, pa.Table.from_batches([batch])])
-        )
+        found = pa.Table.from_batches([_pending(_own(batch, wanted), wanted)])
+        both = found if kept is None else pa.concat_tables([kept, found])
         kept = both.take(pc.sort_indices(both, sort_keys=_ORDER)[:most])
     return [] if kept is None else list(kept.to_pylist())
+
+
+def _own(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
+    if wanted.of is None:
+        return batch
+    uuid, branch = (pc.equal(batch.column(name), value) for name, value in zip(_OF, wanted.of, strict=True))
+    return batch.filter(pc.fill_null(pc.and_(uuid, branch), fill_value=False))
+
+
+def _pending(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
+    replayed = [wanted.is_replayed(letter) for letter in batch.column("letter_id").to_pylist()]
+    return batch.filter(pc.invert(pa.array(replayed, pa.bool_())))
 
 
 def _batches(table: Table, wanted: Wanted, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -112,6 +112,10 @@ class Code(Enum):
         "A batch put rows aside that its table of dead letters does not have: they are in neither table.",
         "Restore the table of dead letters from a backup, or roll it forward again; else replay the batch.",
     )
+    REPLAYS_DIFFER = (
+        "A replay added other rows than dead letters were assigned to it: letters may be missing, or there twice.",
+        "Restore the table of replays, or roll it forward or back as the table was.",
+    )
     CHECKPOINT_AHEAD = (
         "Spark completed batches that the table does not have: their rows are missing.",
         "Stop the stream, run lakesink rewind with the newest batch that is in the table, and start it again.",

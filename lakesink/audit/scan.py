@@ -13,7 +13,7 @@ from lakesink.audit.checkpoint import Done, Present, compare, present
 from lakesink.audit.continuity import Chain, breaks
 from lakesink.audit.finding import Code, Finding, Note, key_of, listed, of_quality, sink_label
 from lakesink.audit.inventory import Entry, Inventory, sums
-from lakesink.audit.letters import of_letters
+from lakesink.audit.letters import of_letters, of_replays
 from lakesink.audit.snapshot_facts import SnapshotFacts, facts_of
 from lakesink.words import counted
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
@@ -111,9 +111,11 @@ class TableScan:
         """Compare rows that batches put aside with the tables that have them."""
         for state in self.states:
             key = key_of(state)
-            yield from of_letters(key, _subject(state), self.steps(key), self._letters_of)
+            table_uuid = str(self.table.metadata.table_uuid)
+            yield from of_letters(key, table_uuid, _subject(state), self.steps(key), self._batches_of)
+            yield from of_replays(key, _subject(state), self.steps(key), self._batches_of)
 
-    def _letters_of(self, name: str) -> Sequence[RetainedBatch] | None:
+    def _batches_of(self, name: str) -> Sequence[RetainedBatch] | None:
         try:
             return retained(load_to_read(self.table.catalog, name)).batches
         except CatalogError as error:

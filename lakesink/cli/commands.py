@@ -127,14 +127,22 @@ COMMANDS = (
     ),
     _command(
         "dead-letters",
-        "Rows that a stream put aside, by reason.",
-        "Show the newest rows that streams into TABLE put aside, and how many there are by reason.",
+        "Rows that a stream put aside, by reason; replays them.",
+        "Show the newest rows that streams into TABLE put aside and that were not replayed, and how many by reason."
+        " With --replay, append them to TABLE, repaired, each once.",
         _TABLE,
         _option("--letters", metavar="TABLE", help="Table of the dead letters.  [default: TABLE__dead_letters]"),
         _option("--sink", metavar="ID", help="Only this sink id or application id."),
         _option("--batch", type=click.IntRange(0), metavar="N", help="Only this batch, or version of an append."),
         _option("--reason", metavar="CODE", help="Only this reason, for example VALUE_MALFORMED."),
         _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of letters to show."),
+        _branch("Branch of the streams."),
+        _option(
+            "--replay",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            metavar="FILE",
+            help="Query in Spark SQL over the view letters: SELECT letter_id, row.* FROM letters. Starts Spark.",
+        ),
         _CATALOG,
     ),
     _command(

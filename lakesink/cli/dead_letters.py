@@ -1,50 +1,87 @@
-"""The command ``dead-letters``: the rows that a stream put aside, and why. Only reads."""
+"""The command ``dead-letters``: the rows that a stream put aside and why; ``--replay`` appends them repaired."""
 
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from lakesink.audit.dead_letters import Reason, Wanted, newest, reasons
-from lakesink.cli.output import NOT_WELL, OK, Report
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.audit.dead_letters import Counts, Wanted, count_by_reason, newest
+from lakesink.cli.output import NOT_WELL, OK, Report, invalid
+from lakesink.cli.replay import replay_from
 from lakesink.cli.rows import documents_of
+from lakesink.sinks.iceberg.pending import check_letter_table
+from lakesink.sinks.iceberg.replays import Assignments, load_assignments
 from lakesink.words import as_arguments, counted, moment, number
 from lakesink.writer.letters import SUFFIX
 from lakesink_catalog.connect.catalog import connect
-from lakesink_catalog.tables.tables import load_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_protocol.errors import CatalogError
 
 _COLUMNS = ("sink", "batch>", "found (UTC)", "reason", "column", "detail", "place", "payload")
 
 
-def dead_letters(
+def dead_letters(  # noqa: PLR0913 - one for each option of the command
     table: str,
     catalog: str | None,
     letters: str | None,
+    *,
     sink: str | None,
     batch: int | None,
     reason: str | None,
     limit: int,
+    branch: str,
+    replay: Path | None,
 ) -> Report:
-    """Exit code 1: there are dead letters."""
-    name = letters or (table if table.endswith(SUFFIX) else f"{table}{SUFFIX}")
-    opened = load_table(connect(catalog, create=False), name)
+    """Exit code 1: there are dead letters that were not replayed."""
+    if letters is None and table.endswith(SUFFIX):
+        table = table.removesuffix(SUFFIX)
+    name = letters or f"{table}{SUFFIX}"
     wanted = Wanted(sink, batch, reason)
-    by_reason, shown = reasons(opened, wanted), newest(opened, wanted, limit)
-    total = sum(one.letters for one in by_reason)
+    if replay is None:
+        return _shown(table, name, catalog, branch, limit, wanted)
+    if wanted != Wanted():
+        raise invalid("The options --sink, --batch and --reason do not limit a replay.", "Use WHERE in the query.")
+    return replay_from(replay, table, name, catalog, branch)
+
+
+def _shown(table: str, name: str, catalog: str | None, branch: str, limit: int, wanted: Wanted) -> Report:
+    found = connect(catalog, create=False)
+    opened = load_table(found, name)
+    check_letter_table(opened)
+    of = _table(found, table)
+    assignments = None if of is None else load_assignments(found, of, opened, name, branch)
+    if of is not None and assignments is not None:
+        wanted = replace(wanted, of=(str(of.metadata.table_uuid), branch), is_replayed=assignments.is_replayed)
+    counts, shown = count_by_reason(opened, wanted), newest(opened, wanted, limit)
+    replayed = f", {number(counts.replayed)} replayed" if counts.replayed else ""
     return Report(
         document={
             "table": name,
             "catalog": opened.catalog.name,
-            "letters": total,
-            "reasons": [
-                {"sink": one.sink, "reason": one.reason, "column": one.column, "letters": one.letters}
-                for one in by_reason
-            ],
+            "letters": counts.letters,
+            "replayed": counts.replayed,
+            "of_others": counts.of_others,
+            "reasons": [asdict(one) for one in counts.reasons],
             "newest": documents_of(shown),
         },
-        title=f"{name} in {opened.catalog.name}: {counted(total, 'dead letter')}",
+        title=f"{name} in {opened.catalog.name}: {counted(counts.letters, 'dead letter')}{replayed}",
         columns=_COLUMNS,
         rows=[_row(one) for one in shown],
-        hints=_hints(as_arguments(table, catalog), by_reason, hidden=total - len(shown)),
-        exit_code=NOT_WELL if total else OK,
+        hints=_hints(as_arguments(table, catalog), counts, assignments, hidden=counts.letters - len(shown)),
+        exit_code=NOT_WELL if counts.letters else OK,
     )
+
+
+def _table(catalog: Catalog, name: str) -> Table | None:
+    """The table of the letters; None if it was dropped, and they are all that is left."""
+    try:
+        return load_table(catalog, name)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING:
+            raise
+        return None
 
 
 def _row(letter: dict[str, Any]) -> list[str]:
@@ -67,12 +104,20 @@ def _place(letter: dict[str, Any]) -> str:
     return str(letter["source"] or "")
 
 
-def _hints(arguments: str, found: list[Reason], *, hidden: int) -> list[str]:
-    if not found:
-        return [f"Nothing was put aside. Next: lakesink quality {arguments}"]
+def _hints(arguments: str, counts: Counts, assignments: Assignments | None, *, hidden: int) -> list[str]:
     told = [
         f"{one.sink}: {counted(one.letters, 'letter')} with {one.reason}{f' ({one.column})' if one.column else ''}."
-        for one in found
+        for one in counts.reasons
+        if one.letters
     ]
-    older = [f"Not shown: {counted(hidden, 'older letter')}; --limit shows more."] if hidden else []
-    return [*told, *older, f"Next: lakesink explain {found[0].reason}"]
+    if hidden:
+        told.append(f"Not shown: {counted(hidden, 'older letter')}; --limit shows more.")
+    if counts.of_others:
+        told.append(f"Not counted: {counted(counts.of_others, 'letter')} of other tables or branches.")
+    if assignments is not None and assignments.unfinished is not None:
+        told.append(f"Replay {assignments.unfinished} was begun and is not in the table: run it again as it was.")
+    if counts.letters:
+        why = f"Next: lakesink explain {counts.reasons[0].reason}"
+        return [*told, why, f"Then: lakesink dead-letters {arguments} --replay FIX.sql"]
+    done = "Every letter was replayed." if counts.replayed else "Nothing was put aside."
+    return [*told, f"{done} Next: lakesink {'audit' if counts.replayed else 'quality'} {arguments}"]

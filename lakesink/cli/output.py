@@ -48,19 +48,20 @@ class Report:
 def reported(command: Callable[..., Report], *, only_reads: bool = False) -> Callable[..., None]:
     """Give a command ``--output``, print its report or error, and exit with its code.
 
-    Errors say which data a batch left behind; in a command that `only_reads` there is no batch.
+    Errors say which data a batch left behind; in a command that `only_reads` there is no batch, unless it replays.
     """
 
     @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
     @functools.wraps(command)
     def run(*, output: str, **arguments: Any) -> None:
+        reads = only_reads and not arguments.get("replay")
         try:
             report = command(**arguments)
         except LakesinkError as error:
-            _print_error(error, output, only_reads=only_reads)
+            _print_error(error, output, only_reads=reads)
             sys.exit(NOT_CHECKED)
         except Exception as error:  # noqa: BLE001 - a trace could show what a library put into its message
-            _print_error(_unexpected(error), output, only_reads=only_reads)
+            _print_error(_unexpected(error), output, only_reads=reads)
             sys.exit(NOT_CHECKED)
         _print_report(report, output)
         sys.exit(report.exit_code)

@@ -68,6 +68,11 @@ def check_machine() -> None:
             f"The demo needs {' and '.join(missing)}, which lakesink itself does not.",
             action='pip install "lakesink[demo]"',
         )
+    check_java()
+
+
+def check_java() -> None:
+    """Check that there is a Java for Spark, if need be that of the Python index."""
     if find_spec(PACKAGE):
         use()
     java = java_of_spark()

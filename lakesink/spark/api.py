@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Unpack
 
@@ -137,22 +138,34 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         BatchRefused: The table's ledger does not allow this version.
         CommitUnresolved: It is unknown whether the rows were committed. Call again with the same version.
     """
-    _check_classic(df, "lakesink.append")
+    check_classic(df, "lakesink.append")
     if df.isStreaming:
         raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
     name, version = _transaction(txn)
     settings = Settings.parse(options, kind=SinkKind.TXN)
+    return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), version, settings)
+
+
+def append_version(
+    df: DataFrame,
+    table: str,
+    key: SinkKey,
+    version: int,
+    settings: Settings,
+    before_commit: Callable[[], None] | None = None,
+) -> Outcome:
+    """Append a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
     df = _select_for_decoding(df, settings) if settings.decode else marked(df, settings.expect)
     session = df.sparkSession
-    key = SinkKey(name, settings.branch, SinkKind.TXN)
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
     sink = IcebergSink(table, key, open_catalog, settings, stored_schema(df.schema), is_case_sensitive(session))
+    sink.before_commit = before_commit
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
     job = RowsJob(FrameRows(*encode_for_transport(df)), limits, lambda error: in_query and is_interruption(error))
     listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
-    return _run(transaction_batch(version), sink, job, Reporter(table, name, listeners))
+    return _run(transaction_batch(version), sink, job, Reporter(table, key.name, listeners))
 
 
 def _place(table: str, catalog: FoundCatalog) -> str:
@@ -216,12 +229,13 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
 
 def check_streaming(df: Any, function: str) -> None:
     """Refuse a DataFrame that is not a streaming one of a classic session; `function` names the user's call."""
-    _check_classic(df, function)
+    check_classic(df, function)
     if not df.isStreaming:
         raise _wrong_frame(f"{function} needs a streaming DataFrame.", "Use lakesink.append for a batch DataFrame.")
 
 
-def _check_classic(df: Any, function: str) -> None:
+def check_classic(df: Any, function: str, kind: type = DataFrame) -> None:
+    """Refuse a DataFrame or a session of Spark Connect; `function` names the user's call."""
     if is_of_connect(df):
         ways = (_ON_CONNECT.get(function), _CLASSIC)
         raise QueryError(
@@ -229,8 +243,8 @@ def _check_classic(df: Any, function: str) -> None:
             f"{function} cannot write a DataFrame of a Spark Connect session: its code would run on the server.",
             action=[way for way in ways if way is not None],
         )
-    if not isinstance(df, DataFrame):
-        raise TypeError(f"expected a Spark DataFrame, not a {type(df).__name__}")
+    if not isinstance(df, kind):
+        raise TypeError(f"expected a {kind.__name__}, not a {type(df).__name__}")
 
 
 def _wrong_frame(what: str, action: str) -> QueryError:

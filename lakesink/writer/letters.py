@@ -18,6 +18,8 @@ from lakesink_protocol.identity import SinkKey, SinkKind, digest
 LETTERS = pa.schema(
     [
         ("letter_id", pa.string()),
+        ("table_uuid", pa.string()),
+        ("branch", pa.string()),
         ("sink", pa.string()),
         ("batch_id", pa.int64()),
         ("found_at", pa.timestamp("us", "UTC")),
@@ -37,6 +39,8 @@ LETTERS = pa.schema(
 not UTF-8 text, or a row without an exact JSON form as a stream of Arrow's IPC format."""
 SUFFIX = "__dead_letters"
 """End of the name of such a table, if the user names none."""
+REPLAYS_TABLE = "lakesink.replays-table"
+"""Summary property of a replay's snapshot: the table that assigns dead letters to replays."""
 VALUE = "value"
 _PLACES = {"file_path": "source", "topic": "topic", "partition": "partition", "offset": "offset", "key": "key"}
 """Columns of rows with documents, by the columns of a dead letter that get them."""
@@ -60,12 +64,14 @@ class LettersPlan:
     Attributes:
         owner: Participant that gets the other rows.
         participant: Participant that gets the dead letters.
-        sink: Sink id of the owner.
+        sink: Sink of the owner.
+        table_uuid: UUID of the owner's table: several tables can share one of dead letters.
     """
 
     owner: str
     participant: str
-    sink: str
+    sink: SinkKey
+    table_uuid: str
     plan: WritePlan
 
 
@@ -92,7 +98,9 @@ class LetterRows:
         self.count += rows.num_rows
         columns = {
             "letter_id": [uuid.uuid4().hex for _ in faults],
-            "sink": [self.plan.sink] * len(faults),
+            "table_uuid": [self.plan.table_uuid] * len(faults),
+            "branch": [self.plan.sink.branch] * len(faults),
+            "sink": [self.plan.sink.name] * len(faults),
             "batch_id": [self.plan.plan.batch_id] * len(faults),
             "found_at": [datetime.now(UTC)] * len(faults),
             "reason": [fault.reason for fault in faults],
@@ -133,9 +141,12 @@ class LetterRows:
         return {place: rows.column(name) for name, place in _PLACES.items() if name in rows.schema.names}
 
 
-def letters_key(owner: SinkKey, query_id: str) -> SinkKey:
-    """The application that writes the dead letters of a sink and a query: a new checkpoint counts from 0 again."""
-    of = digest({"sink": owner.name, "branch": owner.branch, "query": query_id})[:12]
+def letters_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:
+    """The application that writes the dead letters of a sink, a query and a table.
+
+    A new checkpoint counts from 0 again, and two tables may have an application of one name.
+    """
+    of = digest({"sink": owner.name, "branch": owner.branch, "query": query_id, "table": table_uuid})[:12]
     return SinkKey(f"{owner.name[:_LONGEST_SINK]}.letters.{of}", kind=SinkKind.TXN)
 
 

@@ -56,7 +56,10 @@ def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> 
     if pa.types.is_struct(kind):
         return pa.struct([part.with_type(_mapped(part.type, change)) for part in kind])
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_field, kind.item_field.with_type(_mapped(kind.item_type, change)))
+        keys, items = kind.key_field, kind.item_field
+        return pa.map_(
+            keys.with_type(_mapped(keys.type, change)), items.with_type(_mapped(items.type, change)), kind.keys_sorted
+        )
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_mapped(kind.value_type, change)))
     if pa.types.is_large_list(kind):

@@ -278,7 +278,7 @@ def test_the_command_shows_the_letters_and_counts_them_by_reason(spark: Any, tmp
     document = json.loads(CliRunner().invoke(main, ["dead-letters", TABLE, "--batch", "1", "--output", "json"]).output)
     assert [(one["batch_id"], one["payload"]) for one in document["newest"]] == [(1, '{"id":2,"age":-3}')]
     assert document["reasons"] == [
-        {"sink": "people", "reason": "EXPECTATION_UNMET", "column": "valid_age", "letters": 1}
+        {"sink": "people", "reason": "EXPECTATION_UNMET", "column": "valid_age", "letters": 1, "replayed": 0}
     ]
     status = CliRunner().invoke(main, ["status", TABLE]).output
     assert "2 of 7 rows are dead letters" in status

@@ -19,9 +19,11 @@ from lakesink.writer.letters import LETTERS, LettersPlan, digest_sum, payload_di
 from lakesink.writer.plan import OnMalformed
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.receipt import Receipt, decode
 from tests.writer.builders import plan_for, rows_of, spec_of
 
+UUID = "7f7c9d0e-3d4b-4b8e-9c56-2f6f6a0e8d11"
 POSITIVE = Expected("positive", OnUnmet.QUARANTINE)
 TABLE = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -33,7 +35,9 @@ TABLE = Schema(
 def writer_for(folder: Path, table: Schema = TABLE, *, expected: tuple[Expected, ...] = (), **plan: Any) -> Any:
     rows = ParquetTaskWriter(plan_for(table, folder / "rows", on_malformed=OnMalformed.QUARANTINE, **plan), expected)
     of_letters = plan_for(iceberg_schema(LETTERS), folder / "letters", batch_id=7, file_stem="letters-7")
-    return QuarantiningTaskWriter(rows, LettersPlan("t@main", "t__dead_letters@main", "events", of_letters))
+    return QuarantiningTaskWriter(
+        rows, LettersPlan("t@main", "t__dead_letters@main", SinkKey("events"), UUID, of_letters)
+    )
 
 
 def written(writer: Any, batches: Sequence[pa.RecordBatch]) -> tuple[Receipt, Receipt]:

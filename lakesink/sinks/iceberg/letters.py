@@ -69,12 +69,14 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
 
     Attributes:
         owner: The sink's key.
+        table_uuid: UUID of the sink's own table, which is open when a batch has letters.
         open_table: Makes the participant that writes a table, from a key.
         voted: Batch and number of the newest letters that the tasks' receipts had.
     """
 
     table: str
     owner: SinkKey
+    table_uuid: Callable[[], str]
     settings: Settings
     connected: Callable[[], Catalog]
     open_table: Callable[[SinkKey], Participant]
@@ -96,7 +98,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         """
         table, key = self._load_or_create(), self._key(batch)
         self.voted = (batch.batch_id, 0)
-        newest = _newest(table, key)
+        newest = newest_batch(table, key)
         if newest is not None and newest.batch_id > batch.batch_id:
             raise self._rewound(batch, newest.batch_id)
         plan = write_plan(table, batch, key, self.settings)
@@ -153,7 +155,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
             WriteError: The table has other letters of this batch.
         """
         found = PreparedLetters(rows, fingerprint)
-        newest = _newest(self._load_or_create(), self._key(batch))
+        newest = newest_batch(self._load_or_create(), self._key(batch))
         if newest is not None and newest.batch_id == batch.batch_id:
             if newest.fingerprint != fingerprint:
                 raise self._differ(batch, rows)
@@ -172,7 +174,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         return self._tables[key]
 
     def _key(self, batch: Batch) -> SinkKey:
-        return letters_key(self.owner, batch.query_id)
+        return letters_key(self.owner, batch.query_id, self.table_uuid())
 
     def _load_or_create(self) -> Table:
         catalog = self.connected()
@@ -218,8 +220,8 @@ def check_letter_columns(table: str, plan: WritePlan) -> None:
         ) from None
 
 
-def _newest(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
-    """The newest batch of letters that the table has; None if it has none."""
+def newest_batch(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
+    """The newest batch of a sink that the table has, also after a rollback; None if it has none."""
     view = view_table(table, key)
     seen = Situation(view, key, NO_BATCH, view.table_uuid)
     return seen.newest_mark if seen.rolled_back else seen.entry

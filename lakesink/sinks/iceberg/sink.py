@@ -107,6 +107,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         merges: Memory of the merges of manifests; the same callers keep it for the table and key.
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
+        before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
         expected: The expectations of the rows, by their marks.
         letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
             even if the query puts none aside now.
@@ -124,6 +125,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     clock: ClockWatch | None = None
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
+    before_commit: Callable[[], None] | None = None
     expected: tuple[Expected, ...] = field(init=False)
     letters: LettersSink = field(init=False)
     _catalog: Catalog | None = None
@@ -269,6 +271,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
         """Commit one atomic snapshot through the fenced loop."""
+        if self.before_commit is not None:
+            self.before_commit()
         try:
             outcome = transaction.fence.commit(transaction.batch, prepared)
         except BaseException as error:  # the event must report any end of the commit; it is raised again
@@ -290,7 +294,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             of_letters = replace(settings, create_table=True)
             return IcebergSink(table, key, open_catalog, of_letters, LETTERS, effects=effects, clock=self.clock)
 
-        return LettersSink(table, self.key, settings, open_catalog, open_table)
+        return LettersSink(table, self.key, self._table_uuid, settings, open_catalog, open_table)
 
     def _open_letters(self, name: str) -> LettersSink:
         if name != self.letters.name:
@@ -300,7 +304,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def _letters_plan(self, batch: Batch) -> LettersPlan | None:
         if not puts_aside(self.settings, self.expected):
             return None
-        return LettersPlan(self.name, self.letters.name, self.key.name, self.letters.plan_for(batch))
+        plan = self.letters.plan_for(batch)
+        return LettersPlan(self.name, self.letters.name, self.key, self._table_uuid(), plan)
+
+    def _table_uuid(self) -> str:
+        assert self._opened is not None, "the table is the first participant that begins"
+        return self._opened.uuid
 
     def _log(self, records: TableLog) -> PreparedLog:
         """No log for an application: its version does not identify rows, so each call writes the rows it received."""

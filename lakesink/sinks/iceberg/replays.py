@@ -1,0 +1,186 @@
+"""Which dead letters were replayed: a small table that assigns each letter to one replay, before the replay commits.
+
+Replay N of a table of dead letters into a table is two commits in order: the letters of N are assigned, and then the
+table gets their repaired rows as version N of an application. The ledgers of both tables allow N once. A letter is
+replayed if it is assigned to a replay that the table has. An assigned replay that the table lacks is unfinished: it is
+completed, with exactly its letters, before others are assigned.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.letters import newest_batch
+from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_catalog.read.view import view_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
+from lakesink_protocol.coordinator import run_batch
+from lakesink_protocol.errors import CatalogError, WriteError
+from lakesink_protocol.identity import SinkKey, SinkKind, digest, transaction_batch
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.redact import shown
+from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.votes import Votes
+
+REPLAYS = pa.schema(
+    [
+        ("letter_id", pa.string()),
+        ("application", pa.string()),
+        ("replay", pa.int64()),
+        ("replayed_at", pa.timestamp("us", "UTC")),
+    ]
+)
+"""Columns of the table of replays: one row for each assigned letter."""
+SUFFIX = "__replays"
+"""End of its name, after that of the table of dead letters."""
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The result of `lakesink.replay_dead_letters`.
+
+    Attributes:
+        replays: Number of replays that this call committed.
+        letters: Number of letters in them.
+        pending: Number of the table's letters that no replay has.
+    """
+
+    replays: int = 0
+    letters: int = 0
+    pending: int = 0
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """The replays of one table of dead letters into one branch of a table.
+
+    Attributes:
+        key: The application that replays; part of its name is a digest of both tables and the branch.
+        name: The table of replays.
+        last: The newest replay that the table has; 0 for none.
+        replay_of: The replay of every assigned letter.
+        of_others: Letters that other applications replayed: those of other tables, and of tables that were recreated.
+    """
+
+    key: SinkKey
+    name: str
+    last: int
+    replay_of: Mapping[str, int]
+    of_others: frozenset[str] = frozenset()
+
+    @cached_property
+    def newest(self) -> int:
+        """The newest replay to which letters are assigned; 0 for none."""
+        return max(self.replay_of.values(), default=0)
+
+    @cached_property
+    def unfinished(self) -> int | None:
+        """The oldest replay that the table lacks; None if it has all."""
+        return min((replay for replay in self.replay_of.values() if replay > self.last), default=None)
+
+    def letters_of(self, replay: int) -> frozenset[str]:
+        """The letters of one replay."""
+        return frozenset(letter for letter, assigned in self.replay_of.items() if assigned == replay)
+
+    def is_assigned(self, letter: str) -> bool:
+        """True if a replay has the letter, or will get it."""
+        return letter in self.replay_of or letter in self.of_others
+
+    def is_replayed(self, letter: str) -> bool:
+        """True if the table has the letter's replay."""
+        return self.replay_of.get(letter, self.last + 1) <= self.last or letter in self.of_others
+
+
+def replay_key(table: Table, letters: Table, branch: str) -> SinkKey:
+    """The application that replays letters into a branch of a table. It follows tables that are renamed."""
+    of = {"table": str(table.metadata.table_uuid), "letters": str(letters.metadata.table_uuid), "branch": branch}
+    return SinkKey(f"dead-letters.replay.{digest(of)[:16]}", branch, SinkKind.TXN)
+
+
+def load_assignments(catalog: Catalog, table: Table, letters: Table, letters_name: str, branch: str) -> Assignments:
+    """Read which letters are assigned; `table` was loaded before, so that no replay in it is newer than those read.
+
+    Raises:
+        WriteError: The table has replays that the table of replays does not know, or the latter is malformed.
+        CatalogError: The catalog failed.
+    """
+    key, name = replay_key(table, letters, branch), f"{letters_name}{SUFFIX}"
+    newest = newest_batch(table, key)
+    replay_of, of_others = _read(catalog, name, key)
+    found = Assignments(key, name, newest.batch_id if newest else 0, replay_of, of_others)
+    if found.last > found.newest:
+        raise replays_differ(
+            f"{_shown(table)} has replay {found.last}, but {shown(name, _LONGEST_NAME)} knows {found.newest or 'none'}."
+        )
+    if found.newest > 1 and view_table(table, key).entry is None:
+        raise replays_differ(f"{shown(name, _LONGEST_NAME)} has replay {found.newest}, but {_shown(table)} has none.")
+    return found
+
+
+def assign(
+    open_catalog: Callable[[], Catalog], found: Assignments, replay: int, letters: Sequence[str], settings: Settings
+) -> bool:
+    """Assign letters to a replay; False if another process has assigned letters to it."""
+    key = SinkKey(found.key.name, kind=SinkKind.TXN)
+    sink = IcebergSink(found.name, key, open_catalog, settings, REPLAYS)
+
+    def write(writers: Mapping[str, TaskWriter]) -> Votes:
+        rows = _rows(found.key.name, replay, letters)
+        return Votes.in_order({name: [writer.write(0, iter([rows]))] for name, writer in writers.items()})
+
+    return isinstance(run_batch(transaction_batch(replay), [sink], write)[sink.name], Committed)
+
+
+def replays_differ(what: str) -> WriteError:
+    """The error for replays that the tables know differently: a letter could land twice, or never."""
+    return WriteError(
+        "REPLAYS_DIFFER",
+        what,
+        data="Nothing was replayed.",
+        action=(
+            "If one of them was dropped, renamed or rolled back alone, restore it; or do the same with the others.",
+            "If the table's ledger entry was removed, run lakesink restore TABLE --txn --sink ID.",
+        ),
+    )
+
+
+def _rows(application: str, replay: int, letters: Sequence[str]) -> pa.RecordBatch:
+    count = len(letters)
+    columns = [letters, [application] * count, [replay] * count, [datetime.now(UTC)] * count]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, REPLAYS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=REPLAYS)
+
+
+def _read(catalog: Catalog, name: str, key: SinkKey) -> tuple[dict[str, int], frozenset[str]]:
+    try:
+        table = load_table(catalog, name)
+    except CatalogError as error:
+        if error.code != TABLE_MISSING:
+            raise
+        return {}, frozenset()
+    missing = [column for column in REPLAYS.names if column not in table.schema().column_names]
+    if missing:
+        raise replays_differ(f"{shown(name, _LONGEST_NAME)} is no table of replays: it has no column {missing[0]}.")
+    own: dict[str, int] = {}
+    others = set()
+    for batch in table.scan(selected_fields=("letter_id", "application", "replay")).to_arrow_batch_reader():
+        columns = (batch.column(column).to_pylist() for column in ("letter_id", "application", "replay"))
+        for letter, application, replay in zip(*columns, strict=True):
+            if application != key.name:
+                others.add(letter)
+            elif letter is None or replay is None or replay < 1 or letter in own:
+                raise replays_differ(f"{shown(name, _LONGEST_NAME)} has a row that no replay has written.")
+            else:
+                own[letter] = replay
+    return own, frozenset(others - {None})
+
+
+def _shown(table: Table) -> str:
+    return shown(".".join(table.name()), _LONGEST_NAME)

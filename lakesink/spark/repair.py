@@ -1,0 +1,147 @@
+"""Dead letters as a DataFrame, and the rows that a user's repair makes of them, checked before a commit."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from lakesink.spark.rows.schema import stored_schema
+from lakesink.words import counted
+from lakesink_catalog.spark_types import sql_type
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.redact import redact, shown
+
+Repair = Callable[[DataFrame], DataFrame] | str
+"""A function of the letters, or a query in Spark SQL over the view `letters`."""
+LETTER_ID = "letter_id"
+ROW = "row"
+VIEW = "letters"
+_LONGEST_REASON = 120
+_ONE_VIEW = Lock()
+"""Threads of one session share the name of the view, until Spark has resolved their queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The result of a repair, evaluated once: the letters that it returned, and their rows in the same order."""
+
+    letters: list[str]
+    rows: DataFrame
+
+
+def repaired(session: SparkSession, letters: pa.Table, table: Table, repair: Repair) -> Repaired:
+    """Run a repair and check that it returns a row at most once for each letter; raises WriteError."""
+    frame = _run(_with_row(session.createDataFrame(letters), table), repair)
+    column = _letter_id(frame)
+    kept = frame.drop(column)
+    stored_schema(kept.schema)  # raises for a type that no table can store
+    found = frame.toArrow()
+    at = frame.columns.index(column)
+    ids = found.column(at).to_pylist()
+    _check(ids, set(letters.column(LETTER_ID).to_pylist()))
+    return Repaired(ids, session.createDataFrame(found.remove_column(at), kept.schema))
+
+
+def check_all_returned(found: Repaired, replay: int, letters: int) -> None:
+    """Check that a replay that was begun gets the rows of all its letters; raises WriteError."""
+    returned = len(found.letters)
+    if returned < letters:
+        raise _wrong(
+            f"Replay {replay} was begun with {counted(letters, 'letter')}, the repair returns {returned:,} of them.",
+            f"Nothing of replay {replay} is in the table yet; its letters are assigned to it.",
+            "Run it again with a repair that returns a row for all letters of that replay, as the first one did.",
+        )
+
+
+def invalid_repair(what: str, action: str) -> WriteError:
+    """The error for a repair that cannot be run, or whose result cannot be used."""
+    return _wrong(what, "Nothing was replayed in this step; its letters are still pending.", action)
+
+
+def _wrong(what: str, data: str, action: str) -> WriteError:
+    return WriteError("REPAIR_INVALID", what, data=data, action=action)
+
+
+def _with_row(letters: DataFrame, table: Table) -> DataFrame:
+    """The letters with their payload in the table's columns; NULL if the payload is no JSON object."""
+    schema = _readable(pa.struct(list(schema_to_pyarrow(table.schema(), include_field_ids=False))))
+    is_object = sf.json_object_keys("payload").isNotNull()
+    return letters.withColumn(ROW, sf.when(is_object, sf.from_json("payload", sql_type(schema))))
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """The type with what Spark cannot read from JSON as it is written: TIME as text, maps by other keys as entries."""
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_readable(part.type)) for part in kind])
+    if pa.types.is_map(kind):
+        key, item = _readable(kind.key_type), _readable(kind.item_type)
+        by_text = pa.types.is_string(key) or pa.types.is_large_string(key)
+        return pa.map_(key, item) if by_text else pa.list_(pa.struct([("key", key), ("value", item)]))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    return pa.string() if pa.types.is_time(kind) else kind
+
+
+def _run(letters: DataFrame, repair: Repair) -> DataFrame:
+    if callable(repair):
+        found = repair(letters)
+        if isinstance(found, DataFrame):
+            return found
+        raise invalid_repair(
+            f"The repair returned a {type(found).__name__}.", "Return a DataFrame, made of the one that it gets."
+        )
+    with _ONE_VIEW, _view(letters):
+        try:
+            return letters.sparkSession.sql(repair)
+        except PySparkException as error:
+            reason = shown(redact(" ".join(str(error).split("\n", 1)[0].split())), _LONGEST_REASON)
+    raise invalid_repair(f"Spark cannot run the repair: {reason}", "Correct the query over the view letters.")
+
+
+@contextmanager
+def _view(letters: DataFrame) -> Iterator[None]:
+    """The letters as a temporary view; one that the user has under the name is back afterwards."""
+    session = letters.sparkSession
+    before = session.table(VIEW) if _is_temporary_view(session) else None
+    letters.createOrReplaceTempView(VIEW)
+    try:
+        yield
+    finally:
+        session.catalog.dropTempView(VIEW)
+        if before is not None:
+            before.createOrReplaceTempView(VIEW)
+
+
+def _is_temporary_view(session: SparkSession) -> bool:
+    return session.catalog.tableExists(VIEW) and session.catalog.getTable(VIEW).isTemporary
+
+
+def _letter_id(frame: DataFrame) -> str:
+    found = [name for name in frame.columns if name.lower() == LETTER_ID]
+    if len(found) == 1:
+        return found[0]
+    raise invalid_repair(
+        f"The repair returns {counted(len(found), 'column')} letter_id.",
+        "Return the letter_id of each letter beside the columns of the table: SELECT letter_id, row.* FROM letters.",
+    )
+
+
+def _check(ids: list[str], given: set[str]) -> None:
+    unknown, twice = sum(letter not in given for letter in ids), len(ids) - len(set(ids))
+    if unknown:
+        raise invalid_repair(
+            f"The repair returns {counted(unknown, 'row')} with a letter_id that it was not given.",
+            "Return the letter_id of the letter that a row was made of, unchanged.",
+        )
+    if twice:
+        raise invalid_repair(
+            f"The repair returns {counted(twice, 'row')} more than letters: a letter_id comes twice.",
+            "Return one row for each letter: a join or explode can double rows.",
+        )
