@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.types import IntegerType
 
 import lakesink
+from lakesink.cli.main import main
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import SettingsError, WriteError
@@ -59,6 +61,8 @@ def test_new_keys_become_columns_in_the_commit_of_their_batch(spark: Any, tmp_pa
         "at": "struct<5: city: optional string, 6: zip: optional long, 11: land: optional string>",
         "ok": "boolean", "price": "double", "tags": "list<string>",
     }  # fmt: skip
+    shown = CliRunner().invoke(main, ["doctor", TABLE, "--no-spark"]).output
+    assert "a key without a column becomes a column; a row that cannot be written stops the query" in shown
     changes = [record.schema_change for record in lakesink.history(TABLE)]
     assert changes == ["added at, ok, price, tags", "added at.land"]
     assert len(load_table(connect(create=False), TABLE).snapshots()) == 2

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 from lakesink.audit.finding import key_of, sink_label
 from lakesink.checks.doctor.finding import Finding, Part, Standing, attempt, attempt_all
 from lakesink.settings.options import OPTIONS
+from lakesink.settings.policy import POLICY, policy_in_words
 from lakesink.settings.table_settings import Effective, Origin
 from lakesink.words import counted
 from lakesink_catalog.connect.kinds import CODE_PROPERTY, kind_of
@@ -113,6 +114,7 @@ def _sinks(identifier: str, table: Table) -> Iterator[Finding]:
         yield Finding(Part.TABLE, "sinks", Standing.OK, "no lakesink stream has written to it yet")
     for state in states:
         yield _sink(identifier, state)
+        yield _policy(table, state)
         if state.trouble is None and key_of(state).ledger_tag not in table.metadata.refs:
             found = f"{_named(state)}: its ledger tag is missing, so a rollback after expiry is not noticed."
             fix = "Keep ledger_tag=True if the catalog supports tags; the next batch sets the tag."
@@ -131,6 +133,15 @@ def _sink(identifier: str, state: SinkState) -> Finding:
         fix = "Keep snapshots longer, or keep the ledger tag."
         return Finding(Part.TABLE, "sinks", Standing.WARNING, found, fix)
     return Finding(Part.TABLE, "sinks", Standing.OK, found)
+
+
+def _policy(table: Table, state: SinkState) -> Finding:
+    """What its last batch says of rows that do not fit."""
+    snapshot = table.snapshot_by_id(state.snapshot_id) if state.snapshot_id is not None else None
+    if snapshot is None or snapshot.summary is None:
+        return Finding(Part.TABLE, "policy", Standing.SKIPPED, f"{_named(state)}: its last snapshot has expired")
+    words = policy_in_words(str(snapshot.summary[POLICY] or ""))
+    return Finding(Part.TABLE, "policy", Standing.OK, f"{_named(state)}: {words}")
 
 
 def _named(state: SinkState) -> str:

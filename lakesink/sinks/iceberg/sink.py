@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
@@ -360,7 +361,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             ledger_tag_max_age_ms=_milliseconds(self.settings.ledger_tag_max_age),
             tag_every=self.settings.tag_every,
             tag_max_age_ms=_milliseconds(self.settings.tag_max_age),
-            snapshot_properties=tuple(sorted(self.settings.snapshot_properties.items())),
+            snapshot_properties=tuple(
+                sorted({**self.settings.snapshot_properties, **policy_of(self.settings)}.items())
+            ),
             retry=effective.retry,
             merge=effective.merge,
             prepared_max_age_ms=_milliseconds(self.settings.prepared_max_age),

@@ -1,0 +1,62 @@
+"""What a stream does with rows that do not fit: written into its snapshots, and told in words. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lakesink.settings.settings import Settings
+from lakesink_protocol.redact import redact, shown
+
+POLICY = "lakesink.policy"
+"""Summary property: a JSON object with the options of `_OPTIONS` that are not defaults; absent if all are."""
+_OPTIONS = ("decode", "schema_evolution", "on_malformed", "rescue_column", "dead_letter_table")
+_LONGEST = 2_000
+_LONGEST_NAME = 100
+_STOPS = "stops the query"
+_FOLLOWS = ("add", "widen")
+_NEW_COLUMN = {"ignore": "is left out", **dict.fromkeys(_FOLLOWS, "becomes a column")}
+
+
+def policy_of(settings: Settings) -> dict[str, str]:
+    """The property for the snapshots of a query; empty if the query has the defaults."""
+    defaults = Settings()
+    found = {name: getattr(settings, name) for name in _OPTIONS}
+    chosen = {name: value for name, value in found.items() if value != getattr(defaults, name)}
+    if settings.decode:
+        chosen["schema_evolution"] = settings.schema_evolution
+    return {POLICY: json.dumps(chosen, separators=(",", ":"), ensure_ascii=False)} if chosen else {}
+
+
+def policy_in_words(text: str) -> str:
+    """What would happen to new columns or keys, and to rows that cannot be written; `text` may be empty."""
+    chosen = _parsed(text)
+    documents = "decode" in chosen
+    evolution, rescue = chosen.get("schema_evolution", "fail"), chosen.get("rescue_column", "")
+    what = "a key without a column" if documents else "a column that the table lacks"
+    becomes = _NEW_COLUMN.get(evolution, _STOPS)
+    if rescue:
+        becomes = f"{becomes}, or is kept in {rescue}" if evolution in _FOLLOWS else f"is kept in {rescue}"
+    elif documents and evolution == "ignore":
+        becomes = f"{becomes} and counted"
+    return f"{what} {becomes}; a row that cannot be written {_of_bad_rows(chosen)}"
+
+
+def _of_bad_rows(chosen: Mapping[str, str]) -> str:
+    match chosen.get("on_malformed"):
+        case "quarantine":
+            return f"goes to {chosen.get('dead_letter_table', 'the dead letters')}"
+        case "null-row":
+            return "becomes a row of NULLs"
+    return _STOPS
+
+
+def _parsed(text: str) -> Mapping[str, str]:
+    """The options in a summary, which others may have written: known names, and short texts."""
+    try:
+        document: Any = json.loads(text[:_LONGEST]) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    known = {name: document[name] for name in _OPTIONS if isinstance(document.get(name), str)}
+    return {name: redact(shown(value, _LONGEST_NAME)) for name, value in known.items()}
