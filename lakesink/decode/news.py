@@ -6,7 +6,7 @@ documents. Pure.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,45 +108,63 @@ def wider(one: str, other: str) -> str:
     return max(one, other)
 
 
-def news_of(text: str, struct: Struct, most: int, *, widens: bool) -> News:
-    """The news of one JSON object that the decoder can open; the first of equal keys counts."""
-    found = News(most)
-    _add_object(found, text, struct, (), widens=widens)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The fields of a struct by name, those that can have news, and those that a document must have."""
+
+    fields: Mapping[str, Field]
+    visited: tuple[Field, ...]
+    required: tuple[Field, ...]
+
+    @classmethod
+    def of(cls, struct: Struct, *, widens: bool) -> "_Known":
+        visited = tuple(one for one in struct.fields if widens or not isinstance(one.type, Primitive))
+        required = tuple(one for one in struct.fields if widens and one.required)
+        return cls({one.name: one for one in struct.fields}, visited, required)
 
 
-def _add_object(found: News, text: str, struct: Struct, path: Place, *, widens: bool) -> None:
-    known = {one.name: one for one in struct.fields}
-    present = dict(reversed(members(text)))
-    for name, value in present.items():
-        place = (*path, name[:LONGEST_NAME])
-        if name in known:
-            _add_value(found, value, known[name].type, place, widens=widens)
-            continue
-        kind = kind_of(value)
-        found.added[place] = merged(found.added.get(place, WAITS), kind)
-    if widens:
-        found.optional |= {(*path, one.name) for one in struct.fields if _lacks(present.get(one.name), one)}
+@dataclass(slots=True)
+class NewsFinder:
+    """Finds the news of documents, one by one; `struct` has the columns that come from documents."""
 
+    struct: Struct
+    most: int
+    widens: bool
+    _known: dict[int, _Known] = field(default_factory=dict)
 
-def _lacks(value: str | None, one: Field) -> bool:
-    return one.required and value in (None, "null")
+    def of(self, text: str) -> News:
+        """The news of one JSON object that the decoder can open; the first of equal keys counts."""
+        found = News(self.most)
+        self._add_object(found, text, self.struct, ())
+        return found
 
+    def _add_object(self, found: News, text: str, struct: Struct, path: Place) -> None:
+        known = self._known.get(id(struct))  # part of `self.struct`, so no other object can get its id
+        if known is None:
+            known = self._known[id(struct)] = _Known.of(struct, widens=self.widens)
+        present = dict(reversed(members(text)))
+        for name in present.keys() - known.fields.keys():
+            place, kind = (*path, name[:LONGEST_NAME]), kind_of(present[name])
+            found.added[place] = merged(found.added.get(place, WAITS), kind)
+        for one in known.visited:
+            if one.name in present:
+                self._add_value(found, present[one.name], one.type, (*path, one.name))
+        found.optional.update((*path, one.name) for one in known.required if present.get(one.name) in (None, "null"))
 
-def _add_value(found: News, value: str, kind: Type, place: Place, *, widens: bool) -> None:
-    match kind:
-        case Struct() if value.startswith("{"):
-            _add_object(found, value, kind, place, widens=widens)
-        case ListOf(element) if value.startswith("["):
-            for item in items(value):
-                _add_value(found, item, element.type, (*place, "element"), widens=widens)
-        case MapOf(_, item) if value.startswith("{"):
-            for _, entry in members(value):
-                _add_value(found, entry, item.type, (*place, "value"), widens=widens)
-        case Primitive() if widens:
-            name = _wider_type(value, kind)
-            if name:
-                found.widened[place] = wider(found.widened.get(place, name), name)
+    def _add_value(self, found: News, value: str, kind: Type, place: Place) -> None:
+        match kind:
+            case Struct() if value.startswith("{"):
+                self._add_object(found, value, kind, place)
+            case ListOf(element) if value.startswith("["):
+                for item in items(value):
+                    self._add_value(found, item, element.type, (*place, "element"))
+            case MapOf(_, item) if value.startswith("{"):
+                for _, entry in members(value):
+                    self._add_value(found, entry, item.type, (*place, "value"))
+            case Primitive() if self.widens:
+                name = _wider_type(value, kind)
+                if name:
+                    found.widened[place] = wider(found.widened.get(place, name), name)
 
 
 def _wider_type(value: str, kind: Primitive) -> str:

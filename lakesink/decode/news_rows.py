@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.kinds import Place, says_nothing
 from lakesink.decode.misfits import dotted
-from lakesink.decode.news import News, news_of
+from lakesink.decode.news import News, NewsFinder
 from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import Struct
 
@@ -44,10 +44,12 @@ class NewsRows:
     reader: FindsObjects
     news: News = field(init=False)
     _refused: frozenset[Place] = field(init=False)
+    _finder: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
         self.news = News(self.plan.most)
         self._refused = frozenset(self.plan.refused)
+        self._finder = NewsFinder(self.struct, self.plan.most, self.plan.widens)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> FoundNews:
         """The documents with news among those that the reader marked, or could not read."""
@@ -60,7 +62,7 @@ class NewsRows:
         texts = chosen.filter(objects).cast(pa.binary()).to_pylist()
         left, refused = [], {}
         for position, text in zip(positions.filter(objects).to_pylist(), texts, strict=True):
-            news = news_of(text.decode(), self.struct, self.plan.most, widens=self.plan.widens)
+            news = self._finder.of(text.decode())
             without_column = self._taken_out(news)
             if news and not self.plan.is_last:
                 self.news.include(news)

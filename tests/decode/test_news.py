@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.kinds import DEEPEST, MOST_MEMBERS, NONE, WAITS, arrow_of, check_kind, kind_of, leaves_of, merged
-from lakesink.decode.news import News, all_news, news_from, news_of
+from lakesink.decode.news import News, NewsFinder, all_news, news_from
 from lakesink.writer.schema import Field, ListOf, Primitive, Struct, Type
 
 READER = JsonReader()
@@ -34,7 +34,7 @@ KNOWN = Struct((Field(1, "id", required=True, type=Primitive("int")),))
 def news(documents: list[Any], struct: Struct = KNOWN, *, most: int = 100, widens: bool = True) -> News:
     found = News(most)
     for document in documents:
-        found.include(news_of(json.dumps(document), struct, most, widens=widens))
+        found.include(NewsFinder(struct, most, widens).of(json.dumps(document)))
     return found
 
 
@@ -163,8 +163,8 @@ INT, FLOAT, DECIMAL = Primitive("int"), Primitive("float"), Primitive("decimal(5
 def test_a_number_widens_its_column_only_if_the_column_does_not_hold_it(kind: Primitive, text: str, wide: str) -> None:
     struct = Struct((Field(1, "c", required=False, type=kind),))
     document = f'{{"c": {text}}}'
-    assert news_of(document, struct, 9, widens=True).widened == ({("c",): wide} if wide else {})
-    assert not news_of(document, struct, 9, widens=False)
+    assert NewsFinder(struct, 9, widens=True).of(document).widened == ({("c",): wide} if wide else {})
+    assert not NewsFinder(struct, 9, widens=False).of(document)
     misfit = READER.documents(pa.array([document.encode()]), struct).misfits
     assert not wide or misfit is not None
     if wide:
