@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from lakesink.sinks.iceberg import sink as iceberg
-from lakesink.sinks.iceberg.votes import CombinedReceipts
+from lakesink.sinks.iceberg.votes import CombinedReceipts, Written
 from lakesink.writer import files
 from lakesink.writer.locations import is_location, new_location
 from lakesink.writer.parquet import OpenFile
@@ -64,8 +64,9 @@ def reused_file_names(patches: Patches) -> None:
 def files_found_by_listing(patches: Patches) -> None:
     """Files of attempts that failed are as good as any other."""
 
-    def count(receipts: Sequence[bytes], table: Table, file_stem: str, *rest: Any) -> CombinedReceipts:
-        counted: CombinedReceipts = real(receipts, table, file_stem, *rest)
+    def count(receipts: Sequence[bytes], written: Written, file_stem: str, *rest: Any) -> CombinedReceipts:
+        counted: CombinedReceipts = real(receipts, written, file_stem, *rest)
+        table = written.table
         known = {file.path for file in counted.files}
         found = (file for file in _listed(table) if is_location(file.path, data_location(table), file_stem))
         return replace(counted, files=(*counted.files, *(file for file in found if file.path not in known)))
