@@ -4,7 +4,6 @@ Exit codes: 0 everything is well; 1 a check found something wrong or missing; 2 
 accepted everything that the checks found.
 """
 
-import atexit
 import gc
 import logging
 from typing import Any
@@ -33,7 +32,6 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="lakesink")
 def main(**_: Any) -> None:
     """Exactly-once sink from Spark Structured Streaming into Iceberg tables: audit and operate its streams."""
-    # Most objects live until the command ends; the collector would look at all snapshots many times, and at the end.
+    # Most objects live until the command ends; the collector would look at all snapshots many times.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.register(gc.freeze)
     logging.getLogger().addHandler(logging.NullHandler())  # else Python prints warnings of libraries by itself
