@@ -74,7 +74,7 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_st
 def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecord], list[str]]":
     """Prepared batches, and why they could not be looked for: the other lines need only the metadata."""
     try:
-        if has_no_records(table):
+        if has_no_records(table, states):
             return [], []
         from lakesink.audit.leftovers import waiting_batches  # PyArrow, and all that reads records
 
