@@ -82,7 +82,7 @@ def audit(
     scan = TableScan.at(table, sink)
     entries = scan.entries()
     faults = data_files.faults(table.io, entries, footers=footers)
-    leftovers = look_for_leftovers(table, {entry.path for entry in entries}, scan.ledgers())
+    leftovers = look_for_leftovers(table, (entry.path for entry in entries), scan.ledgers())
     said = [
         *scan.of_sinks(),
         *(scan.of_clock(now_ms) if now_ms is not None else ()),

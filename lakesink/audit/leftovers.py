@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
-from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
 
@@ -85,7 +84,7 @@ def own_name(path: str, known: Collection[str]) -> tuple[str, int] | None:
     return whole if whole in known else found["sink"], int(found["batch"])
 
 
-def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
+def look_for_leftovers(table: Table, referenced: Iterable[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     """List the data folder and the prepared records; `ledgers` has the last batch of each sink on each branch."""
     if (opened := opened_listing(table)) is None:
         return Leftovers(unlisted=f"{type(storage_of(table)).__name__} cannot list")
@@ -97,7 +96,7 @@ def look_for_leftovers(table: Table, referenced: Collection[str], ledgers: Mappi
         return Leftovers(unlisted=describe(error, table.io.properties))
 
 
-def _leftovers(table: Table, opened: Listing, referenced: Collection[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
+def _leftovers(table: Table, opened: Listing, referenced: Iterable[str], ledgers: Mapping[SinkKey, int]) -> Leftovers:
     system, path_of = opened
     taken = {_name(path) for path in referenced}
     prepared = []
@@ -125,6 +124,7 @@ def opened_listing(table: Table) -> Listing | None:
     """The file system that reads the table, with its credentials; None if it cannot list."""
     if local_path(table.location(), table.io.properties) is not None:  # needs nothing of what is imported below
         return LocalFileSystem(), partial(_path_of_local, table.io.properties)
+    from pyiceberg.io.fsspec import FsspecFileIO  # noqa: PLC0415 - as above
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - as above
 
     io = storage_of(table)

@@ -5,20 +5,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakesink.audit.audit import Proof, SinkProof
 from lakesink.audit.audit_table import loaded_for, proved
 from lakesink.audit.checkpoint import read_done
-from lakesink.audit.directory import DirectoryProof, audit_directory
 from lakesink.audit.finding import Code, Finding, Note
 from lakesink.audit.in_words import broken, sink_in_words, told, verdict_of, verdict_on
-from lakesink.cli.directory import COLUMNS, state_of, state_row
 from lakesink.cli.output import ACCEPTED, NOT_CHECKED, NOT_WELL, OK, Report
 from lakesink.cli.target import is_directory
 from lakesink.words import as_arguments, counted, moment, number, size
 from lakesink_catalog.connect.catalog import connect
 from lakesink_protocol.redact import redact
+
+if TYPE_CHECKING:
+    from lakesink.audit.directory import DirectoryProof
 
 _SHOWN = 5
 _DIRECTORY_WORDS = {
@@ -86,6 +87,9 @@ def audit_report(
 
 
 def _directory_report(directory: str, *, checkpoint: str | None, sink: str | None) -> Report:
+    from lakesink.audit.directory import audit_directory  # tables need nothing of it
+    from lakesink.cli.directory import COLUMNS, state_of, state_row  # as above
+
     done = read_done(checkpoint) if checkpoint is not None else None
     proof = audit_directory(directory, sink=sink, done=done)
     batches = counted(sum(len(found.markers) for found in proof.sinks), "batch")
@@ -127,7 +131,7 @@ def _documents(
     }
 
 
-def _directory_lines(proof: DirectoryProof) -> Iterator[str]:
+def _directory_lines(proof: "DirectoryProof") -> Iterator[str]:
     for finding in proof.findings:
         means, action = _DIRECTORY_WORDS.get(finding.code, (finding.code.means, finding.code.action))
         yield f"[{finding.code.name}] {told(finding)}"

@@ -4,6 +4,7 @@ Exit codes: 0 everything is well; 1 a check found something wrong or missing; 2 
 accepted everything that the checks found.
 """
 
+import gc
 import logging
 from typing import Any
 
@@ -12,6 +13,8 @@ import click
 from lakesink import __version__
 from lakesink.cli.commands import COMMANDS
 from lakesink_protocol.suggest import did_you_mean
+
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
 class _Commands(click.Group):
@@ -29,4 +32,6 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="lakesink")
 def main(**_: Any) -> None:
     """Exactly-once sink from Spark Structured Streaming into Iceberg tables: audit and operate its streams."""
+    # Most objects live until the command ends; the collector would look at all snapshots many times.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     logging.getLogger().addHandler(logging.NullHandler())  # else Python prints warnings of libraries by itself

@@ -1,11 +1,12 @@
 """The command ``status``: how each sink of a table, a directory or a whole catalog stands. Only reads."""
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
 from lakesink.audit.finding import key_of, of_quality, sink_label
-from lakesink.audit.leftovers import PreparedRecord, waiting_batches
+from lakesink.audit.no_records import has_no_records
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
 from lakesink.cli.status_of_catalog import status_of_catalog
@@ -18,6 +19,9 @@ from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKind
 from lakesink_protocol.ledger import stated
 from lakesink_protocol.redact import describe
+
+if TYPE_CHECKING:
+    from lakesink.audit.leftovers import PreparedRecord
 
 _COLUMNS = ("sink", "branch", "last batch>", "committed", "ago>", "batches>", "rows>", "size>", "since", "standing")
 _TOTALS = {"rows": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
@@ -67,9 +71,13 @@ def _report(identifier: str, table: Table, max_age: timedelta | None, *, next_st
     )
 
 
-def _waiting(table: Table, states: list[SinkState]) -> tuple[list[PreparedRecord], list[str]]:
+def _waiting(table: Table, states: list[SinkState]) -> "tuple[list[PreparedRecord], list[str]]":
     """Prepared batches, and why they could not be looked for: the other lines need only the metadata."""
     try:
+        if has_no_records(table, states):
+            return [], []
+        from lakesink.audit.leftovers import waiting_batches  # PyArrow, and all that reads records
+
         return waiting_batches(table, states) or [], []
     except CatalogError as error:
         why = error.what.rstrip(".")

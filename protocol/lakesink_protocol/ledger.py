@@ -26,6 +26,8 @@ FORGOTTEN = "lakesink.forgotten"
 RESTORED = "lakesink.restored"
 """Summary property of the snapshot that restored a ledger entry; its value is the name of the ledger property."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
+_KINDS = {"": SinkKind.STREAM} | {kind.value: kind for kind in SinkKind}
+"""By the kind in a summary, which leaves out the usual one."""
 
 
 class EntryUnreadable(ValueError):
@@ -154,23 +156,23 @@ def mark_of(summary: Mapping[str, Any] | None) -> Mark | None:
         return None
 
     def text(name: str) -> str:
-        return str(summary.get(f"lakesink.{name}") or "")
+        return str(summary.get(name) or "")
 
     batch_id = stated(summary, "lakesink.batch-id")
-    ledger_batch_id = stated(summary, "lakesink.ledger-batch-id") if text("ledger-batch-id") else batch_id
-    kind = next((kind for kind in SinkKind if kind.value == (text("kind") or SinkKind.STREAM.value)), None)
+    ledger_batch_id = stated(summary, "lakesink.ledger-batch-id") if text("lakesink.ledger-batch-id") else batch_id
+    kind = _KINDS.get(text("lakesink.kind"))
     if kind is None or batch_id is None or ledger_batch_id is None:
         return None
     return Mark(
-        key=_shared_key(text("sink-id"), text("branch"), kind),
+        key=_shared_key(text("lakesink.sink-id"), text("lakesink.branch"), kind),
         batch_id=batch_id,
-        query_id=sys.intern(text("query-id")),
-        fingerprint=text("fingerprint"),
-        end=text("end"),
-        outcome=sys.intern(text("outcome")),
-        accepted=text("accepted"),
+        query_id=sys.intern(text("lakesink.query-id")),
+        fingerprint=text("lakesink.fingerprint"),
+        end=text("lakesink.end"),
+        outcome=sys.intern(text("lakesink.outcome")),
+        accepted=text("lakesink.accepted"),
         ledger_batch_id=ledger_batch_id,
-        offsets=text("offsets"),
+        offsets=text("lakesink.offsets"),
         missing_inputs=stated(summary, "lakesink.missing-inputs") or 0,
     )
 
@@ -193,8 +195,10 @@ def unread_version(summary: Mapping[str, Any] | None, key: SinkKey) -> str | Non
 
 def stated(summary: Mapping[str, Any] | None, name: str) -> int | None:
     """A whole number in a snapshot's summary; None if it is missing, or if Iceberg's readers cannot hold it."""
-    text = str((None if summary is None else summary.get(name)) or "")
-    number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1
+    text = summary.get(name) if summary is not None else None
+    if not text or not _DIGITS.fullmatch(digits := str(text)):
+        return None
+    number = int(digits)
     return number if number <= LARGEST_NUMBER else None
 
 

@@ -1,6 +1,8 @@
 """Own files that no snapshot references are counted by what their names and the prepared records say, never touched."""
 
 import shutil
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -8,9 +10,11 @@ import pytest
 
 from lakesink.audit.audit import audit
 from lakesink.audit.leftovers import Leftovers, own_name
+from lakesink.audit.no_records import has_no_records
 from lakesink_catalog.commit.forget import Forgetting
 from lakesink_catalog.failpoints import FailpointReached
-from testkit.builders import Lake, Stream, contents
+from lakesink_catalog.read.history import sinks
+from testkit.builders import TABLE, Lake, Stream, contents
 from testkit.maintenance import append_foreign, branch_off, expire, remove_ref, rewrite, set_property
 from tests.audit.terminal import found, terminal
 
@@ -193,3 +197,42 @@ def test_a_record_that_is_none_protects_nothing(lake: Lake, stream: Stream, cont
     folder = lake.folder / "warehouse/demo/events/metadata" / stream.key.record_folder
     (folder / "9-x.json").write_bytes(content)
     assert audit(lake.table()).leftovers == Leftovers()
+
+
+STATUS = """
+import sys
+from lakesink.cli.main import main
+try:
+    main(["status", sys.argv[1], "--catalog", "test"])
+finally:
+    print(*{"pyarrow", "requests", "fsspec", "lakesink_protocol.events"} & set(sys.modules), file=sys.stderr)
+"""
+
+
+def test_status_without_a_prepared_batch_imports_nothing_that_lists_or_writes(
+    lake: Lake, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stream.writes == 4
+    terminal(lake, monkeypatch)
+    done = subprocess.run([sys.executable, "-c", STATUS, TABLE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.split()) == (0, [])
+
+
+def test_a_record_counts_as_passed_by_its_name_and_its_sinks_folder(lake: Lake, stream: Stream) -> None:
+    table = lake.table()
+    states = sinks(table)
+    folder = lake.folder / "warehouse/demo/events/metadata"
+    [passed] = (folder / stream.key.record_folder).glob("3-*.json")
+    assert has_no_records(table, states)
+    assert not has_no_records(table, [])
+    for name in ("4-abc.json", "3-abc.txt", "x.json"):
+        other = passed.with_name(name)
+        other.write_bytes(b"")
+        assert not has_no_records(table, states), name
+        other.unlink()
+    elsewhere = lake.folder / "elsewhere"
+    elsewhere.mkdir()
+    (folder / "lakesink" / "other").symlink_to(elsewhere)
+    assert has_no_records(table, states)
+    (elsewhere / "3-abc.json").write_bytes(b"")
+    assert not has_no_records(table, states)

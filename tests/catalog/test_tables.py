@@ -14,11 +14,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import FixedType, NestedField
 
+from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.arrow_schema import RESERVED_NAMES, iceberg_schema
 from lakesink_catalog.tables.locations import (
     data_location,
-    delete_old_metadata,
     is_under,
     metadata_location,
 )

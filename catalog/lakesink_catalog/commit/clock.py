@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
-from pyiceberg.io.fsspec import FsspecInputFile
-from pyiceberg.io.pyarrow import PyArrowFile
 
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
@@ -58,6 +56,9 @@ def modified_ms(io: FileIO, path: str) -> int | None:
 
 
 def _storage_time_ms(io: FileIO, path: str) -> int | None:
+    from pyiceberg.io.fsspec import FsspecInputFile  # noqa: PLC0415 - readers of this module's limits need no storage
+    from pyiceberg.io.pyarrow import PyArrowFile  # noqa: PLC0415 - as above
+
     try:
         match io.new_input(path):
             case PyArrowFile(_filesystem=filesystem, _path=place):

@@ -22,6 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
+from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
@@ -32,7 +33,6 @@ from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
-from lakesink_catalog.tables.locations import delete_old_metadata
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved

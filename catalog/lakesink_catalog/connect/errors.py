@@ -1,7 +1,7 @@
 """Translates other libraries' catalog failures into `CatalogError`, without secrets."""
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from gzip import BadGzipFile
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.exceptions import ValidationError as MetadataError
-from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema, RequestException
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
 from strictyaml import YAMLError
 
@@ -115,16 +114,6 @@ _FAILED: _Words = (
     "Check the catalog's configuration; if it is right, report this with the full trace.",
 )
 
-_BY_TYPE: tuple[tuple[tuple[type[BaseException], ...], _Words], ...] = (
-    ((ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED),
-    (METADATA_UNREADABLE, _METADATA),
-    ((UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED),
-    ((MissingSchema, InvalidSchema, InvalidURL, ArgumentError, NoSuchModuleError, YAMLError), _MISCONFIGURED),
-    ((RESTError, ValidationError), _ANSWERED),
-    ((RequestException, SQLAlchemyError, ConnectionError, TimeoutError), _UNREACHABLE),
-    ((OSError,), _UNWRITABLE),
-    ((ValueError, TypeError, KeyError), _MISCONFIGURED),
-)
 _REFUSALS = ("password authentication failed", "no password supplied", "permission denied", "access denied", "pg_hba")
 
 
@@ -134,4 +123,19 @@ def _words(error: Exception) -> _Words:
     trouble = storage_trouble(error) if isinstance(error, OSError) else None
     if trouble is not None:
         return trouble.code, trouble.what, trouble.action
-    return next((words for types, words in _BY_TYPE if isinstance(error, types)), _FAILED)
+    return next((words for types, words in _by_type() if isinstance(error, types)), _FAILED)
+
+
+def _by_type() -> Iterator[tuple[tuple[type[BaseException], ...], _Words]]:
+    """The first type counts."""
+    from requests import exceptions as http  # noqa: PLC0415 - SQL catalogs need none of it until something fails
+
+    yield (ModuleNotFoundError, NotInstalledError), _NOT_INSTALLED
+    yield METADATA_UNREADABLE, _METADATA
+    yield (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError), _REJECTED
+    yield (http.MissingSchema, http.InvalidSchema, http.InvalidURL), _MISCONFIGURED
+    yield (ArgumentError, NoSuchModuleError, YAMLError), _MISCONFIGURED
+    yield (RESTError, ValidationError), _ANSWERED
+    yield (http.RequestException, SQLAlchemyError, ConnectionError, TimeoutError), _UNREACHABLE
+    yield (OSError,), _UNWRITABLE
+    yield (ValueError, TypeError, KeyError), _MISCONFIGURED

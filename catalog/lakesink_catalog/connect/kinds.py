@@ -17,9 +17,7 @@ from sqlalchemy.pool import QueuePool
 
 from lakesink_catalog.connect.lean import reading_leanly
 from lakesink_catalog.connect.sql_waits import bound_waits
-from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.events import CatalogNotCertified
 from lakesink_protocol.suggest import did_you_mean
 
 CODE_PROPERTY = "py-catalog-impl"
@@ -100,12 +98,12 @@ def is_of_one_process(properties: Mapping[str, Any]) -> bool:
 def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog of a kind in `KINDS`, or of the class that the user's own code names."""
     if CODE_PROPERTY in properties:
-        LISTENERS(CatalogNotCertified(name, "class", str(properties[CODE_PROPERTY])))
+        _warn_of(name, "class", str(properties[CODE_PROPERTY]))
         return load_catalog(name, **properties)
     word = kind_of(name, properties)
     kind = KINDS[word]
     if not kind.certified:
-        LISTENERS(CatalogNotCertified(name, "type", word))
+        _warn_of(name, "type", word)
     base = getattr(importlib.import_module(kind.module), kind.class_name)
     catalog: Catalog = type(kind.class_name, (_Guarded, base), {"__module__": __name__})(name, **properties)
     url = make_url(str(properties.get("uri") or "sqlite://")) if word in ("sql", "in-memory") else None
@@ -114,6 +112,14 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     if url is not None and _in_memory(url):
         _share_between_threads(catalog)
     return catalog
+
+
+def _warn_of(name: str, setting: str, value: str) -> None:
+    """Report a catalog that no test certifies."""
+    from lakesink_catalog.listeners import LISTENERS  # noqa: PLC0415 - commands that only read need no events
+    from lakesink_protocol.events import CatalogNotCertified  # noqa: PLC0415 - as above
+
+    LISTENERS(CatalogNotCertified(name, setting, value))
 
 
 class _Guarded(Catalog):

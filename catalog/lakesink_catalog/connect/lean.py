@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
-from requests import Response
 
 from lakesink_catalog.connect.lean_json import NotLean, SetApart, set_apart
+
+if TYPE_CHECKING:
+    from requests import Response
 
 PIECE_BYTES = 64 * 1024
 _LOCAL = re.compile(r"file://(/[^?#;%\x00-\x20]+)")
@@ -80,7 +82,7 @@ def storage_of(table: Table) -> FileIO:
     return table.io.inner if isinstance(table.io, LeanIO) else table.io
 
 
-def lean_answer(response: Response, **_: Any) -> Response:
+def lean_answer(response: "Response", **_: Any) -> "Response":
     """Hook of a session: within `lean_loading`, an answer that has a table's metadata comes without snapshots."""
     loading = _LOADING.get()
     if loading is None or not response.ok or (response.encoding or "").lower() != "utf-8":
@@ -91,6 +93,8 @@ def lean_answer(response: Response, **_: Any) -> Response:
     if apart is None or apart.snapshots is None:
         return response
     loading.was_tried, loading.apart = True, apart
+    from requests import Response  # noqa: PLC0415 - only a REST service needs it
+
     lean = Response()
     lean.status_code, lean.encoding, lean.url = response.status_code, response.encoding, response.url
     lean.raw = BytesIO(apart.rest.encode())

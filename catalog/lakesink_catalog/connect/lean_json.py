@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Never
 
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-_SPACE = re.compile(r"[ \t\n\r]*")
+_SPACES = " \t\n\r"
+_SPACE = re.compile(f"[{_SPACES}]*")
 _BETWEEN = "\0"
 _UNUSUAL = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
 """Half a character, which PyIceberg refuses, or `_BETWEEN`; JSON has no other form for the latter."""
@@ -22,10 +23,9 @@ _OPERATIONS = frozenset(operation.value for operation in Operation)
 _REQUIRED = ("snapshot-id", "timestamp-ms")
 _OPTIONAL = ("parent-snapshot-id", "sequence-number", "schema-id", "first-row-id", "added-rows")
 _LOG_KEYS = frozenset(("snapshot-id", "timestamp-ms"))
-_MAY_BE_NULL = (int, type(None))
+_MAY_BE_NULL = frozenset({int, type(None)})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TEXTS = frozenset({str})
-_LETTERS = len("operation")
 _BY_NAME = frozenset(Snapshot.model_fields) - {"summary"}
 """Names of PyIceberg's fields. PyIceberg accepts them as keys of a snapshot too, but no writer uses them."""
 
@@ -170,19 +170,10 @@ def _items(text: "_Text") -> Iterator[tuple[Any, str]]:
 def _snapshot(value: Any, raw: str) -> LeanSnapshot:
     if type(value) is not dict or ("\\u" in raw and _UNUSUAL.search(raw)):
         raise NotLean("a snapshot is no object, or has unusual characters")
-    for key in _REQUIRED:
-        if type(value.get(key)) is not int:
-            raise NotLean("a snapshot lacks a number")
-    for key in _OPTIONAL:
-        if type(value.get(key)) not in _MAY_BE_NULL:
-            raise NotLean("a number of a snapshot is none")
-    location, summary = value.get("manifest-list"), value.pop("summary", None)
-    if type(location) is not str or not _BY_NAME.isdisjoint(value):
-        raise NotLean("a snapshot without a manifest list, or with keys in another spelling")
-    if not _SCALARS.issuperset(map(type, value.values())):
-        raise NotLean("a snapshot with an unknown structure")
-    if summary is not None:
-        _check_summary(summary)
+    summary = value.pop("summary", None)
+    _check_form(tuple(value), tuple(map(type, value.values())))
+    location = value["manifest-list"]
+    keys = None if summary is None else _keys_of(summary)
     return LeanSnapshot(
         value["snapshot-id"],
         value.get("parent-snapshot-id"),
@@ -191,24 +182,39 @@ def _snapshot(value: Any, raw: str) -> LeanSnapshot:
         value.get("schema-id"),
         value.get("first-row-id"),
         value.get("added-rows"),
-        None if summary is None else _shared(tuple(summary)),
+        keys,
         location if summary is None else _BETWEEN.join((location, *summary.values())),
     )
 
 
 @lru_cache(maxsize=1024)
-def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """One object for all summaries with the same keys."""
-    return keys
+def _check_form(keys: tuple[str, ...], types: tuple[type, ...]) -> None:
+    """Refuse other keys and types of a snapshot than writers use; most snapshots of a table have the same."""
+    found = dict(zip(keys, types, strict=True))
+    if any(found.get(key) is not int for key in _REQUIRED):
+        raise NotLean("a snapshot lacks a number")
+    if any(found.get(key, int) not in _MAY_BE_NULL for key in _OPTIONAL):
+        raise NotLean("a number of a snapshot is none")
+    if found.get("manifest-list") is not str or not _BY_NAME.isdisjoint(keys):
+        raise NotLean("a snapshot without a manifest list, or with keys in another spelling")
+    if not _SCALARS.issuperset(types):
+        raise NotLean("a snapshot with an unknown structure")
 
 
-def _check_summary(summary: Any) -> None:
+def _keys_of(summary: Any) -> tuple[str, ...]:
     if type(summary) is not dict or not _TEXTS.issuperset(map(type, summary.values())):
         raise NotLean("a summary with other values than texts")
     if summary.get("operation") not in _OPERATIONS:
         raise NotLean("a summary without a known operation")
-    if "self" in summary or any(key.lower() == "operation" != key for key in summary if len(key) == _LETTERS):
+    return _shared(tuple(summary))
+
+
+@lru_cache(maxsize=1024)
+def _shared(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """One object for all summaries with the same keys."""
+    if "self" in keys or any(key.lower() == "operation" != key for key in keys):
         raise NotLean("a summary with keys that PyIceberg takes for others")
+    return keys
 
 
 def _log_entry(value: Any, _: str) -> LeanLogEntry:
@@ -264,6 +270,9 @@ class _Text:
                 return value, raw
 
     def _next(self) -> str:
+        char = self._buffer[self._at : self._at + 1]
+        if char and char not in _SPACES:
+            return char
         while True:
             space = _SPACE.match(self._buffer, self._at)
             assert space is not None, "matches also nothing"

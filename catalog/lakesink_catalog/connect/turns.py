@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
@@ -23,8 +23,10 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, Engine, create_engine
 
 from lakesink_catalog.connect import sql_waits
-from lakesink_protocol.events import Listener, TurnPassedOver
 from lakesink_protocol.redact import describe
+
+if TYPE_CHECKING:
+    from lakesink_protocol.events import Listener
 
 REST_SECONDS = 600.0
 """How long a table is written without turns after one could not be had: a stopped holder must not delay each commit."""
@@ -37,7 +39,7 @@ class TakesTurns:
     turns: "Turns"
 
 
-def turn_at(table: Table, emit: Listener) -> AbstractContextManager[None]:
+def turn_at(table: Table, emit: "Listener") -> AbstractContextManager[None]:
     """The turn of one attempt to commit to this table; of no effect for a catalog without turns."""
     return table.catalog.turns.at(table, emit) if isinstance(table.catalog, TakesTurns) else nullcontext()
 
@@ -52,7 +54,7 @@ class Turns:
     _passed_over: dict[Identifier, float] = field(default_factory=dict)
 
     @contextmanager
-    def at(self, table: Table, emit: Listener) -> Iterator[None]:
+    def at(self, table: Table, emit: "Listener") -> Iterator[None]:
         """Wait for the turn, at most `LOCK_SECONDS`, and end it afterwards. Only what runs in it raises errors."""
         end = self._taken(table, emit)
         try:
@@ -66,7 +68,7 @@ class Turns:
         if self._connections is not None:
             self._connections.dispose()
 
-    def _taken(self, table: Table, emit: Listener) -> _GiveBack:
+    def _taken(self, table: Table, emit: "Listener") -> _GiveBack:
         name = table.name()
         passed_over = self._passed_over.get(name)
         if passed_over is not None and time.monotonic() - passed_over < REST_SECONDS:
@@ -76,6 +78,8 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - the commit does not depend on the turn
             self._passed_over[name] = time.monotonic()
             if passed_over is None:
+                from lakesink_protocol.events import TurnPassedOver  # noqa: PLC0415 - commands that only read need no events
+
                 emit(TurnPassedOver(".".join(name), describe(error, table.catalog.properties)))
             return _nothing
         self._passed_over.pop(name, None)

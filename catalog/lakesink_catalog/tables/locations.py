@@ -5,14 +5,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 
-from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.events import Listener, MetadataKept
-from lakesink_protocol.redact import describe, redact
+from lakesink_protocol.redact import redact
 
 ALLOWED_LOCATIONS_PROPERTY = "lakesink.allowed-locations"
 _REFUSED = ("?", "#", "\\", "/./", "/../")
@@ -41,23 +38,6 @@ def all_under(paths: Iterable[str], folder: str) -> bool:
     """True if every path is below the folder, see `is_under`."""
     listed, begin = list(paths), f"{_comparable(folder)}/"
     return _are_plain(listed) and all(_comparable(path).startswith(begin) for path in listed)
-
-
-def delete_old_metadata(before: Table, after: TableMetadata, emit: Listener = LISTENERS) -> None:
-    """Delete metadata files that dropped out of the log, if the table asks for it; never fails.
-
-    Call this after a commit has landed: PyIceberg does it only in its own transactions. REST services do it themselves.
-    """
-    asked = after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
-    if not asked or not isinstance(before.catalog, MetastoreCatalog):
-        return
-    kept = {entry.metadata_file for entry in after.metadata_log}
-    for path in sorted({entry.metadata_file for entry in before.metadata.metadata_log} - kept):
-        try:
-            if path.endswith(".metadata.json") and is_under(path, before.location()):
-                before.io.delete(path)
-        except Exception as error:  # noqa: BLE001 - the commit has landed; an old file does no harm
-            emit(MetadataKept(redact(path), describe(error)))
 
 
 def _location(table: Table, property_name: str, folder: str) -> str:
