@@ -47,7 +47,7 @@ DEAD_LETTERS = EXAMPLES / "dead_letters"
 SHOWN_OF_STORIES = {
     EVOLUTION: (
         "   It ended with -9. What readers see:",
-        "   batch 1: 4 rows; id long, pieces int, _rescued string, customer struct<name string>, paid boolean, weight double",
+        "   batch 0: 2 rows; id long, pieces int, _rescued string",
         "   9 documents arrived, 9 rows are in the table, 9 rows equal their documents.",
         "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
     ),
