@@ -41,6 +41,25 @@ SHOWN_OF_PIPELINE = (
 DRILL = EXAMPLES.parent / "docs/reference/failpoints.md"
 DEPLOY = EXAMPLES / "deploy"  # tests/deploy runs and checks these
 PLAYGROUND = EXAMPLES / "playground"  # tests/interop runs it
+RUN_ELSEWHERE = (DEPLOY, GUARANTEES, NOTEBOOK, PLAYGROUND)
+EVOLUTION = EXAMPLES / "evolution"
+DEAD_LETTERS = EXAMPLES / "dead_letters"
+SHOWN_OF_STORIES = {
+    EVOLUTION: (
+        "   It ended with -9. What readers see:",
+        "   batch 0: 2 rows; id long, pieces int, _rescued string",
+        "   9 documents arrived, 9 rows are in the table, 9 rows equal their documents.",
+        "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
+    ),
+    DEAD_LETTERS: (
+        "   In the table: 96 rows. In the table of dead letters: 8.",
+        "   In the table: 288 rows. In the table of dead letters: 12.",
+        "   12 letters replayed, 0 pending.",
+        "   0 letters replayed, 0 pending.",
+        "   300 documents arrived. Lost: 0. Doubled: 0.",
+        "shop.orders in lakehouse: clean: 4 batches, each there once, whole and readable",
+    ),
+}
 
 
 def run(command: list[str], folder: Path, **variables: str) -> list[str]:
@@ -84,6 +103,15 @@ def test_the_custom_sink_is_killed_and_replayed_and_every_order_is_there_once(tm
     assert "lakesink.batch.recovered table=orders sink=orders batch=1" in shown
     assert "In the table: 300 rows, 300 orders, 3 batches.\n3. Every order once: True." in shown
     assert told[-2].startswith("Next: ")
+
+
+@pytest.mark.parametrize("example", SHOWN_OF_STORIES, ids=lambda example: example.name)
+def test_a_story_of_a_killed_driver_ends_as_its_readme_says(tmp_path: Path, example: Path) -> None:
+    told = run([sys.executable, str(example / "run.py")], tmp_path)
+    page = (example / "README.md").read_text().splitlines()
+    for line in SHOWN_OF_STORIES[example]:
+        assert line in told
+        assert line in page
 
 
 @pytest.mark.parametrize(
@@ -137,7 +165,7 @@ def test_every_example_is_run_here_and_named_in_their_readme() -> None:
 
     assert (found, folders) == (
         set(LAST_LINES),
-        {sink.name for sink in (CUSTOM_SINK, DEPLOY, GUARANTEES, KAFKA_WINDOWS, NOTEBOOK, PIPELINE, PLAYGROUND)},
+        {folder.name for folder in (*RUN_ELSEWHERE, *SHOWN_OF_STORIES, CUSTOM_SINK, KAFKA_WINDOWS, PIPELINE)},
     )
     assert all(f"[{name}]({name})" in named for name in found)
     assert all(f"[{name}]({name}/README.md)" in named for name in folders)

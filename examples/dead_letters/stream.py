@@ -1,0 +1,25 @@
+"""The stream: every file that has arrived is a batch; documents that are no orders become dead letters."""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+import lakesink
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors need a Python that has lakesink
+spark = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+documents = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load("inbox")  # one document a line
+
+cents = "try_cast(get_json_object(value, '$.cents') AS BIGINT)"
+writer = lakesink.stream(
+    documents,
+    "shop.orders",
+    sink_id="orders",
+    checkpoint="checkpoints/orders",
+    decode="json",
+    on_malformed="quarantine",
+    expect={"not_negative": (f"coalesce({cents} >= 0, true)", "quarantine")},
+    verbose=False,
+)
+writer.trigger(availableNow=True).start().awaitTermination()
