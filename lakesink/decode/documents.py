@@ -98,7 +98,7 @@ class Decoder:
         if self.plan.news is not None:
             assert isinstance(self._reader, JsonReader)
             self._news = NewsRows(self.plan.news, self._own, self._reader)
-        self._places = Places(self.task)
+        self._places = Places(self.task, numbered=self.plan.news is None or not self.plan.news.is_last)
 
     @property
     def refuses(self) -> bool:

@@ -116,6 +116,7 @@ def check_kind(document: Any, levels: int = DEEPEST) -> Kind:
         case {"list": element, **rest} if not rest and levels:
             return {LIST: check_kind(element, levels - 1)}
         case {"struct": dict(fields), **rest} if not rest and levels and len(fields) <= MOST_MEMBERS:
+            "".join(fields).encode()  # half a character is an error
             return {STRUCT: {name: check_kind(kind, levels - 1) for name, kind in fields.items()}}
     raise ValueError("not the kind of a value")
 

@@ -7,19 +7,17 @@ documents. Pure.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakesink.decode.json_raw import items, members
 from lakesink.decode.kinds import (
     LONGEST_NAME,
-    NONE,
     WAITS,
     Kind,
     Place,
     check_kind,
     kind_of,
-    leaves_of,
     merged,
     says_nothing,
 )
@@ -27,10 +25,13 @@ from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 LONG, DOUBLE = "long", "double"
 LARGEST_NEWS_BYTES = 64 * 1024 * 1024
+MOST_KEYS = 10_000
+"""Different new keys of a batch; more are rather values, such as user names, and none of them becomes a column."""
 _MOST_DIGITS = 38
 _DEEPEST_PLACE = 100
 _INFINITE_FLOAT = 3.4028235677973366e38
 """From here on, rounding to a float gives infinity."""
+_WIDE = {"int": LONG, "float": DOUBLE}
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _PLAIN = re.compile(r"-?[0-9]{1,38}(?:\.[0-9]{1,38})?")
@@ -42,59 +43,63 @@ class News:
     """The news of some documents.
 
     Attributes:
-        most: New keys at most; the first ones by name are kept, and one more, which shows that there are more.
-        added: Kinds of values by the place of their key.
+        added: Kinds of values by the place of their key; null says nothing, and is not there.
         widened: Names of Iceberg's types by the place of a column.
         optional: Places of required columns that a document lacks.
+        has_too_many: True if there are more than `MOST_KEYS` new keys; then none is kept.
     """
 
-    most: int
     added: dict[Place, Kind] = field(default_factory=dict)
     widened: dict[Place, str] = field(default_factory=dict)
     optional: set[Place] = field(default_factory=set)
+    has_too_many: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.widened or self.optional or not all(map(says_nothing, self.added.values())))
+        of_columns = bool(self.widened or self.optional)
+        return self.has_too_many or of_columns or not all(map(says_nothing, self.added.values()))
 
     def include(self, other: "News") -> None:
         """Add other news."""
         for place, kind in other.added.items():
-            both = merged(self.added.get(place, WAITS), kind)
-            self.added[place] = both if leaves_of(both) <= self.most else NONE
+            self.added[place] = merged(self.added.get(place, WAITS), kind)
         for place, name in other.widened.items():
             self.widened[place] = wider(self.widened.get(place, name), name)
         self.optional |= other.optional
-        if len(self.added) > 4 * (self.most + 1):
-            self._shorten()
+        self.has_too_many |= other.has_too_many or len(self.added) > MOST_KEYS
+        if self.has_too_many:
+            self.added.clear()
 
     def to_json(self) -> str:
         """The news as JSON; empty if there are none."""
         if not self:
             return ""
-        self._shorten()
         document = {
             "added": [[place, kind] for place, kind in sorted(self.added.items(), key=_place)],
             "widened": sorted(self.widened.items()),
             "optional": sorted(self.optional),
+            "has_too_many": self.has_too_many,
         }
-        return json.dumps(document, separators=(",", ":"))
-
-    def _shorten(self) -> None:
-        self.added = dict(sorted(self.added.items(), key=_place)[: self.most + 1])
+        return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
-def news_from(text: str, most: int) -> News:
+def news_from(text: str) -> News:
     """The inverse of `News.to_json`, for a text from a less trusted process; raises ValueError."""
     if len(text) > LARGEST_NEWS_BYTES:
         raise ValueError("the news of a task are too long")
     try:
         match json.loads(text):
-            case {"added": list(added), "widened": list(widened), "optional": list(optional)}:
-                found = News(most)
-                found.added = {_checked(place): check_kind(kind) for place, kind in added}
-                found.widened = {_checked(place): _checked_type(name) for place, name in widened}
-                found.optional = set(map(_checked, optional))
-                return found
+            case {
+                "added": list(added),
+                "widened": list(widened),
+                "optional": list(optional),
+                "has_too_many": bool(has_too_many),
+            } if len(added) <= MOST_KEYS:
+                return News(
+                    {_checked(place): check_kind(kind) for place, kind in added},
+                    {_checked(place): _checked_type(name) for place, name in widened},
+                    set(map(_checked, optional)),
+                    has_too_many,
+                )
     except (TypeError, RecursionError) as error:
         raise ValueError("not the news of a task") from error
     raise ValueError("not the news of a task")
@@ -116,40 +121,73 @@ class _Known:
     visited: tuple[Field, ...]
     required: tuple[Field, ...]
 
-    @classmethod
-    def of(cls, struct: Struct, *, widens: bool) -> "_Known":
-        visited = tuple(one for one in struct.fields if widens or not isinstance(one.type, Primitive))
-        required = tuple(one for one in struct.fields if widens and one.required)
-        return cls({one.name: one for one in struct.fields}, visited, required)
-
 
 @dataclass(slots=True)
 class NewsFinder:
-    """Finds the news of documents, one by one; `struct` has the columns that come from documents."""
+    """Finds the news of documents, one by one.
+
+    Attributes:
+        struct: The columns that come from documents.
+        kept_types: Ids of fields that do not become wider: the sources of partition fields.
+        kept_required: Ids of fields that stay required, because they identify rows.
+    """
 
     struct: Struct
-    most: int
     widens: bool
+    kept_types: frozenset[int] = frozenset()
+    kept_required: frozenset[int] = frozenset()
     _known: dict[int, _Known] = field(default_factory=dict)
 
     def of(self, text: str) -> News:
         """The news of one JSON object that the decoder can open; the first of equal keys counts."""
-        found = News(self.most)
+        found = News()
         self._add_object(found, text, self.struct, ())
         return found
 
     def _add_object(self, found: News, text: str, struct: Struct, path: Place) -> None:
         known = self._known.get(id(struct))  # part of `self.struct`, so no other object can get its id
         if known is None:
-            known = self._known[id(struct)] = _Known.of(struct, widens=self.widens)
+            known = self._known[id(struct)] = self._fields_of(struct)
         present = dict(reversed(members(text)))
         for name in present.keys() - known.fields.keys():
             place, kind = (*path, name[:LONGEST_NAME]), kind_of(present[name])
-            found.added[place] = merged(found.added.get(place, WAITS), kind)
+            if kind != WAITS:
+                found.added[place] = merged(found.added.get(place, WAITS), kind)
         for one in known.visited:
             if one.name in present:
                 self._add_value(found, present[one.name], one.type, (*path, one.name))
         found.optional.update((*path, one.name) for one in known.required if present.get(one.name) in (None, "null"))
+
+    def widest(self, kind: Type) -> Type:
+        """The type after all changes that are allowed; a document that does not fit it is malformed for good."""
+        match kind:
+            case Struct(fields):
+                return Struct(tuple(map(self._widest_field, fields)))
+            case ListOf(element):
+                return ListOf(replace(element, type=self.widest(element.type)))
+            case MapOf(key, value):
+                return MapOf(key, replace(value, type=self.widest(value.type)))
+            case Primitive(name):
+                scale = kind.decimal[1] if kind.decimal else 0
+                return Primitive(f"decimal({_MOST_DIGITS}, {scale})" if kind.decimal else _WIDE.get(name, name))
+
+    def _widest_field(self, one: Field) -> Field:
+        required = one.required and one.field_id in self.kept_required
+        return replace(one, required=required, type=self._type_of(one))
+
+    def _type_of(self, one: Field) -> Type:
+        return one.type if one.field_id in self.kept_types else self.widest(one.type)
+
+    def _fields_of(self, struct: Struct) -> _Known:
+        def has_news(one: Field) -> bool:
+            return not isinstance(one.type, Primitive) or (self.widens and one.field_id not in self.kept_types)
+
+        lacking = [one for one in struct.fields if self.widens and one.required]
+        return _Known(
+            {one.name: one for one in struct.fields},
+            tuple(filter(has_news, struct.fields)),
+            tuple(one for one in lacking if one.field_id not in self.kept_required),
+        )
 
     def _add_value(self, found: News, value: str, kind: Type, place: Place) -> None:
         match kind:
@@ -192,19 +230,21 @@ def _checked(place: Any) -> Place:
         raise ValueError("not the place of a key")
     if not all(isinstance(name, str) for name in place):
         raise ValueError("a name is not a text")
+    "".join(place).encode()  # half a character is an error
     return tuple(place)
 
 
 def _checked_type(name: Any) -> str:
-    if name in (LONG, DOUBLE) or (isinstance(name, str) and _DECIMAL.fullmatch(name)):
+    decimal = _DECIMAL.fullmatch(name) if isinstance(name, str) else None
+    if name in (LONG, DOUBLE) or (decimal and int(decimal[2]) <= int(decimal[1]) <= _MOST_DIGITS):
         return str(name)
     raise ValueError("a column cannot become of this type")
 
 
-def all_news(texts: Iterable[str], most: int) -> News:
+def all_news(texts: Iterable[str]) -> News:
     """The merged news of all tasks; raises ValueError."""
-    found = News(most)
+    found = News()
     for text in texts:
         if text:
-            found.include(news_from(text, most))
+            found.include(news_from(text))
     return found

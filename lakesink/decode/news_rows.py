@@ -15,8 +15,11 @@ from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import Struct
 
 
-class FindsObjects(Protocol):
-    """Tells objects from other documents."""
+class ReadsObjects(Protocol):
+    """Reads documents, and tells objects from others."""
+
+    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
+        """A table's columns from documents."""
 
     def objects(self, values: pa.Array) -> pa.BooleanArray:
         """True for documents that are objects."""
@@ -41,19 +44,20 @@ class NewsRows:
 
     plan: NewsPlan
     struct: Struct
-    reader: FindsObjects
+    reader: ReadsObjects
     news: News = field(init=False)
     _refused: frozenset[Place] = field(init=False)
     _finder: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.news = News(self.plan.most)
+        self.news = News()
         self._refused = frozenset(self.plan.refused)
-        self._finder = NewsFinder(self.struct, self.plan.most, self.plan.widens)
+        plan = self.plan
+        self._finder = NewsFinder(self.struct, plan.widens, plan.kept_types, plan.kept_required)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> FoundNews:
         """The documents with news among those that the reader marked, or could not read."""
-        doubtful = either(parsed.rest, parsed.misfits if self.plan.widens else None)
+        doubtful = self._doubtful(documents, parsed)
         if doubtful is None:
             return FoundNews()
         positions = pc.indices_nonzero(doubtful)
@@ -70,6 +74,19 @@ class NewsRows:
             elif without_column:
                 refused[position] = dotted(min(without_column))
         return FoundNews(_mask(left, len(documents)) if left else None, refused)
+
+    def _doubtful(self, documents: pa.Array, parsed: Parsed) -> pa.BooleanArray | None:
+        """Documents that may have news: not those that are malformed under any schema that could follow."""
+        misfits = parsed.misfits
+        if misfits is None:
+            return parsed.rest
+        rest = None if parsed.rest is None else pc.and_not(parsed.rest, misfits)
+        if not self.plan.widens or self.plan.is_last:
+            return rest
+        widest = self._finder.widest(self.struct)
+        assert isinstance(widest, Struct)
+        hopeless = self.reader.documents(pc.if_else(misfits, documents, b"{}"), widest).misfits
+        return either(rest, misfits if hopeless is None else pc.and_not(misfits, hopeless))
 
     def _taken_out(self, news: News) -> set[Place]:
         """Take the keys for which no column can be added out of the news."""

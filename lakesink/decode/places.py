@@ -16,9 +16,13 @@ PLACES = (FILE, *KAFKA)
 
 @dataclass(slots=True)
 class Places:
-    """Counts the rows of one task's earlier batches, to name the place of a document."""
+    """Counts the rows of one task's earlier batches, to name the place of a document.
+
+    Without `numbered`, rows have no numbers: those that tasks left have lost theirs.
+    """
 
     task: int
+    numbered: bool = True
     _rows: int = 0
     _of_file: Counter[str | None] = field(default_factory=Counter)
 
@@ -33,9 +37,11 @@ class Places:
             path = paths[position].as_py()
             before = self._of_file[path] + pc.sum(pc.equal(paths.slice(0, position), path), min_count=0).as_py()
             if path is not None:
-                return f"{redact(path)}, row {before + 1}"
+                return f"{redact(path)}, row {before + 1}" if self.numbered else redact(path)
         kafka = [f"{name} {batch.column(name)[position]}" for name in KAFKA if name in batch.schema.names]
-        return ", ".join(kafka) if kafka else f"row {self._rows + position + 1} of task {self.task}"
+        if kafka:
+            return ", ".join(kafka)
+        return f"row {self._rows + position + 1} of task {self.task}" if self.numbered else "a row with a new key"
 
     def advance(self, batch: pa.RecordBatch) -> None:
         """Continue with the next batch."""

@@ -44,13 +44,15 @@ class NewsPlan:
 
     Attributes:
         widens: True if a column may become wider, or optional.
-        most: New columns in a batch at most.
+        kept_types: Ids of fields that do not become wider.
+        kept_required: Ids of fields that stay required.
         refused: Keys of documents for which no column can be added, by their paths.
         is_last: True if the table follows the documents already, and no key that is still without a column gets one.
     """
 
     widens: bool
-    most: int
+    kept_types: frozenset[int] = frozenset()
+    kept_required: frozenset[int] = frozenset()
     refused: tuple[tuple[str, ...], ...] = ()
     is_last: bool = False
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.kinds import DEEPEST, MOST_MEMBERS, NONE, WAITS, arrow_of, check_kind, kind_of, leaves_of, merged
-from lakesink.decode.news import News, NewsFinder, all_news, news_from
+from lakesink.decode.news import MOST_KEYS, News, NewsFinder, all_news, news_from
 from lakesink.writer.schema import Field, ListOf, Primitive, Struct, Type
 
 READER = JsonReader()
@@ -31,10 +31,12 @@ DOCUMENTS = st.lists(st.dictionaries(st.sampled_from(["id", "k", "l", "K"]), VAL
 KNOWN = Struct((Field(1, "id", required=True, type=Primitive("int")),))
 
 
-def news(documents: list[Any], struct: Struct = KNOWN, *, most: int = 100, widens: bool = True) -> News:
-    found = News(most)
+def news(documents: list[Any], struct: Struct = KNOWN, *, widens: bool = True) -> News:
+    found = News()
     for document in documents:
-        found.include(NewsFinder(struct, most, widens).of(json.dumps(document)))
+        of_document = NewsFinder(struct, widens).of(json.dumps(document))
+        if of_document:  # others are not left
+            found.include(of_document)
     return found
 
 
@@ -45,7 +47,7 @@ def test_the_news_do_not_depend_on_the_order_or_the_split_of_the_documents(
     shuffled = chance.sample(documents, len(documents))
     cuts = [0, *sorted(chance.choices(range(len(documents) + 1), k=parts - 1)), len(documents)]
     of_tasks = [news(shuffled[begin:end]).to_json() for begin, end in pairwise(cuts)]
-    assert all_news(of_tasks, 100).to_json() == news(documents).to_json()
+    assert all_news(of_tasks).to_json() == news(documents).to_json()
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5))
@@ -131,11 +133,19 @@ def test_kinds_of_values_follow_the_written_rule(texts: list[str], kind: pa.Data
     assert check_kind(json.loads(json.dumps(found))) == found
 
 
-def test_only_the_first_keys_travel_and_one_more_that_shows_that_there_are_more() -> None:
-    found = news([{"id": 1} | {f"k{number:02d}": 1 for number in range(30)}], most=3)
-    assert [place for place, _ in json.loads(found.to_json())["added"]] == [["k00"], ["k01"], ["k02"], ["k03"]]
+def test_a_batch_with_very_many_new_keys_has_too_many_in_any_split() -> None:
+    many = [{"id": 1, f"k{number}": number} for number in range(MOST_KEYS + 1)]
+    assert not news(many[:-1]).has_too_many
+    whole, parts = news(many), all_news([news(many[:7]).to_json(), news(many[7:]).to_json()])
+    assert whole.has_too_many
+    assert whole.to_json() == parts.to_json() == all_news([whole.to_json()]).to_json()
     assert leaves_of(kind_of('{"a": 1, "b": [{"c": 1}]}')) == 2
-    assert news([{"k": dict.fromkeys("abcd", 1)}], most=3).added == {("k",): NONE}
+
+
+def test_keys_that_are_null_take_no_place_from_others() -> None:
+    nulls = {f"a{number:03d}": None for number in range(200)}
+    found = news([{"id": 1, "z": 0.5}, {"id": 2, **nulls, "z": 2**53 + 1}])
+    assert found.added == {("z",): NONE}
 
 
 INT, FLOAT, DECIMAL = Primitive("int"), Primitive("float"), Primitive("decimal(5, 2)")
@@ -163,8 +173,8 @@ INT, FLOAT, DECIMAL = Primitive("int"), Primitive("float"), Primitive("decimal(5
 def test_a_number_widens_its_column_only_if_the_column_does_not_hold_it(kind: Primitive, text: str, wide: str) -> None:
     struct = Struct((Field(1, "c", required=False, type=kind),))
     document = f'{{"c": {text}}}'
-    assert NewsFinder(struct, 9, widens=True).of(document).widened == ({("c",): wide} if wide else {})
-    assert not NewsFinder(struct, 9, widens=False).of(document)
+    assert NewsFinder(struct, widens=True).of(document).widened == ({("c",): wide} if wide else {})
+    assert not NewsFinder(struct, widens=False).of(document)
     misfit = READER.documents(pa.array([document.encode()]), struct).misfits
     assert not wide or misfit is not None
     if wide:
@@ -194,19 +204,30 @@ def test_keys_within_lists_and_maps_have_iceberg_s_places() -> None:
         "[]",
         "{",
         '{"added": []}',
-        '{"added": [[["a"], "int"]], "widened": [], "optional": []}',
-        '{"added": [["a", "whole"]], "widened": [], "optional": []}',
-        '{"added": [[[], "whole"]], "widened": [], "optional": []}',
-        '{"added": [[[1], "whole"]], "widened": [], "optional": []}',
-        '{"added": [[["a"], {"list": "whole", "more": 1}]], "widened": [], "optional": []}',
-        '{"added": [1], "widened": [], "optional": []}',
-        '{"added": [], "widened": [[["a"], "string"]], "optional": []}',
-        '{"added": [], "widened": [[["a"], 1]], "optional": []}',
-        '{"added": [], "widened": [], "optional": ["a"]}',
-        '{"added": [[["a"], ' + '{"list": ' * 6 + '"whole"' + "}" * 6 + ']], "widened": [], "optional": []}',
-        '{"added": [[["a"], ' + '{"list": ' * 9000 + '"whole"' + "}" * 9000 + ']], "widened": [], "optional": []}',
+        '{"added": [[["a"], "int"]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [["a", "whole"]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [[[], "whole"]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [[[1], "whole"]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [[["a"], {"list": "whole", "more": 1}]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [1], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [], "widened": [[["a"], "string"]], "optional": [], "has_too_many": false}',
+        '{"added": [], "widened": [[["a"], 1]], "optional": [], "has_too_many": false}',
+        '{"added": [], "widened": [], "optional": ["a"], "has_too_many": false}',
+        '{"added": [[["\\ud800"], "whole"]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [[["a"], {"struct": {"\\ud800": "whole"}}]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [], "widened": [[["a"], "decimal(99, 99)"]], "optional": [], "has_too_many": false}',
+        '{"added": [[["a"], '
+        + '{"list": ' * 6
+        + '"whole"'
+        + "}" * 6
+        + ']], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [[["a"], '
+        + '{"list": ' * 9000
+        + '"whole"'
+        + "}" * 9000
+        + ']], "widened": [], "optional": [], "has_too_many": false}',
     ],
 )
 def test_news_of_another_form_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not the|another|cannot|Expecting|name"):
-        news_from(text, 100)
+    with pytest.raises(ValueError, match=r"not the|another|cannot|Expecting|name|surrogates"):
+        news_from(text)

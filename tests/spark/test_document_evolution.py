@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyiceberg.types import IntegerType
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import IntegerType, LongType
 
 import lakesink
 from lakesink.cli.main import main
@@ -198,3 +199,67 @@ def test_a_batch_whose_documents_are_all_malformed_still_fails(spark: Any) -> No
     records = spark.createDataFrame([("{",), ("[]",)], "value string")
     with pytest.raises(WriteError, match="malformed"):
         lakesink.append(records, TABLE, txn=("load", 1), decode="json", schema_evolution="widen")
+
+
+def append(spark: Any, *texts: str, version: int = 1, **options: Any) -> None:
+    """As many tasks as documents."""
+    parts = [spark.createDataFrame([(text,)], "value string") for text in texts]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.union(part)
+    chosen = {"decode": "json", "schema_evolution": "add", **options}
+    lakesink.append(whole, TABLE, txn=("load", version), **chosen)
+
+
+def test_many_keys_that_are_null_hide_no_kind_of_another_key(spark: Any) -> None:
+    nulls = {f"a{number:03d}": None for number in range(150)}
+    append(spark, '{"id": 1, "z": 0.5}', json.dumps({"id": 2, **nulls, "z": 2**53 + 1}), rescue_column="_rescued")
+    assert rows() == [
+        {"id": 1, "_rescued": '{"unknown":{"z":0.5}}'},
+        {"id": 2, "_rescued": '{"unknown":{"z":9007199254740993}}'},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ('{"id": 1, "a.b": 1, "a": {"b": 2}}', "a"),
+        ('{"id": 1, "tags.element": 1, "tags": [2]}', "tags"),
+        ('{"id": 1, "id_bucket": 5}', ""),
+    ],
+)
+def test_a_key_whose_name_the_table_cannot_have_is_rescued_beside_the_others(
+    spark: Any, text: str, column: str
+) -> None:
+    with load_table(connect(create=False), TABLE).update_spec() as update:
+        update.add_field("id", BucketTransform(4), "id_bucket")
+    append(spark, text, '{"id": 2, "ok": 1}', rescue_column="_rescued")
+    assert [name for name in columns() if name not in ("id", "name", "size", "ok", "_rescued")] == [column][
+        : bool(column)
+    ]
+    assert [row["id"] for row in rows()] == [1, 2]
+    assert "unknown" in rows()[0]["_rescued"]
+
+
+def test_a_document_that_goes_aside_for_its_values_changes_no_column(spark: Any) -> None:
+    options: dict[str, Any] = {"on_malformed": "quarantine", "schema_evolution": "widen", "max_dead_letter_ratio": 1}
+    append(spark, '{"id": "x", "new": 1}', '{"id": "y", "size": 3000000000}', '{"id": 1}', **options)
+    assert columns() == {"id": "long", "name": "string", "size": "int"}
+    assert rows() == [{"id": 1}]
+
+
+def test_a_key_with_the_name_of_a_column_of_kafka_is_named(spark: Any) -> None:
+    with load_table(connect(create=False), TABLE).update_schema() as update:
+        update.add_column("_kafka_offset", LongType())
+    records = spark.createDataFrame([('{"id": 1, "_kafka_offset": 7}', 3)], "value string, offset long")
+    for policy in ("add", "fail"):
+        with pytest.raises(WriteError, match="_kafka_offset"):
+            lakesink.append(records, TABLE, txn=("load", 1), decode="json", schema_evolution=policy)
+
+
+def test_the_source_of_a_partition_does_not_become_wider(spark: Any) -> None:
+    with load_table(connect(create=False), TABLE).update_spec() as update:
+        update.add_identity("size")
+    append(spark, '{"id": 1, "size": 3000000000, "new": 1}', '{"id": 2}', schema_evolution="widen", rescue_column="r")
+    assert columns()["size"] == "int"
+    assert rows() == [{"id": 1, "new": 1, "r": '{"unfit":{"size":{"expected":"INT","value":3000000000}}}'}, {"id": 2}]

@@ -1,8 +1,9 @@
 """Merges what the documents of a batch bring, and decides how the table's schema follows them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -10,15 +11,16 @@ from pyiceberg.table import Table
 from pyiceberg.types import StructType
 
 from lakesink.decode.kinds import arrow_of, leaves_of, says_nothing, without_type
-from lakesink.decode.news import News, all_news
+from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.evolution import BatchWrite, new_column, unfit_name, unfit_names_within
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
+from lakesink.sinks.iceberg.task import check_columns
 from lakesink.words import counted
 from lakesink.writer.left_rows import is_left_rows, read_left_rows
-from lakesink.writer.plan import OnMalformed
-from lakesink_catalog.commit.evolution import parse_type
+from lakesink.writer.plan import OnMalformed, WritePlan
+from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
 from lakesink_catalog.commit.premises import Path, columns, is_promotion
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.tables.locations import data_location
@@ -29,8 +31,9 @@ from lakesink_protocol.receipt import Receipt
 from lakesink_protocol.redact import redact, shown
 from lakesink_protocol.votes import receipt_rejected
 
-_OF_KAFKA = "_kafka_"
+_RESERVED = ("_kafka_", "_lakesink_")
 _MOST_NAMED = 10
+_TOO_MANY, _OF_VALUES = (f"more than {MOST_KEYS:,} new keys",), "so many keys are rather values"
 _NO_TYPE = "no type holds all of its values"
 
 
@@ -46,6 +49,10 @@ class Followed:
     change: SchemaChange
     refused: Mapping[Path, str]
 
+    def refused_for_good(self, settings: Settings) -> list[Path]:
+        """Those that no later batch can add either."""
+        return [place for place, why in self.refused.items() if why != _limit(settings)]
+
 
 def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settings) -> Followed:
     """The change for the news in the receipts of all tasks; the same for any split of the documents into tasks.
@@ -54,7 +61,7 @@ def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settin
         WriteError: The news are malformed.
     """
     try:
-        news = all_news((receipt.news for receipt in receipts), settings.max_new_columns)
+        news = all_news(receipt.news for receipt in receipts)
     except ValueError as error:
         raise receipt_rejected(str(error)) from None
     schema = table.schema()
@@ -62,6 +69,23 @@ def follow_documents(receipts: Sequence[Receipt], table: Table, settings: Settin
     if settings.schema_evolution is SchemaEvolution.ADD:
         return Followed(SchemaChange(added), refused)
     return Followed(SchemaChange(added, tuple(_widened(news, table)), tuple(_optional(news, schema))), refused)
+
+
+def possible(found: Followed, follow: Callable[[SchemaChange], BatchWrite]) -> tuple[Followed, BatchWrite]:
+    """What the table can follow, key by key if not all together; raises ChangeImpossible if it cannot even widen."""
+    try:
+        return found, follow(found.change)
+    except ChangeImpossible:
+        change, refused = replace(found.change, added=()), dict(found.refused)
+    for one in found.change.added:
+        longer = replace(change, added=(*change.added, one))
+        try:
+            follow(longer)
+        except ChangeImpossible:
+            refused[one.column] = "another column or partition field of the table has its name"
+        else:
+            change = longer
+    return Followed(change, refused), follow(change)
 
 
 def not_followed(found: Followed, schema: Schema, table: Path, settings: Settings, batch_id: int) -> WriteError | None:
@@ -81,34 +105,44 @@ def left_rows(receipts: Sequence[Receipt], write: BatchWrite) -> Iterator[pa.Rec
         assert receipt.left is not None
         if not is_left_rows(receipt.left.path, folder, stem, receipt.task):
             raise receipt_rejected("the file of rows that a task left has the name of another task, batch or sink")
-        source = translate_storage_errors(io.properties, io.new_input(receipt.left.path).open)
-        try:
-            with source:
-                for rows in read_left_rows(source):
-                    if schema not in (None, rows.schema):
-                        raise receipt_rejected("tasks left rows with different columns")
-                    schema = rows.schema
-                    yield rows
-        except pa.ArrowInvalid as error:
-            raise receipt_rejected("the file of rows that a task left cannot be read") from error
+        opened = io.new_input(receipt.left.path)
+        if translate_storage_errors(io.properties, opened.__len__) != receipt.left.size_bytes:
+            raise receipt_rejected("the file of rows that a task left has another size")
+        with translate_storage_errors(io.properties, opened.open) as source:
+            for rows in _checked_rows(source, write.plan):
+                if schema not in (None, rows.schema):
+                    raise receipt_rejected("tasks left rows with different columns")
+                schema = rows.schema
+                yield rows
+
+
+def _checked_rows(source: Any, plan: WritePlan) -> Iterator[pa.RecordBatch]:
+    try:
+        for rows in read_left_rows(source):
+            check_columns(rows.schema, plan)
+            yield rows
+    except (pa.ArrowException, OSError, ValueError, WriteError) as error:
+        raise receipt_rejected("the file of rows that a task left cannot be read") from error
 
 
 def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[ColumnType, ...], dict[Path, str]]:
     present = {path: field.name for path, field in columns(schema).items()}
     taken = {(*path[:-1], path[-1].casefold()) for path in present} | {(settings.rescue_column.casefold(),)}
-    spelled = Counter((*place[:-1], place[-1].casefold()) for place in news.added)
+    heard = {place: kind for place, kind in news.added.items() if not says_nothing(kind)}
+    spelled = Counter(map(_folded, heard))
     added: list[ColumnType] = []
-    refused: dict[Path, str] = {}
+    refused: dict[Path, str] = dict.fromkeys([_TOO_MANY], _OF_VALUES) if news.has_too_many else {}
     room = settings.max_new_columns
-    for place in sorted(news.added):
-        kind, folded = news.added[place], (*place[:-1], place[-1].casefold())
-        arrow, leaves = arrow_of(kind), leaves_of(kind)
-        if place in present or says_nothing(kind):
+    for place in sorted(heard):
+        kind, arrow, leaves = heard[place], arrow_of(heard[place]), leaves_of(heard[place])
+        why = _not_of_documents(place, settings)
+        if place in present and not why:
             continue
-        why = "another key or column differs from it only in case" if spelled[folded] > 1 or folded in taken else ""
+        if not why and (spelled[_folded(place)] > 1 or _folded(place) in taken):
+            why = "another key or column differs from it only in case"
         why = why or _why_not(place, arrow, schema)
         if not why and leaves > room:
-            why = f"a batch can add {counted(settings.max_new_columns, 'column')} (max_new_columns)"
+            why = _limit(settings)
         if why:
             refused[place] = why
         elif arrow is not None:
@@ -118,14 +152,28 @@ def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[Column
     return tuple(added), refused
 
 
+def _folded(place: Path) -> Path:
+    return (*place[:-1], place[-1].casefold())
+
+
+def _limit(settings: Settings) -> str:
+    return f"a batch can add {counted(settings.max_new_columns, 'column')} (max_new_columns)"
+
+
+def _not_of_documents(place: Path, settings: Settings) -> str:
+    """Why a key has the name of a column that does not come from documents; empty if it has not."""
+    reserved = next((begin for begin in _RESERVED if place[0].casefold().startswith(begin)), "")
+    if len(place) == 1 and reserved:
+        return f"names that begin with {reserved} are reserved"
+    return "it is the name of the rescue column" if place == (settings.rescue_column,) else ""
+
+
 def _why_not(place: Path, arrow: pa.DataType | None, schema: Schema) -> str:
     """Why a key cannot become a column; empty if it can."""
     if arrow is None:
         return _NO_TYPE
     if len(place) > 1 and not _is_struct(schema, place[:-1]):
         return "the table has no STRUCT for it"
-    if len(place) == 1 and place[0].casefold().startswith(_OF_KAFKA):
-        return f"names that begin with {_OF_KAFKA} are for Kafka's metadata"
     if not all(map(str.isprintable, (place[-1], *_names_in(arrow)))):
         return "its name has characters that are not printable"
     return unfit_name(place[-1], None, is_column=len(place) == 1) or unfit_names_within(place, arrow)

@@ -52,18 +52,19 @@ def write_plan(
         on_malformed=settings.on_malformed,
         show_values=settings.show_values,
         rescue_column=settings.rescue_column,
-        news=_news_plan(settings),
+        news=_news_plan(table, settings),
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),
     )
 
 
-def _news_plan(settings: Settings) -> NewsPlan | None:
+def _news_plan(table: Table, settings: Settings) -> NewsPlan | None:
     if not settings.follows_documents:
         return None
     widens = settings.schema_evolution is not SchemaEvolution.ADD
-    return NewsPlan(widens, settings.max_new_columns)
+    sources = frozenset(one.source_id for one in table.spec().fields)  # tasks write partition values of their types
+    return NewsPlan(widens, sources, frozenset(table.schema().identifier_field_ids))
 
 
 def _check_sources(table: Table) -> None:

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed
+from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.letters import LettersSink
@@ -25,7 +25,9 @@ from lakesink.writer.columns import missing_columns, unknown_columns
 from lakesink.writer.expectations import Expected, OnUnmet, expected_in, without_marks
 from lakesink.writer.letters import LETTERS, LettersPlan
 from lakesink.writer.plan import WritePlan
+from lakesink.writer.refusals import schema_mismatch
 from lakesink_catalog.commit.clock import ClockWatch
+from lakesink_catalog.commit.evolution import ChangeImpossible
 from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
@@ -226,12 +228,18 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if write.plan.news is None:
             raise receipt_rejected("a task left rows, but the table does not follow documents")
         schema = write.table.schema()
-        followed = follow_documents(found, write.table, self.settings)
+        follow = partial(write.following, transaction.decision.table)
+        try:
+            followed, transaction.followed = possible(follow_documents(found, write.table, self.settings), follow)
+        except ChangeImpossible as error:
+            raise schema_mismatch(
+                f"The table's schema cannot follow the documents: {error}.", action="Set schema_evolution='add'."
+            ) from None
         trouble = not_followed(followed, schema, write.table.name(), self.settings, batch_id)
         if trouble is not None:
             raise trouble
-        self.refused_keys.update(followed.refused)
-        transaction.followed = write.following(transaction.decision.table, followed.change)
+        if self.settings.rescue_column:  # a document with such a key is written in any case
+            self.refused_keys.update(followed.refused_for_good(self.settings))
         plan = replace(transaction.followed.plan, news=replace(write.plan.news, is_last=True))
         rows = left_rows(found, write)
         return transaction.writer_of(plan).write(len(receipts), rows)
