@@ -19,7 +19,7 @@ from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.quality import Quality
-from lakesink_protocol.receipt import Receipt, decode, encode
+from lakesink_protocol.receipt import LeftRows, Receipt, decode, encode
 from testkit.builders import Lake, Stream, counted, expected
 
 Change = Callable[[ContentFile, Lake], ContentFile]
@@ -77,6 +77,9 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "of a task that is another one": lambda vote: replace(vote, task=0),
     "under a schema that the table does not have": lambda vote: replace(vote, schema_id=7),
     "under a schema or spec of another content": lambda vote: replace(vote, premises="0" * 32),
+    "with rows that it left, though nobody asked": lambda vote: replace(
+        vote, rows=vote.rows + 1, left=LeftRows(f"{vote.files[0].path}.arrows", 1, 1)
+    ),
     "with more rescued rows than rows": lambda vote: _rescued(vote, vote.rows + 1, vote.rows + 1),
     "with rescued rows that are malformed too": lambda vote: _rescued(vote, vote.rows, vote.rows, malformed=1),
     "with rescued rows without a reason": lambda vote: _rescued(vote, 1, 0),

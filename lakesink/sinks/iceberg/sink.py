@@ -1,7 +1,7 @@
 """The Iceberg sink: a two-phase sink whose target is one table. It handles receipts and never reads a row."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -221,12 +221,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def write_rest(self, transaction: IcebergTransaction, receipts: Sequence[bytes]) -> bytes | None:
         """Write the documents that tasks left, under the schema that follows them."""
-        found = [receipt for receipt in map(opened, receipts) if receipt.left is not None and not receipt.refused]
         write, batch_id = transaction.write, transaction.batch.batch_id
+        if write.plan.news is None:  # `count_votes` refuses rows that were left without being asked for
+            return None
+        found = [receipt for receipt in map(opened, receipts) if receipt.left is not None and not receipt.refused]
         if not found:
             return None
-        if write.plan.news is None:
-            raise receipt_rejected("a task left rows, but the table does not follow documents")
         schema = write.table.schema()
         follow = partial(write.following, transaction.decision.table)
         try:
@@ -382,38 +382,40 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
         """Warn once for each column, with its first batch: a column that the query no longer has becomes NULL."""
-        columns = self._unreported("column", missing_columns(self.schema, transaction.write.plan))
+        columns = self._unreported_columns("column", missing_columns(self.schema, transaction.write.plan))
         if columns:
             self.effects.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, columns))
 
     def _warn_of_ignored(self, transaction: IcebergTransaction) -> None:
         """Warn once for each column that `schema_evolution` leaves out."""
-        columns = self._unreported("ignored column", unknown_columns(self.schema, transaction.write.plan))
+        columns = self._unreported_columns("ignored column", unknown_columns(self.schema, transaction.write.plan))
         if columns:
             self.effects.emit(events.ColumnsIgnored(transaction.batch.batch_id, self.table, self.key.name, columns))
 
     def _with_table(self, quality: Quality) -> Quality:
         return replace(quality, letters_table=self.letters.table) if quality.dead_letters else quality
 
-    def _unreported(self, kind: str, names: Sequence[str]) -> str:
-        """Those of the names that no earlier warning had, safe to show."""
+    def _unreported(self, kind: str, names: Iterable[str]) -> list[str]:
+        """Those of the names that no earlier warning had."""
         news = [name for name in names if f"{kind} {name}" not in self.reported]
         self.reported.update(f"{kind} {name}" for name in news)
-        return ", ".join(shown(name, LONGEST_NAME) for name in news)
+        return news
+
+    def _unreported_columns(self, kind: str, names: Iterable[str]) -> str:
+        """The same of columns, safe to show."""
+        return ", ".join(shown(name, LONGEST_NAME) for name in self._unreported(kind, names))
 
     def _warn_of_unknown(self, batch_id: int, quality: Quality) -> None:
         """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
-        news = [name for name in quality.unknown_names if name not in self.reported]
+        news = self._unreported("key", quality.unknown_names)
         if news:
-            self.reported.update(news)
             names = Quality(unknown_names=tuple(news)).names_text
             self.effects.emit(events.KeysUnknown(batch_id, self.table, names))
 
     def _warn_of_rescued(self, batch_id: int, quality: Quality) -> None:
         """Warn once for each reason: a column for such values may be missing."""
-        news = [reason for reason in quality.rescued if reason not in self.reported]
+        news = self._unreported("reason", quality.rescued)
         if news:
-            self.reported.update(news)
             self.effects.emit(events.RowsRescued(batch_id, self.table, ", ".join(news)))
 
 
