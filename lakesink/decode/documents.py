@@ -23,6 +23,7 @@ from lakesink.writer.letters import Fault
 from lakesink.writer.plan import JSON, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
+from lakesink.writer.unfit import all_but
 from lakesink_catalog.spark_types import sql_type
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import LONGEST_PLACE, MOST_MISFITS, Misfit
@@ -152,7 +153,7 @@ class Decoder:
         found = self._news.found(batch.column(VALUE), parsed)
         self._refused = {} if self._rescue is not None else found.refused
         if self._refused:
-            refused = pa.array([at in self._refused for at in range(batch.num_rows)], pa.bool_())
+            refused = pc.invert(all_but(batch.num_rows, self._refused))
             parsed = Parsed(without(parsed.values, refused), either(parsed.misfits, refused), parsed.rest)
         if found.left is None:
             return parsed, None

@@ -13,6 +13,7 @@ from lakesink.decode.misfits import dotted
 from lakesink.decode.news import News, NewsFinder
 from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import Struct
+from lakesink.writer.unfit import all_but
 
 
 class ReadsObjects(Protocol):
@@ -73,7 +74,7 @@ class NewsRows:
                 left.append(position)
             elif without_column:
                 refused[position] = dotted(min(without_column))
-        return FoundNews(_mask(left, len(documents)) if left else None, refused)
+        return FoundNews(pc.invert(all_but(len(documents), left)) if left else None, refused)
 
     def _doubtful(self, documents: pa.Array, parsed: Parsed) -> pa.BooleanArray | None:
         """Documents that may have news: not those that are malformed under any schema that could follow."""
@@ -92,8 +93,3 @@ class NewsRows:
         """Take the keys for which no column can be added out of the news."""
         some = set(news.added) if self.plan.is_last else news.added.keys() & self._refused
         return {place for place in some if not says_nothing(news.added.pop(place))}
-
-
-def _mask(positions: list[int], length: int) -> pa.BooleanArray:
-    found = set(positions)
-    return pa.array([position in found for position in range(length)], pa.bool_())

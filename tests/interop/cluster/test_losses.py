@@ -98,7 +98,7 @@ def replaced_after(ground: Ground, number: int) -> Iterator[None]:
 
 
 def test_of_a_straggler_and_its_twin_one_is_in_the_table(ground: Ground, pythons: Pythons, root: Path) -> None:
-    """The twin's file is whole before the straggler may go on, which closes its own too: one of them is nobody's."""
+    """The twin's file is whole before the straggler may go on, which closes its own too. One is in no snapshot."""
     stream = ground.stream(root / "stream", SPECULATION, environment=installed(pythons))
     stream.add_files(0, BATCHES)
     window = root / "window"
