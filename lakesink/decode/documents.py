@@ -11,16 +11,17 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.decode.json_news import JsonNews
 from lakesink.decode.json_scalars import Parsed, either, without
 from lakesink.decode.json_values import JsonReader
 from lakesink.decode.libraries import load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import Found
-from lakesink.decode.news_rows import NewsRows
+from lakesink.decode.news_rows import FindsNews, NewsRows
 from lakesink.decode.places import PLACES, Places
 from lakesink.decode.rescue import Rescue
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.letters import Fault
-from lakesink.writer.plan import JSON, OnMalformed, WritePlan
+from lakesink.writer.plan import JSON, NewsPlan, OnMalformed, WritePlan
 from lakesink.writer.refusals import decoder_missing, schema_mismatch, shown
 from lakesink.writer.schema import Struct
 from lakesink.writer.unfit import all_but
@@ -95,10 +96,8 @@ class Decoder:
         self._own = own_columns(self.schema, self.plan.rescue_column)
         self._rescue = Rescue(self._own) if self.plan.rescue_column else None
         self._reader = _reader_for(self.plan, self.unknown)
-        self._news = None
-        if self.plan.news is not None:
-            assert isinstance(self._reader, JsonReader)
-            self._news = NewsRows(self.plan.news, self._own, self._reader)
+        news = self.plan.news
+        self._news = None if news is None else NewsRows(news, _finder_for(news, self._own, self._reader))
         self._places = Places(self.task, numbered=self.plan.news is None or not self.plan.news.is_last)
 
     @property
@@ -222,7 +221,19 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
-    return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
+    return MessageReader(
+        schemas_of(plan.schema_registry, plan.writer_schemas), None if plan.news is not None else unknown
+    )
+
+
+def _finder_for(plan: NewsPlan, struct: Struct, reader: DocumentReader) -> FindsNews:
+    if isinstance(reader, JsonReader):
+        return JsonNews(plan, struct, reader)
+    from lakesink.decode.avro.messages import MessageReader  # as above
+    from lakesink.decode.avro.news import AvroNews
+
+    assert isinstance(reader, MessageReader)
+    return AvroNews(plan, struct, reader)
 
 
 def _both(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

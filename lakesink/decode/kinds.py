@@ -1,6 +1,7 @@
-"""The kinds of JSON values, from which the types of new columns follow. Pure.
+"""The kinds of values in documents, from which the types of new columns follow. Pure.
 
-A kind is plain data: `WHOLE`, `LONG`, `FRACTION`, `TRUTH`, `TEXT`, or ``{"struct": {name: kind}}``, ``{"list": kind}``.
+A kind is plain data: one of `SCALARS`, or ``{"struct": {name: kind}}``, ``{"list": kind}``, ``{"map": kind}`` with keys
+that are texts. JSON tells `WHOLE`, `FRACTION`, `TRUTH` and `TEXT` by the value; Avro's schemas declare Iceberg's types.
 `WAITS` is the kind of null, which says nothing; ``[]`` and ``{}`` say a little. `NONE`: no type holds all values.
 Merging kinds gives the same in any order, so it does not matter how documents are split into tasks.
 """
@@ -19,21 +20,36 @@ Place = tuple[str, ...]
 """A path of names, with Iceberg's names for the parts of lists and maps: ``element`` and ``value``."""
 
 WHOLE, LONG, FRACTION, TRUTH, TEXT, WAITS, NONE = "whole", "long", "fraction", "truth", "text", "waits", "none"
-STRUCT, LIST = "struct", "list"
-MOST_MEMBERS = 50
+INT, FLOAT, DOUBLE, TIME = "int", "float", "double", "time"
+STRUCT, LIST, MAP = "struct", "list", "map"
+MOST_MEMBERS = 100
 """Objects with more different keys are rather maps, which no rule can tell from structs."""
 DEEPEST = 5
 """Levels of objects and arrays in a new column."""
 LONGEST_NAME = 256
 """Characters that are kept of a key. A longer one is no name of a column, and its begin is none either."""
-_SCALARS: Mapping[str, pa.DataType] = {
+SCALARS: Mapping[str, pa.DataType] = {
     WHOLE: pa.int64(),
-    LONG: pa.int64(),
     FRACTION: pa.float64(),
     TRUTH: pa.bool_(),
     TEXT: pa.string(),
+    INT: pa.int32(),
+    LONG: pa.int64(),
+    FLOAT: pa.float32(),
+    DOUBLE: pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "uuid": pa.uuid(),
 }
-_NAMES = frozenset({*_SCALARS, WAITS, NONE})
+"""Types by kind; decimals have kinds such as ``decimal(9, 2)``."""
+_WHY_NO_TYPE = {NONE: "no type holds all of its values", TIME: "Spark reads no table with a TIME column"}
+_NAMES = frozenset({*SCALARS, *_WHY_NO_TYPE, WAITS})
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
+MOST_DIGITS = 38
 _EXACT = 2**53
 """Doubles hold whole numbers up to here exactly."""
 _LONGEST_NUMBER = 400
@@ -62,24 +78,51 @@ def merged(one: Kind, other: Kind) -> Kind:
     if one == WAITS:
         return other
     if isinstance(one, str) and isinstance(other, str):
-        return _wider.get(frozenset((one, other)), NONE)
+        return _wider.get(frozenset((one, other))) or _wider_decimal(one, other)
     if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
         return NONE
-    if LIST in one:
-        return {LIST: merged(one[LIST], other[LIST])}
-    return _struct([*one[STRUCT].items(), *other[STRUCT].items()])
+    if STRUCT in one:
+        return struct_of([*one[STRUCT].items(), *other[STRUCT].items()])
+    [(form, inner)] = one.items()
+    return {form: merged(inner, other[form])}
 
 
-_wider = {frozenset((WHOLE, LONG)): LONG, frozenset((WHOLE, FRACTION)): FRACTION}
+_wider = {
+    frozenset((WHOLE, LONG)): LONG,
+    frozenset((WHOLE, FRACTION)): FRACTION,
+    frozenset((INT, LONG)): LONG,
+    frozenset((FLOAT, DOUBLE)): DOUBLE,
+}
+
+
+def decimal_of(name: Any) -> tuple[int, int] | None:
+    """Precision and scale of a decimal's kind or type, which Iceberg allows; else None."""
+    found = _DECIMAL.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        return None
+    precision, scale = int(found[1]), int(found[2])
+    return (precision, scale) if scale <= precision <= MOST_DIGITS and precision else None
+
+
+def decimal_kind(precision: int, scale: int) -> str:
+    """The kind of decimals; `NONE` if Iceberg has no such type."""
+    return f"decimal({precision}, {scale})" if 0 <= scale <= precision <= MOST_DIGITS and precision else NONE
+
+
+def _wider_decimal(one: str, other: str) -> str:
+    some, others = decimal_of(one), decimal_of(other)
+    return decimal_kind(*max(some, others)) if some and others and some[1] == others[1] else NONE
 
 
 def arrow_of(kind: Kind) -> pa.DataType | None:
     """The type of a column of this kind, without members that have no type; None if there is none."""
     if isinstance(kind, str):
-        return _SCALARS.get(kind)
-    if LIST in kind:
-        element = arrow_of(kind[LIST])
-        return None if element is None else pa.list_(element)
+        decimal = decimal_of(kind)
+        return pa.decimal128(*decimal) if decimal else SCALARS.get(kind)
+    if STRUCT not in kind:
+        [(form, inner)] = kind.items()
+        item = arrow_of(inner)
+        return None if item is None else pa.list_(item) if form == LIST else pa.map_(pa.string(), item)
     found = ((name, arrow_of(kind[STRUCT][name])) for name in sorted(kind[STRUCT]))
     fields = [pa.field(name, one) for name, one in found if one is not None]
     return pa.struct(fields) if fields else None
@@ -90,31 +133,42 @@ def says_nothing(kind: Kind) -> bool:
     return not leaves_of(kind) and not list(without_type((), kind))
 
 
-def without_type(place: Place, kind: Kind) -> Iterator[Place]:
-    """The places in values of a kind for which there is no type."""
-    if kind == NONE:
-        yield place
-    elif not isinstance(kind, str) and LIST in kind:
-        yield from without_type((*place, "element"), kind[LIST])
-    elif not isinstance(kind, str):
+def without_type(place: Place, kind: Kind) -> Iterator[tuple[Place, str]]:
+    """The places in values of a kind for which there is no type, and why."""
+    if isinstance(kind, str):
+        if kind in _WHY_NO_TYPE:
+            yield place, _WHY_NO_TYPE[kind]
+    elif STRUCT in kind:
         for name, inner in kind[STRUCT].items():
             yield from without_type((*place, name), inner)
+    else:
+        [(form, inner)] = kind.items()
+        yield from without_type((*place, _ITEMS[form]), inner)
+
+
+_ITEMS = {LIST: "element", MAP: "value"}
 
 
 def leaves_of(kind: Kind) -> int:
-    """The number of columns that are not nested."""
+    """The number of columns that are not nested; the keys of a map are one."""
     if isinstance(kind, str):
-        return int(kind in _SCALARS)
-    return leaves_of(kind[LIST]) if LIST in kind else sum(map(leaves_of, kind[STRUCT].values()))
+        return int(kind in SCALARS or decimal_of(kind) is not None)
+    if STRUCT in kind:
+        return sum(map(leaves_of, kind[STRUCT].values()))
+    [(form, inner)] = kind.items()
+    found = leaves_of(inner)
+    return found + 1 if form == MAP and found else found
 
 
 def check_kind(document: Any, levels: int = DEEPEST) -> Kind:
     """The document, if it is a kind within the limits; else raises ValueError."""
     match document:
-        case str() if document in _NAMES:
+        case str() if document in _NAMES or decimal_of(document):
             return document
         case {"list": element, **rest} if not rest and levels:
             return {LIST: check_kind(element, levels - 1)}
+        case {"map": value, **rest} if not rest and levels:
+            return {MAP: check_kind(value, levels - 1)}
         case {"struct": dict(fields), **rest} if not rest and levels and len(fields) <= MOST_MEMBERS:
             "".join(fields).encode()  # half a character is an error
             return {STRUCT: {name: check_kind(kind, levels - 1) for name, kind in fields.items()}}
@@ -126,7 +180,7 @@ def _kind_of_object(text: str, levels: int) -> Kind:
         return NONE
     found = dict(reversed(members(text)))  # the first of equal keys counts, as in columns
     kinds = ((name[:LONGEST_NAME], kind_of(value, levels - 1)) for name, value in found.items())
-    return _struct(kinds)
+    return struct_of(kinds)
 
 
 def _kind_of_array(text: str, levels: int) -> Kind:
@@ -138,7 +192,8 @@ def _kind_of_array(text: str, levels: int) -> Kind:
     return {LIST: kind}
 
 
-def _struct(found: Iterable[tuple[str, Kind]]) -> Kind:
+def struct_of(found: Iterable[tuple[str, Kind]]) -> Kind:
+    """The kind of objects with these members; equal names are merged."""
     fields: dict[str, Kind] = {}
     for name, kind in found:
         fields[name] = merged(fields.get(name, WAITS), kind)

@@ -7,32 +7,32 @@ documents. Pure.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakesink.decode.json_raw import items, members
 from lakesink.decode.kinds import (
+    DOUBLE,
+    LONG,
     LONGEST_NAME,
+    MOST_DIGITS,
     WAITS,
     Kind,
     Place,
     check_kind,
+    decimal_of,
     kind_of,
     merged,
     says_nothing,
 )
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
-LONG, DOUBLE = "long", "double"
 LARGEST_NEWS_BYTES = 64 * 1024 * 1024
 MOST_KEYS = 10_000
 """Different new keys of a batch; more are rather values, such as user names, and none of them becomes a column."""
-_MOST_DIGITS = 38
 _DEEPEST_PLACE = 100
 _INFINITE_FLOAT = 3.4028235677973366e38
 """From here on, rounding to a float gives infinity."""
-_WIDE = {"int": LONG, "float": DOUBLE}
-_DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _PLAIN = re.compile(r"-?[0-9]{1,38}(?:\.[0-9]{1,38})?")
 _NUMBER = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
@@ -107,10 +107,8 @@ def news_from(text: str) -> News:
 
 def wider(one: str, other: str) -> str:
     """The wider one of two types of one column."""
-    found, more = _DECIMAL.fullmatch(one), _DECIMAL.fullmatch(other)
-    if found and more:
-        return max(one, other, key=lambda name: int(_DECIMAL.fullmatch(name)[1]))  # type: ignore[index]
-    return max(one, other)
+    some, others = decimal_of(one), decimal_of(other)
+    return max((some, one), (others, other))[1] if some and others else max(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +156,6 @@ class NewsFinder:
                 self._add_value(found, present[one.name], one.type, (*path, one.name))
         found.optional.update((*path, one.name) for one in known.required if present.get(one.name) in (None, "null"))
 
-    def widest(self, kind: Type) -> Type:
-        """The type after all changes that are allowed; a document that does not fit it is malformed for good."""
-        match kind:
-            case Struct(fields):
-                return Struct(tuple(map(self._widest_field, fields)))
-            case ListOf(element):
-                return ListOf(replace(element, type=self.widest(element.type)))
-            case MapOf(key, value):
-                return MapOf(key, replace(value, type=self.widest(value.type)))
-            case Primitive(name):
-                scale = kind.decimal[1] if kind.decimal else 0
-                return Primitive(f"decimal({_MOST_DIGITS}, {scale})" if kind.decimal else _WIDE.get(name, name))
-
-    def _widest_field(self, one: Field) -> Field:
-        required = one.required and one.field_id in self.kept_required
-        return replace(one, required=required, type=self._type_of(one))
-
-    def _type_of(self, one: Field) -> Type:
-        return one.type if one.field_id in self.kept_types else self.widest(one.type)
-
     def _fields_of(self, struct: Struct) -> _Known:
         def has_news(one: Field) -> bool:
             return not isinstance(one.type, Primitive) or (self.widens and one.field_id not in self.kept_types)
@@ -216,7 +194,7 @@ def _wider_type(value: str, kind: Primitive) -> str:
         precision, scale = kind.decimal
         digits, _, fraction = value.removeprefix("-").partition(".")
         whole = len(digits.lstrip("0")) or 1
-        fits = precision < whole + scale <= _MOST_DIGITS and len(fraction) <= scale
+        fits = precision < whole + scale <= MOST_DIGITS and len(fraction) <= scale
         return f"decimal({whole + scale}, {scale})" if fits else ""
     return ""
 
@@ -235,8 +213,7 @@ def _checked(place: Any) -> Place:
 
 
 def _checked_type(name: Any) -> str:
-    decimal = _DECIMAL.fullmatch(name) if isinstance(name, str) else None
-    if name in (LONG, DOUBLE) or (decimal and int(decimal[2]) <= int(decimal[1]) <= _MOST_DIGITS):
+    if name in (LONG, DOUBLE) or decimal_of(name):
         return str(name)
     raise ValueError("a column cannot become of this type")
 

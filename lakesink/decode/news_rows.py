@@ -1,29 +1,29 @@
 """Finds the documents of a batch that its columns cannot hold, and decides what a task does with each of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.json_scalars import Parsed, either
+from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.kinds import Place, says_nothing
 from lakesink.decode.misfits import dotted
-from lakesink.decode.news import News, NewsFinder
+from lakesink.decode.news import News
 from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import Struct
 from lakesink.writer.unfit import all_but
 
 
-class ReadsObjects(Protocol):
-    """Reads documents, and tells objects from others."""
+class FindsNews(Protocol):
+    """Finds the news of documents of one format."""
 
-    def documents(self, values: pa.Array, kind: Struct) -> Parsed:
-        """A table's columns from documents."""
+    def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
+        """Positions of documents, and the news that each of them has; no position comes twice.
 
-    def objects(self, values: pa.Array) -> pa.BooleanArray:
-        """True for documents that are objects."""
+        Documents that are malformed under any schema that could follow have none. The caller may change the news.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,52 +44,39 @@ class NewsRows:
     """The news of one task's documents."""
 
     plan: NewsPlan
-    struct: Struct
-    reader: ReadsObjects
-    news: News = field(init=False)
+    finder: FindsNews
+    news: News = field(default_factory=News)
     _refused: frozenset[Place] = field(init=False)
-    _finder: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.news = News()
         self._refused = frozenset(self.plan.refused)
-        plan = self.plan
-        self._finder = NewsFinder(self.struct, plan.widens, plan.kept_types, plan.kept_required)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> FoundNews:
-        """The documents with news among those that the reader marked, or could not read."""
-        doubtful = self._doubtful(documents, parsed)
-        if doubtful is None:
-            return FoundNews()
-        positions = pc.indices_nonzero(doubtful)
-        chosen = documents.take(positions)
-        objects = self.reader.objects(chosen)
-        texts = chosen.filter(objects).cast(pa.binary()).to_pylist()
-        left, refused = [], {}
-        for position, text in zip(positions.filter(objects).to_pylist(), texts, strict=True):
-            news = self._finder.of(text.decode())
+        """The documents with news, of those that are read or can be under another schema."""
+        left: list[int] = []
+        refused: dict[int, str] = {}
+        for positions, news in self.finder.found(documents, parsed):
             without_column = self._taken_out(news)
             if news and not self.plan.is_last:
                 self.news.include(news)
-                left.append(position)
+                left.extend(positions)
             elif without_column:
-                refused[position] = dotted(min(without_column))
+                refused.update(dict.fromkeys(positions, dotted(min(without_column))))
         return FoundNews(pc.invert(all_but(len(documents), left)) if left else None, refused)
-
-    def _doubtful(self, documents: pa.Array, parsed: Parsed) -> pa.BooleanArray | None:
-        """Documents that may have news: not those that are malformed under any schema that could follow."""
-        misfits = parsed.misfits
-        if misfits is None:
-            return parsed.rest
-        rest = None if parsed.rest is None else pc.and_not(parsed.rest, misfits)
-        if not self.plan.widens or self.plan.is_last:
-            return rest
-        widest = self._finder.widest(self.struct)
-        assert isinstance(widest, Struct)
-        hopeless = self.reader.documents(pc.if_else(misfits, documents, b"{}"), widest).misfits
-        return either(rest, misfits if hopeless is None else pc.and_not(misfits, hopeless))
 
     def _taken_out(self, news: News) -> set[Place]:
         """Take the keys for which no column can be added out of the news."""
         some = set(news.added) if self.plan.is_last else news.added.keys() & self._refused
         return {place for place in some if not says_nothing(news.added.pop(place))}
+
+
+def hopeful(
+    documents: pa.Array, misfits: pa.BooleanArray, read: Callable[[pa.Array, Struct], Parsed], widest: Struct
+) -> tuple[pa.Array, pa.Array]:
+    """Positions of the misfits that fit the widest columns, and their rows."""
+    positions = pc.indices_nonzero(misfits)
+    parsed = read(documents.take(positions), widest)
+    if parsed.misfits is None:
+        return positions, parsed.values
+    fits = pc.invert(parsed.misfits)
+    return positions.filter(fits), parsed.values.filter(fits)

@@ -259,8 +259,8 @@ OPTIONS = (
         "What happens if the columns of the rows differ from the table's. `fail` stops the query and names the"
         " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
         " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
-        " that the rows lack. The schema changes in the batch's own commit. With `decode='json'`, the keys of the"
-        " documents count, and no restart is needed; with `decode='avro'`, only `ignore`.",
+        " that the rows lack. The schema changes in the batch's own commit. With `decode`, the keys of the documents or"
+        " the fields of the writers' schemas count, and no restart is needed.",
     ),
     Option(
         "max_new_columns",
@@ -268,7 +268,7 @@ OPTIONS = (
         lambda value: whole_number(value, 1, _MOST_NEW_COLUMNS),
         "100",
         "Columns, nested ones counted one by one, that one batch of documents may add to the table, with"
-        " `schema_evolution` and `decode='json'`. Keys beyond the limit get no column.",
+        " `schema_evolution` and `decode`. Keys beyond the limit get no column.",
     ),
     Option(
         "expect",

@@ -98,7 +98,7 @@ class Settings:
     @property
     def follows_documents(self) -> bool:
         """True if keys of documents without a column are more than counted."""
-        return self.decode == JSON and self.schema_evolution is not SchemaEvolution.IGNORE
+        return self.decode is not None and self.schema_evolution is not SchemaEvolution.IGNORE
 
     def effective(self, table_properties: Mapping[str, str], emit: Listener = LISTENERS) -> Effective:
         """Settings in force for a table; warns once about each table property that lakesink ignores.
@@ -197,14 +197,12 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
         raise option_invalid("rescue_column", "The option rescue_column needs decode='json'; Avro has no such column.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise option_invalid("schema_registry", "The options decode='avro' and schema_registry need each other.")
-    if settings.decode == AVRO and settings.schema_evolution is not SchemaEvolution.IGNORE:
-        raise option_invalid("schema_evolution", "With decode='avro', schema_evolution can only be 'ignore'.")
     if settings.follows_documents and settings.on_malformed is OnMalformed.NULL_ROW:
         raise option_invalid(
             "schema_evolution", "The option schema_evolution needs on_malformed='fail' or 'quarantine', not 'null-row'."
         )
     if "max_new_columns" in given and not settings.follows_documents:
-        raise option_invalid("max_new_columns", "The option max_new_columns needs decode='json' and schema_evolution.")
+        raise option_invalid("max_new_columns", "The option max_new_columns needs decode and schema_evolution.")
     if settings.decode and settings.create_table:
         raise option_invalid("decode", "The option decode needs an existing table: its columns define what to decode.")
 

@@ -204,7 +204,7 @@ def test_keys_within_lists_and_maps_have_iceberg_s_places() -> None:
         "[]",
         "{",
         '{"added": []}',
-        '{"added": [[["a"], "int"]], "widened": [], "optional": [], "has_too_many": false}',
+        '{"added": [[["a"], "integer"]], "widened": [], "optional": [], "has_too_many": false}',
         '{"added": [["a", "whole"]], "widened": [], "optional": [], "has_too_many": false}',
         '{"added": [[[], "whole"]], "widened": [], "optional": [], "has_too_many": false}',
         '{"added": [[[1], "whole"]], "widened": [], "optional": [], "has_too_many": false}',

@@ -1,16 +1,18 @@
 """Reads Confluent's wire format: a zero byte, the number of the writer's schema in four bytes, and the Avro value."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakesink.decode.avro.cursor import ZEROS, Bytes, Cursor, Mask, Whole
+from lakesink.decode.avro.kinds import unknown_fields
 from lakesink.decode.avro.nested import ValueReader
 from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
-from lakesink.decode.misfits import Column, Found, misfitting
+from lakesink.decode.misfits import Column, Found, Path, misfitting
+from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.nested import all_null
 from lakesink.writer.schema import Struct, arrow_type
 
@@ -24,10 +26,16 @@ Schemas = Callable[[int], WriterSchema | None]
 
 @dataclass(slots=True)
 class MessageReader:
-    """Reads messages for one task."""
+    """Reads messages for one task.
+
+    Attributes:
+        unknown: Counts the fields without a column, by their schemas: with all their values, also null.
+    """
 
     schemas: Schemas
+    unknown: UnknownKeys | None = None
     _known: dict[int, WriterSchema | None] = field(default_factory=dict)
+    _unknown: dict[int, list[Path]] = field(default_factory=dict)
 
     def documents(self, values: pa.Array, kind: Struct) -> Parsed:
         """A table's columns from binary messages; NULL and every other value that is not a message is malformed."""
@@ -43,7 +51,8 @@ class MessageReader:
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
-        columns = misfitting(values, kind, self.documents)
+        alone = replace(self, unknown=None)  # a second reading must not count again
+        columns = misfitting(values, kind, alone.documents)
         return [self._explained(value, found) for value, found in zip(values.to_pylist(), columns, strict=True)]
 
     def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
@@ -52,7 +61,7 @@ class MessageReader:
         if len(value) < HEADER_BYTES or value[0] != MAGIC:
             return [Found(f"{len(value):,} bytes that are not in Confluent's wire format", expected=MESSAGE)]
         number = int.from_bytes(value[1:HEADER_BYTES], "big", signed=True)
-        schema = self._schema(number)
+        schema = self.schema(number)
         if schema is None:
             return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
         if not _is_one_value(value, schema):
@@ -63,18 +72,32 @@ class MessageReader:
 
     def _written_with(self, number: int, kind: Struct, cursor: Cursor, rows: Whole) -> pa.Array:
         part = cursor.pick(rows)
-        schema = self._schema(number)
+        schema = self.schema(number)
         if schema is None:
             values, complete = all_null(len(rows), arrow_type(kind)), np.zeros(len(rows), np.bool_)
         else:
             values = ValueReader(schema).read(schema.root, kind, part)
             assert values is not None
+            self._count_unknown(number, schema, kind, len(rows))
             complete = (part.at == part.end) & ~values.is_null().to_numpy(zero_copy_only=False)
         part.fail(~complete)
         cursor.put(rows, part)
         return values
 
-    def _schema(self, number: int) -> WriterSchema | None:
+    def _count_unknown(self, number: int, schema: WriterSchema, kind: Struct, rows: int) -> None:
+        if self.unknown is None:
+            return
+        if number not in self._unknown:
+            self._unknown[number] = unknown_fields(schema, kind)
+        for path in self._unknown[number]:
+            self.unknown.add(path[:-1], [(path[-1], rows)])
+
+    def schema_ids(self, values: pa.Array) -> Whole:
+        """The number of each message's schema; undefined for other values."""
+        return _schema_ids(_bodies(values))
+
+    def schema(self, number: int) -> WriterSchema | None:
+        """The schema of a number; None if it does not exist."""
         if number not in self._known:
             self._known[number] = self.schemas(number)
         return self._known[number]

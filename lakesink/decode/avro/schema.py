@@ -25,12 +25,16 @@ class SchemaInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value without parts: a primitive or ``fixed`` (`size` in bytes), and its logical type if it has one."""
+    """A value without parts: a primitive or ``fixed`` (`size` in bytes), and its logical type if it has one.
+
+    `scale` and `precision` are those of a decimal.
+    """
 
     name: str
     logical: str | None = None
     size: int = 0
     scale: int = 0
+    precision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,17 @@ class _Names:
             case "fixed":
                 return _fixed(document)
             case _:
-                return Record(tuple((part["name"], self.parse(part["type"], namespace)) for part in document["fields"]))
+                parts = [(_field_name(part), self.parse(part["type"], namespace)) for part in document["fields"]]
+                if len(dict(parts)) < len(parts):
+                    raise SchemaInvalid("a record has two fields of one name")
+                return Record(tuple(parts))
+
+
+def _field_name(document: Mapping[str, Any]) -> str:
+    name = document["name"]
+    if not isinstance(name, str) or any("\ud800" <= character <= "\udfff" for character in name):
+        raise SchemaInvalid("the name of a field is not a text")
+    return name
 
 
 def _full_name(name: str, namespace: str) -> str:
@@ -212,8 +226,8 @@ def _fixed(document: Mapping[str, Any]) -> Scalar:
     return Scalar("fixed", "uuid" if logical == "uuid" and size == UUID_BYTES else None, size)
 
 
-def _decimal(document: Mapping[str, Any], size: int) -> tuple[str | None, int, int]:
+def _decimal(document: Mapping[str, Any], size: int) -> tuple[str | None, int, int, int]:
     precision, scale = document.get("precision"), document.get("scale", 0)
     if type(precision) is int and type(scale) is int and 0 <= scale <= precision and precision > 0:
-        return "decimal", size, scale
-    return None, size, 0
+        return "decimal", size, scale, precision
+    return None, size, 0, 0

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import StructType
 
-from lakesink.decode.kinds import arrow_of, leaves_of, says_nothing, without_type
+from lakesink.decode.kinds import Kind, arrow_of, leaves_of, says_nothing, without_type
 from lakesink.decode.news import MOST_KEYS, News, all_news
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
@@ -34,7 +34,6 @@ from lakesink_protocol.votes import receipt_rejected
 _RESERVED = ("_kafka_", "_lakesink_")
 _MOST_NAMED = 10
 _TOO_MANY, _OF_VALUES = (f"more than {MOST_KEYS:,} new keys",), "so many keys are rather values"
-_NO_TYPE = "no type holds all of its values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[Column
             continue
         if not why and (spelled[_folded(place)] > 1 or _folded(place) in taken):
             why = "another key or column differs from it only in case"
-        why = why or _why_not(place, arrow, schema)
+        why = why or _why_not(place, kind, schema)
         if not why and leaves > room:
             why = _limit(settings)
         if why:
@@ -148,7 +147,7 @@ def _added(news: News, schema: Schema, settings: Settings) -> tuple[tuple[Column
         elif arrow is not None:
             room -= leaves
             added.append(new_column(place, arrow))
-            refused |= dict.fromkeys(without_type(place, kind), _NO_TYPE)
+            refused |= dict(without_type(place, kind))
     return tuple(added), refused
 
 
@@ -168,10 +167,11 @@ def _not_of_documents(place: Path, settings: Settings) -> str:
     return "it is the name of the rescue column" if place == (settings.rescue_column,) else ""
 
 
-def _why_not(place: Path, arrow: pa.DataType | None, schema: Schema) -> str:
+def _why_not(place: Path, kind: Kind, schema: Schema) -> str:
     """Why a key cannot become a column; empty if it can."""
+    arrow = arrow_of(kind)
     if arrow is None:
-        return _NO_TYPE
+        return next(why for _, why in without_type(place, kind))
     if len(place) > 1 and not _is_struct(schema, place[:-1]):
         return "the table has no STRUCT for it"
     if not all(map(str.isprintable, (place[-1], *_names_in(arrow)))):

@@ -1,0 +1,155 @@
+"""Compares a writer's schema with a table's columns: fields without a column, and columns of narrower types. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakesink.decode.avro.schema import (
+    ArrayOf,
+    Enumeration,
+    MapTo,
+    Record,
+    Reference,
+    Scalar,
+    Union,
+    WriterSchema,
+)
+from lakesink.decode.avro.schema import Kind as AvroKind
+from lakesink.decode.kinds import (
+    DEEPEST,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LIST,
+    LONG,
+    LONGEST_NAME,
+    MAP,
+    NONE,
+    TIME,
+    WAITS,
+    Kind,
+    Place,
+    decimal_kind,
+    decimal_of,
+    merged,
+    struct_of,
+)
+from lakesink.decode.misfits import ENTRY, ITEM, Path
+from lakesink.decode.news import MOST_KEYS, News, wider
+from lakesink.writer.plan import NewsPlan
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
+
+_LOGICAL: Mapping[str, Kind] = {
+    "date": "date",
+    "uuid": "uuid",
+    **{f"time-{unit}": TIME for unit in ("millis", "micros")},
+    **{f"timestamp-{unit}": "timestamptz" for unit in ("millis", "micros", "nanos")},
+    **{f"local-timestamp-{unit}": "timestamp" for unit in ("millis", "micros", "nanos")},
+}
+_PLAIN: Mapping[str, Kind] = {"null": WAITS, "bytes": "binary", "fixed": "binary"}
+"""A fixed is binary: a hostile schema could give it any length, which each NULL of the column would take."""
+
+
+def news_of(schema: WriterSchema, struct: Struct, plan: NewsPlan) -> News:
+    """The news that every message of this schema has."""
+    comparison = _Comparison(schema, plan)
+    comparison.compare(schema.root, struct, ())
+    found = News()
+    found.include(comparison.news)  # a hostile schema has too many fields
+    return found
+
+
+def unknown_fields(schema: WriterSchema, struct: Struct) -> list[Path]:
+    """Fields of the writer's schema without a column; not those that are always null."""
+    comparison = _Comparison(schema, NewsPlan(widens=False), ITEM, ENTRY)
+    comparison.compare(schema.root, struct, ())
+    return [path for path, kind in comparison.news.added.items() if kind != WAITS]
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Compares one schema. Types are looked at `MOST_KEYS` times, as references can repeat them without end."""
+
+    schema: WriterSchema
+    plan: NewsPlan
+    element: str = "element"
+    value: str = "value"
+    news: News = field(default_factory=News)
+    _left: int = MOST_KEYS
+
+    def compare(self, kind: AvroKind, wanted: Type, place: Place) -> None:
+        """Add the news of values of an Avro type in a place of the table."""
+        match kind, wanted:
+            case Reference(name), _:
+                self.compare(self.schema.named[name], wanted, place)
+            case Union(branches), _:
+                for branch in branches:
+                    self.compare(branch, wanted, place)
+            case Record(fields), Struct():
+                self._compare_fields(fields, wanted, place)
+            case ArrayOf(items), ListOf(element):
+                self._compare_value(items, element, (*place, self.element))
+            case MapTo(values), MapOf(_, value):
+                self._compare_value(values, value, (*place, self.value))
+
+    def _compare_fields(self, fields: tuple[tuple[str, AvroKind], ...], struct: Struct, place: Place) -> None:
+        columns = {one.name: one for one in struct.fields}
+        for name, kind in fields:
+            where = (*place, name[:LONGEST_NAME])
+            if name in columns:
+                self._compare_value(kind, columns[name], where)
+            else:
+                self.news.added[where] = merged(self.news.added.get(where, WAITS), self._kind_of(kind, DEEPEST))
+
+    def _compare_value(self, kind: AvroKind, column: Field, place: Place) -> None:
+        if not isinstance(column.type, Primitive):
+            self.compare(kind, column.type, place)
+        elif self.plan.widens and column.field_id not in self.plan.kept_types:
+            name = _wider_type(self._kind_of(kind, DEEPEST), column.type)
+            if name:
+                self.news.widened[place] = wider(self.news.widened.get(place, name), name)
+
+    def _kind_of(self, kind: AvroKind, levels: int) -> Kind:
+        self._left -= 1
+        if self._left < 0:
+            return NONE
+        match kind:
+            case Reference(name):
+                return self._kind_of(self.schema.named[name], levels)
+            case Union(branches):
+                found: Kind = WAITS
+                for branch in branches:
+                    found = merged(found, self._kind_of(branch, levels))
+                return found
+            case Scalar():
+                return _kind_of_scalar(kind)
+            case Enumeration():
+                return "string"
+        return self._kind_of_nested(kind, levels - 1) if levels else NONE
+
+    def _kind_of_nested(self, kind: Record | ArrayOf | MapTo, levels: int) -> Kind:
+        match kind:
+            case Record(fields):
+                return struct_of((name[:LONGEST_NAME], self._kind_of(inner, levels)) for name, inner in fields)
+            case ArrayOf(items):
+                return {LIST: self._kind_of(items, levels)}
+            case MapTo(values):
+                return {MAP: self._kind_of(values, levels)}
+
+
+def _kind_of_scalar(scalar: Scalar) -> Kind:
+    if scalar.logical == "decimal":
+        return decimal_kind(scalar.precision, scalar.scale)
+    return _LOGICAL.get(scalar.logical or "") or _PLAIN.get(scalar.name, scalar.name)
+
+
+def _wider_type(kind: Kind, column: Primitive) -> str:
+    """The type that holds all values of a kind and of a column; empty if it needs none, or there is none."""
+    if (column.name, kind) in ((INT, LONG), (FLOAT, DOUBLE)):
+        return str(kind)
+    found = decimal_of(kind)
+    if not column.decimal or not found or found[1] > column.decimal[1]:
+        return ""
+    scale = column.decimal[1]
+    digits = found[0] - found[1] + scale
+    name = decimal_kind(digits, scale)
+    return name if digits > column.decimal[0] and name != NONE else ""
