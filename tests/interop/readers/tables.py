@@ -1,5 +1,6 @@
 """The tables that every engine reads: each written by a stream that crashes on its way and is replayed."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -56,6 +58,17 @@ FOLLOWED: Sequence[Sequence[Step]] = (
     (),
 )
 """What the batches of a stream bring themselves."""
+
+COUNTED = Schema(
+    NestedField(1, ROW, LongType(), required=False), NestedField(2, "c_int", SCHEMA.find_type("c_int"), required=False)
+)
+DOCUMENTS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"c_int": 3_000_000_000, "price": 1.5, "at": {"city": "Bonn", "zip": 53111}, "tags": ["x", None]},
+    {"at": {"city": "Köln", "zip": None, "land": {"code": "DE", "eu": True}}, "steps": [[1], []]},
+    {"price": 2, "steps": []},
+)
+"""What some documents of each batch have beside the row and a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +121,13 @@ class Writing:
     def add(self, new: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> None:
         """The next batch, by two tasks, through its crash. Its rows have the schema, or the table's."""
         schema = schema or self.streamed.load().schema()
-        ids = {column.name: column.field_id for column in schema.fields}
-        data = arrow(schema, new)
+        self._run(arrow(schema, new), new, schema)
+
+    def add_documents(self, new: Sequence[Mapping[str, Any]]) -> None:
+        """The same with JSON documents, which the table follows."""
+        self._run(pa.table({"value": [json.dumps(row) for row in new]}), new, None)
+
+    def _run(self, data: pa.Table, new: Sequence[Mapping[str, Any]], schema: Schema | None) -> None:
         half = data.num_rows // 2
         tasks = [in_pieces(data.slice(0, half)), in_pieces(data.slice(half))]
         number = len(self.batches)
@@ -117,6 +135,8 @@ class Writing:
             self.streamed.run(number, tasks, data.schema)
         replayed = self.streamed.run(number, tasks, data.schema)
         assert isinstance(replayed, Committed | AlreadyCommitted)
+        schema = schema or self.streamed.load().schema()
+        ids = {column.name: column.field_id for column in schema.fields}
         self.told += [{ids[name]: value for name, value in row.items()} for row in new]
         assert replayed.snapshot_id is not None
         tag = SinkKey(SINK).audit_tag(number)
@@ -155,7 +175,7 @@ def all_tables(home: Path) -> dict[str, Told]:
     lake = Lake(home, EMBEDDED_NAME)
     home.mkdir(parents=True, exist_ok=True)
     found = [streamed(lake, "kinds", SCHEMA, rows), streamed(lake, "times", TIMES, time_rows)]
-    found += [evolved(lake), followed(lake)]
+    found += [evolved(lake), followed(lake), documents(lake)]
     for name, columns in BY_ITSELF.items():
         found.append(streamed(lake, name, SCHEMA, rows, partitioned_by("identity", columns)))
     for transform in TRANSFORMS:
@@ -198,6 +218,16 @@ def followed(lake: Lake) -> Told:
         for change in filter(None, map(brought, steps)):
             table = evolve(table, change).table
         writing.add([_fitting(row, table.schema()) for row in rows(len(writing.told), 7)], table.schema())
+    return writing.done()
+
+
+def documents(lake: Lake) -> Told:
+    """A table that follows the keys of JSON documents: half of the documents of a batch have them."""
+    writing = Writing(new(lake, "documents", COUNTED, UNPARTITIONED_PARTITION_SPEC))
+    writing.streamed.options = {**writing.streamed.options, "decode": "json", "schema_evolution": "widen"}
+    for keys in DOCUMENTS:
+        first = len(writing.told)
+        writing.add_documents([{ROW: at, "c_int": at, **(keys if at % 2 else {})} for at in range(first, first + 7)])
     return writing.done()
 
 

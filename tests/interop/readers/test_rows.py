@@ -16,12 +16,12 @@ from tests.readers.engines import canonical_rows
 pytestmark = pytest.mark.interop
 
 BY_TRANSFORM = tuple(f"by_{name.partition('[')[0]}" for name in TRANSFORMS)
-TABLES = ("kinds", "times", "evolved", "followed", *BY_ITSELF, *BY_TRANSFORM)
-SLOW = {"flink": ("kinds", "evolved")}
+TABLES = ("kinds", "times", "evolved", "followed", "documents", *BY_ITSELF, *BY_TRANSFORM)
+SLOW = {"flink": ("kinds", "evolved", "documents")}
 """Where a query takes seconds, these stand for all tables. Not "followed": Flink cannot read a snapshot from before a
 column became wider that partitions by identity."""
 
-AT_ONCE = ("kinds", "followed")
+AT_ONCE = ("kinds", "followed", "documents")
 """The tables of every type, and of rows that changed the schema, are read at every landing; the others at night."""
 
 REFUSALS = sorted(REFUSED)
