@@ -4,7 +4,7 @@ The column ``value`` contains the document. Table columns with names in `KAFKA_C
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,6 +59,9 @@ class DocumentReader(Protocol):
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
 
+    def texts(self, values: pa.Array) -> Iterable[str]:
+        """Documents as JSON; `documents` has accepted them."""
+
 
 @dataclass(slots=True)
 class Decoder:
@@ -93,8 +96,8 @@ class Decoder:
 
     def __post_init__(self) -> None:
         self._own = own_columns(self.schema, self.plan.rescue_column)
-        self._rescue = Rescue(self._own) if self.plan.rescue_column else None
         self._reader = _reader_for(self.plan, self.unknown)
+        self._rescue = Rescue(self._own, self._reader.texts) if self.plan.rescue_column else None
         self._news = None
         if self.plan.news is not None:
             assert isinstance(self._reader, JsonReader)
@@ -222,7 +225,7 @@ def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
-    return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas))
+    return MessageReader(schemas_of(plan.schema_registry, plan.writer_schemas), forgives=bool(plan.rescue_column))
 
 
 def _both(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

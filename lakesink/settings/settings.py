@@ -193,8 +193,6 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     for name in (*null_row, "rescue_column", "show_values"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
-    if settings.rescue_column and settings.decode != JSON:
-        raise option_invalid("rescue_column", "The option rescue_column needs decode='json'; Avro has no such column.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise option_invalid("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.decode == AVRO and settings.schema_evolution is not SchemaEvolution.IGNORE:

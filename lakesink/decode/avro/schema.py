@@ -188,7 +188,10 @@ class _Names:
             case "fixed":
                 return _fixed(document)
             case _:
-                return Record(tuple((part["name"], self.parse(part["type"], namespace)) for part in document["fields"]))
+                found = tuple((str(part["name"]), self.parse(part["type"], namespace)) for part in document["fields"])
+                if len(dict(found)) < len(found):
+                    raise SchemaInvalid("a record has two fields of one name")
+                return Record(found)
 
 
 def _full_name(name: str, namespace: str) -> str:
