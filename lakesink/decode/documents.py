@@ -4,7 +4,7 @@ The column ``value`` contains the document. Table columns with names in `KAFKA_C
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,6 +60,9 @@ class DocumentReader(Protocol):
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
 
+    def texts(self, values: pa.Array) -> Iterable[str]:
+        """Documents as JSON; `documents` has accepted them."""
+
 
 @dataclass(slots=True)
 class Decoder:
@@ -94,8 +97,8 @@ class Decoder:
 
     def __post_init__(self) -> None:
         self._own = own_columns(self.schema, self.plan.rescue_column)
-        self._rescue = Rescue(self._own) if self.plan.rescue_column else None
         self._reader = _reader_for(self.plan, self.unknown)
+        self._rescue = Rescue(self._own, self._reader.texts) if self.plan.rescue_column else None
         news = self.plan.news
         self._news = None if news is None else NewsRows(news, _finder_for(news, self._own, self._reader))
         self._places = Places(self.task, numbered=self.plan.news is None or not self.plan.news.is_last)
@@ -212,18 +215,17 @@ class Decoder:
 
 
 def _reader_for(plan: WritePlan, unknown: UnknownKeys) -> DocumentReader:
-    if plan.decode == JSON:  # keys without a column are kept or followed, or else counted in a sample
-        keeps = bool(plan.rescue_column)
-        finds = keeps or plan.news is not None
+    keeps = bool(plan.rescue_column)
+    finds = keeps or plan.news is not None  # keys without a column; others are counted
+    if plan.decode == JSON:
         return JsonReader(None if finds else unknown, marks=finds, forgives=keeps)
     try:
         from lakesink.decode.avro.messages import MessageReader  # an optional dependency, for Avro only
         from lakesink.decode.avro.registry import schemas_of
     except ModuleNotFoundError:
         raise decoder_missing("numpy") from None
-    return MessageReader(
-        schemas_of(plan.schema_registry, plan.writer_schemas), None if plan.news is not None else unknown
-    )
+    schemas = schemas_of(plan.schema_registry, plan.writer_schemas)
+    return MessageReader(schemas, None if finds else unknown, forgives=keeps)
 
 
 def _finder_for(plan: NewsPlan, struct: Struct, reader: DocumentReader) -> FindsNews:

@@ -5,7 +5,7 @@ are parsed from their texts, see `json_scalars`. Nested values are opened again,
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -78,6 +78,10 @@ class JsonReader:
         """A table's columns from binary or string documents; invalid UTF-8 is malformed, also in a Spark string."""
         texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
         return self.read(texts.values, kind)
+
+    def texts(self, values: pa.Array) -> Iterator[str]:
+        """Documents as JSON, as they are; `documents` has accepted them."""
+        return (text.decode() for text in values.cast(pa.binary()).to_pylist())
 
     def objects(self, values: pa.Array) -> pa.BooleanArray:
         """True for documents that are objects; False for other values, NULL and what is not JSON."""

@@ -1,7 +1,7 @@
 """Keeps what a row does not hold of its document, as the text of the rescue column, and counts it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,6 +17,8 @@ from lakesink_protocol.quality import Quality, first_reasons, reason_of
 LARGEST_REST_BYTES = 1024 * 1024
 """A document with a larger rest is malformed: nothing is cut."""
 _REASONS_KEPT = 1_000
+Texts = Callable[[pa.Array], Iterable[str]]
+"""Gives documents, which were read to rows, as JSON."""
 
 
 @dataclass(slots=True)
@@ -25,10 +27,12 @@ class Rescue:
 
     Attributes:
         struct: The columns that come from the documents.
+        texts: Half of a surrogate pair in a text stands for bytes that are not UTF-8.
         rows: Rows with a text in the rescue column.
     """
 
     struct: Struct
+    texts: Texts
     rows: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
 
@@ -38,7 +42,7 @@ class Rescue:
         return Quality(rescued_rows=self.rows, rescued=first_reasons(self._reasons.items()))
 
     def kept(self, documents: pa.Array, parsed: Parsed) -> tuple[Parsed, pa.StringArray]:
-        """The texts of the rescue column, and the rows; one with a rest that is too large is a misfit."""
+        """The texts of the rescue column, and the rows; one with a rest that cannot be kept is a misfit."""
         rest = parsed.rest
         if rest is not None and parsed.misfits is not None:
             rest = pc.and_not(rest, parsed.misfits)
@@ -49,20 +53,20 @@ class Rescue:
         texts: list[str | None] = [None] * len(documents)
         for position, one in zip(positions, found, strict=True):
             texts[position] = self._text(one)
-        return _without_large(parsed, texts)
+        return _without_refused(parsed, texts)
 
     def _rests(self, documents: pa.Array, rows: pa.Array, positions: Sequence[int]) -> list[Rest]:
         chosen = pa.array(positions, pa.int64())
         present = present_in(rows.take(chosen), self.struct)
-        texts = documents.take(chosen).cast(pa.binary()).to_pylist()
-        return [rest_of(text.decode(), self.struct, present, at) for at, text in enumerate(texts)]
+        texts = self.texts(documents.take(chosen))
+        return [rest_of(text, self.struct, present, at) for at, text in enumerate(texts)]
 
     def _text(self, rest: Rest) -> str | None:
-        """None without a rest; a text that is too large is empty."""
+        """None without a rest; empty for one that is too large, or not UTF-8."""
         if not rest.reasons:
             return None
         text = rest.text
-        if len(text) > LARGEST_REST_BYTES or len(text.encode()) > LARGEST_REST_BYTES:
+        if len(text) > LARGEST_REST_BYTES or not 0 < _utf8_bytes(text) <= LARGEST_REST_BYTES:
             return ""
         self.rows += 1
         self._reasons.update(set(map(_in_words, rest.reasons)))
@@ -71,12 +75,20 @@ class Rescue:
         return text
 
 
-def _without_large(parsed: Parsed, texts: list[str | None]) -> tuple[Parsed, pa.StringArray]:
+def _utf8_bytes(text: str) -> int:
+    """Length as UTF-8; 0 for a text that has none."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
+
+
+def _without_refused(parsed: Parsed, texts: list[str | None]) -> tuple[Parsed, pa.StringArray]:
     found = pa.array(texts, pa.string())
     if "" not in texts:
         return parsed, found
-    large = pc.fill_null(pc.equal(found, ""), False)  # noqa: FBT003 - Arrow takes it by position
-    return Parsed(without(parsed.values, large), either(parsed.misfits, large)), without(found, large)
+    refused = pc.fill_null(pc.equal(found, ""), False)  # noqa: FBT003 - Arrow takes it by position
+    return Parsed(without(parsed.values, refused), either(parsed.misfits, refused)), without(found, refused)
 
 
 @lru_cache(maxsize=_REASONS_KEPT)

@@ -13,7 +13,7 @@ from lakesink.settings.expectations import Expectation
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.options import OPTIONS
 from lakesink.settings.table_settings import Effective, unsupported_level
-from lakesink.writer.plan import AVRO, JSON, OnMalformed
+from lakesink.writer.plan import AVRO, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
@@ -193,8 +193,6 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     for name in (*null_row, "rescue_column", "show_values"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
-    if settings.rescue_column and settings.decode != JSON:
-        raise option_invalid("rescue_column", "The option rescue_column needs decode='json'; Avro has no such column.")
     if (settings.decode == AVRO) != bool(settings.schema_registry):
         raise option_invalid("schema_registry", "The options decode='avro' and schema_registry need each other.")
     if settings.follows_documents and settings.on_malformed is OnMalformed.NULL_ROW:

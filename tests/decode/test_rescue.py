@@ -221,7 +221,7 @@ def dotted(steps: tuple[str, ...]) -> str:
 
 def decoded(*chunks: list[str]) -> tuple[list[dict[str, Any]], Quality]:
     """The rows with their rescued texts, read chunk by chunk."""
-    rescue, rows = Rescue(OWN), []
+    rescue, rows = Rescue(OWN, READER.texts), []
     for texts in chunks:
         documents = pa.array([text.encode() for text in texts], pa.binary())
         found = READER.documents(documents, OWN)

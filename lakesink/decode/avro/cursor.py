@@ -30,6 +30,7 @@ class Cursor:
         end: Limit of each value.
         active: False for a value that is not read, or no longer read.
         misfits: True for a malformed value.
+        marked: True for a value of which the columns hold only a part.
     """
 
     data: Bytes
@@ -37,6 +38,7 @@ class Cursor:
     end: Whole
     active: Mask
     misfits: Mask
+    marked: Mask
 
     def __len__(self) -> int:
         return len(self.at)
@@ -49,20 +51,33 @@ class Cursor:
             self.active = self.active & ~wrong
             self._move(self.at)
 
+    def mark(self, chosen: Mask) -> None:
+        """Mark values of which the columns hold only a part."""
+        self.marked = self.marked | chosen
+
+    def forgive(self, before: "Cursor", ends: "Cursor") -> None:
+        """Only mark the values that failed since `before`: continue where `ends`, which reads these, ended."""
+        failed = before.active & ~self.active
+        self.active, self.misfits = before.active, before.misfits
+        self.join(ends, failed)
+        self.mark(failed)
+
     def only(self, chosen: Mask) -> "Cursor":
         """A cursor at the same positions that reads only the chosen values; see `join`."""
-        active = self.active & chosen
-        return Cursor(self.data, np.where(active, self.at, self.padding), self.end, active, np.zeros_like(active))
+        active, none = self.active & chosen, np.zeros_like(self.active)
+        return Cursor(self.data, np.where(active, self.at, self.padding), self.end, active, none, none)
 
     def join(self, part: "Cursor", chosen: Mask) -> None:
         """Continue where `only` for the same values ended."""
         self.at = np.where(self.active & chosen, part.at, self.at)
         self.fail(part.misfits)
+        if part.marked.any():
+            self.mark(part.marked)
 
     def pick(self, positions: Whole) -> "Cursor":
         """A cursor over some values; see `put`."""
-        active = self.active[positions]
-        return Cursor(self.data, self.at[positions], self.end[positions], active, np.zeros_like(active))
+        active, none = self.active[positions], np.zeros(len(positions), np.bool_)
+        return Cursor(self.data, self.at[positions], self.end[positions], active, none, none)
 
     def put(self, positions: Whole, part: "Cursor") -> None:
         """Continue where `pick` for the same values ended."""
@@ -70,6 +85,10 @@ class Cursor:
         at[positions], wrong[positions] = part.at, part.misfits
         self.at = at
         self.fail(wrong)
+        if part.marked.any():
+            marked = np.zeros_like(self.marked)
+            marked[positions] = part.marked
+            self.mark(marked)
 
     def varint(self) -> Whole:
         """A variable-length integer of each value."""

@@ -1,6 +1,6 @@
 """Reads Confluent's wire format: a zero byte, the number of the writer's schema in four bytes, and the Avro value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ import pyarrow as pa
 from lakesink.decode.avro.cursor import ZEROS, Bytes, Cursor, Mask, Whole
 from lakesink.decode.avro.kinds import unknown_fields
 from lakesink.decode.avro.nested import ValueReader
+from lakesink.decode.avro.rest import json_of
 from lakesink.decode.avro.schema import WriterSchema, kind_at
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.misfits import Column, Found, Path, misfitting
@@ -19,6 +20,9 @@ from lakesink.writer.schema import Struct, arrow_type
 MAGIC = 0
 HEADER_BYTES = 5
 MESSAGE = "an Avro record"
+REST_NOT_KEPT = Found(
+    "more than 1 MiB, or text that is not UTF-8, that no column holds", expected="a message with a smaller rest"
+)
 
 Schemas = Callable[[int], WriterSchema | None]
 """The schema of a number; None if it does not exist."""
@@ -30,10 +34,13 @@ class MessageReader:
 
     Attributes:
         unknown: Counts the fields without a column, by their schemas: with all their values, also null.
+        forgives: True to read a misfit in an optional field as NULL, and to find all messages of which the columns
+            hold only a part.
     """
 
     schemas: Schemas
     unknown: UnknownKeys | None = None
+    forgives: bool = False
     _known: dict[int, WriterSchema | None] = field(default_factory=dict)
     _unknown: dict[int, list[Path]] = field(default_factory=dict)
 
@@ -47,7 +54,15 @@ class MessageReader:
             for rows in [np.flatnonzero(cursor.active & (numbers == number))]
         ]
         misfits = pa.array(~cursor.active) if not cursor.active.all() else None
-        return Parsed(_in_place(parts, kind, cursor), misfits)
+        rest = pa.array(cursor.marked) if cursor.marked.any() else None
+        return Parsed(_in_place(parts, kind, cursor), misfits, rest)
+
+    def texts(self, values: pa.Array) -> Iterator[str]:
+        """Messages as JSON; `documents` has accepted them."""
+        for value in values.to_pylist():
+            schema = self.schema(_schema_id(value))
+            assert schema is not None
+            yield json_of(value[HEADER_BYTES:], schema)
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
@@ -60,7 +75,7 @@ class MessageReader:
             return [Found("no value (NULL)", expected=MESSAGE)]
         if len(value) < HEADER_BYTES or value[0] != MAGIC:
             return [Found(f"{len(value):,} bytes that are not in Confluent's wire format", expected=MESSAGE)]
-        number = int.from_bytes(value[1:HEADER_BYTES], "big", signed=True)
+        number = _schema_id(value)
         schema = self.schema(number)
         if schema is None:
             return [Found(f"schema {number}, which the registry does not have", expected=MESSAGE)]
@@ -68,6 +83,8 @@ class MessageReader:
             return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
         kinds = [f"{kind_at(schema, column.path)} of schema {number}" for column in columns]
         misfits = dict.fromkeys(column.found(kind) for column, kind in zip(columns, kinds, strict=True))
+        if not misfits and self.forgives:
+            return [REST_NOT_KEPT]
         return list(misfits) or [Found(f"a value of schema {number} that is not read", expected=MESSAGE)]
 
     def _written_with(self, number: int, kind: Struct, cursor: Cursor, rows: Whole) -> pa.Array:
@@ -76,7 +93,7 @@ class MessageReader:
         if schema is None:
             values, complete = all_null(len(rows), arrow_type(kind)), np.zeros(len(rows), np.bool_)
         else:
-            values = ValueReader(schema).read(schema.root, kind, part)
+            values = ValueReader(schema, self.forgives).read(schema.root, kind, part)
             assert values is not None
             self._count_unknown(number, schema, kind, len(rows))
             complete = (part.at == part.end) & ~values.is_null().to_numpy(zero_copy_only=False)
@@ -122,9 +139,13 @@ def _bodies(values: pa.Array) -> Cursor:
     whole: Bytes = np.concatenate([used, np.zeros(ZEROS, np.uint8)])
     rows = len(values)
     all_active: Mask = np.ones(rows, np.bool_)
-    cursor = Cursor(whole, bounds[:-1] - first, bounds[1:] - first, all_active, ~all_active)
+    cursor = Cursor(whole, bounds[:-1] - first, bounds[1:] - first, all_active, ~all_active, ~all_active)
     cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
     return cursor
+
+
+def _schema_id(message: bytes) -> int:
+    return int.from_bytes(message[1:HEADER_BYTES], "big", signed=True)
 
 
 def _schema_ids(cursor: Cursor) -> Whole:

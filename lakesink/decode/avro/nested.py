@@ -1,10 +1,13 @@
 """Converts Avro values of any type to Arrow arrays of a table's types: records by field name, unions by branch.
 
 Every value is read to its end, even if no column needs it. A column without a field in the record is NULL.
+
+A reader that forgives reads a value that does not fit its optional column as NULL, and marks it. It also marks a value
+with a field for which there is no column. Bytes that are not a value of the writer's type are never forgiven.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +26,11 @@ from lakesink.decode.avro.schema import (
     WriterSchema,
 )
 from lakesink.writer.nested import all_null, with_duplicate_keys, without_validity
-from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type, arrow_type
+from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
 _DEEPEST = 100
 """Most levels of a recursive type: Python's stack is limited."""
-_TEXT = Scalar("string")
+_TEXT, _NULL = Scalar("string"), Scalar("null")
 
 Items = list[pa.Array | None]
 """The columns of an item: the item, or a key and its value; None where no column wants them."""
@@ -35,9 +38,14 @@ Items = list[pa.Array | None]
 
 @dataclass(slots=True)
 class ValueReader:
-    """Reads values that were written with one schema."""
+    """Reads values that were written with one schema.
+
+    Attributes:
+        forgives: True to read a misfit in an optional field as NULL, and to mark values of which a part is left out.
+    """
 
     schema: WriterSchema
+    forgives: bool = False
     _depth: int = 0
 
     def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
@@ -77,7 +85,7 @@ class ValueReader:
         parts: list[tuple[Mask, pa.Array]] = []
         for position, branch in enumerate(branches):
             chosen = cursor.active & (number == position)
-            if branch == Scalar("null") or not chosen.any():
+            if branch == _NULL or not chosen.any():
                 continue
             part = cursor.only(chosen)
             values = self.read(branch, wanted, part)
@@ -87,28 +95,65 @@ class ValueReader:
         return None if wanted is None else _together(parts, wanted, cursor)
 
     def _record(self, record: Record, wanted: Struct | None, cursor: Cursor) -> pa.Array | None:
-        columns = {} if wanted is None else {field.name: field.type for field in wanted.fields}
-        found = {name: self.read(kind, columns.get(name), cursor) for name, kind in record.fields}
         if wanted is None:
+            for _, kind in record.fields:
+                self.read(kind, None, cursor)
             return None
-        arrays = [
-            found[field.name] if field.name in found else all_null(len(cursor), arrow_type(field.type))
-            for field in wanted.fields
-        ]
+        columns = {field.name: field for field in wanted.fields}
+        found = {}
+        for name, kind in record.fields:
+            if name in columns:
+                found[name] = self._field(kind, columns[name], cursor)
+            else:
+                self._without_column(kind, cursor)
+        arrays = [found[field.name] if field.name in found else self._missing(field, cursor) for field in wanted.fields]
         return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(wanted)), mask=pa.array(~cursor.active))
 
+    def _field(self, kind: Kind, field: Field, cursor: Cursor) -> pa.Array:
+        """Values of a field, of an element, or of a key or value of a map; see `forgives`."""
+        before = replace(cursor)
+        values = self.read(kind, field.type, cursor)
+        assert values is not None
+        if not self.forgives:
+            return values
+        if field.required and values.null_count:
+            cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
+        if not field.required and cursor.active is not before.active:
+            ends = before.only(~cursor.active)
+            self.read(kind, None, ends)
+            cursor.forgive(before, ends)
+        return values
+
+    def _without_column(self, kind: Kind, cursor: Cursor) -> None:
+        if self.forgives:
+            cursor.mark(_not_null(kind, cursor))
+        self.read(kind, None, cursor)
+
+    def _missing(self, field: Field, cursor: Cursor) -> pa.Array:
+        if self.forgives and field.required:
+            cursor.fail(cursor.active)
+        return all_null(len(cursor), arrow_type(field.type))
+
     def _array(self, kind: ArrayOf, wanted: ListOf | None, cursor: Cursor) -> pa.Array | None:
-        element = None if wanted is None else wanted.element.type
-        holders, [values] = _items(cursor, [element], lambda part: [self.read(kind.items, element, part)])
-        return None if wanted is None else _list(arrow_type(wanted), cursor, holders, values)
+        if wanted is None:
+            _items(cursor, [None], lambda part: [self.read(kind.items, None, part)])
+            return None
+        element = wanted.element
+        holders, [values] = _items(cursor, [element.type], lambda part: [self._field(kind.items, element, part)])
+        return _list(arrow_type(wanted), cursor, holders, values)
 
     def _map(self, kind: MapTo, wanted: MapOf | None, cursor: Cursor) -> pa.Array | None:
-        key, value = (None, None) if wanted is None else (wanted.key.type, wanted.value.type)
-        holders, [keys, values] = _items(
-            cursor, [key, value], lambda part: [self.read(_TEXT, key, part), self.read(kind.values, value, part)]
-        )
-        if wanted is None or keys is None:
+        if wanted is None:
+            entry = Record((("key", _TEXT), ("value", kind.values)))
+            _items(cursor, [None], lambda part: [self._record(entry, None, part)])
             return None
+        key, value = wanted.key, wanted.value
+        holders, [keys, values] = _items(
+            cursor,
+            [key.type, value.type],
+            lambda part: [self._field(_TEXT, key, part), self._field(kind.values, value, part)],
+        )
+        assert keys is not None
         target = arrow_type(wanted)
         twice = np.zeros(len(cursor), np.bool_)
         twice[with_duplicate_keys(pa.array(holders), keys).to_numpy()] = True
@@ -116,6 +161,14 @@ class ValueReader:
         keys = without_validity(keys) if keys.null_count else keys  # a map must not contain failed values' NULLs
         pairs = pa.StructArray.from_arrays([keys, values], fields=[target.key_field, target.item_field])
         return _list(target, cursor, holders, pairs)
+
+
+def _not_null(kind: Kind, cursor: Cursor) -> Mask:
+    """True for the next values that are not null; perhaps also for a null in a union inside of a union."""
+    if not isinstance(kind, Union):
+        return cursor.active & (kind != _NULL)
+    nulls = [number for number, branch in enumerate(kind.branches) if branch == _NULL]
+    return cursor.active & ~np.isin(replace(cursor).varint(), nulls)
 
 
 def _nulls(wanted: Type | None, rows: int) -> pa.Array | None:

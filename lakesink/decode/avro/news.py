@@ -15,7 +15,7 @@ from lakesink.decode.avro.kinds import news_of
 from lakesink.decode.avro.messages import MessageReader
 from lakesink.decode.json_scalars import Parsed
 from lakesink.decode.kinds import Place
-from lakesink.decode.news import News
+from lakesink.decode.news import News, NewsFinder
 from lakesink.decode.news_rows import hopeful
 from lakesink.decode.widest import widest
 from lakesink.writer.nested import as_list
@@ -34,6 +34,10 @@ class AvroNews:
     struct: Struct
     reader: MessageReader
     _by_schema: dict[int, News] = field(default_factory=dict)
+    _keys: NewsFinder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = NewsFinder(self.struct, widens=False)
 
     def found(self, messages: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `FindsNews`."""
@@ -49,9 +53,21 @@ class AvroNews:
                 readable[at.to_numpy(zero_copy_only=False)] = True
         numbers = self.reader.schema_ids(messages)
         for number in np.unique(numbers[readable]).tolist():
-            yield from self._of_schema(number, np.flatnonzero(readable & (numbers == number)).tolist(), lacking)
+            rows = np.flatnonzero(readable & (numbers == number)).tolist()
+            if self.plan.is_last:
+                yield from self._without_column(number, rows, messages)
+            else:
+                yield from self._of_schema(number, rows, lacking)
+
+    def _without_column(self, number: int, rows: list[int], messages: pa.Array) -> Iterator[tuple[Sequence[int], News]]:
+        """The fields that get no column, where they have a value."""
+        fields = self._news_of(number).added
+        texts = self.reader.texts(messages.take(pa.array(rows))) if fields else ()
+        for row, text in zip(rows, texts, strict=bool(fields)):
+            yield [row], News({place: fields[place] for place in self._keys.of(text).added if place in fields})
 
     def _of_schema(self, number: int, rows: list[int], lacking: Lacking) -> Iterator[tuple[Sequence[int], News]]:
+        """The news of the schema, and of the messages that lack a value."""
         news = self._news_of(number)
         some = lacking.keys() & rows
         if news.added or news.widened:

@@ -91,6 +91,7 @@ INVALID = [
     '{"type": "fixed", "name": "A", "size": "1"}',
     '{"type": "record", "name": "A", "fields": [{"name": "a"}]}',
     '{"type": "record", "name": "A", "fields": [{"name": "a", "type": "B"}]}',
+    '{"type": "record", "name": "A", "fields": [{"name": "a", "type": "int"}, {"name": "a", "type": "int"}]}',
     "[" * 100_000 + "]" * 100_000,
 ]
 

@@ -1,0 +1,154 @@
+"""Writes Avro values as JSON, of which the rescue column keeps parts. Pure, and slow: it is Python.
+
+The reader has accepted the bytes as a value of the writer's schema. No value loses anything: whole numbers and decimals
+have all their digits, bytes are Base64, dates and times have the digits of their unit.
+"""
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakesink.decode.avro.schema import (
+    ArrayOf,
+    Enumeration,
+    Kind,
+    MapTo,
+    Record,
+    Reference,
+    Scalar,
+    Union,
+    WriterSchema,
+)
+
+_PARTS: Mapping[str, int] = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+"""Parts of a second by the last word of a logical type."""
+_DAY_SECONDS = 86_400
+_LONGEST_DECIMAL = 1_000
+"""A decimal of more bytes, or with a larger scale, is written as bytes: Python limits the digits of a number."""
+_FORMS: Mapping[str, struct.Struct] = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def json_of(value: bytes, schema: WriterSchema) -> str:
+    """A value as JSON; half of a surrogate pair stands for a byte of a text that is not UTF-8."""
+    return _Value(schema, value).text(schema.root)
+
+
+@dataclass(slots=True)
+class _Value:
+    """Reads one value from its start to its end."""
+
+    schema: WriterSchema
+    data: bytes
+    at: int = 0
+
+    def text(self, kind: Kind) -> str:
+        """The next value, of this type, as JSON."""
+        while True:
+            match kind:
+                case Scalar():
+                    return self._scalar(kind)
+                case Union(branches):
+                    kind = branches[self._long()]
+                case Reference(name):
+                    kind = self.schema.named[name]
+                case Record(fields):
+                    members = [f"{_quoted(name)}:{self.text(inner)}" for name, inner in fields]
+                    return f"{{{','.join(members)}}}"
+                case Enumeration(symbols):
+                    return _quoted(symbols[self._long()])
+                case ArrayOf(items):
+                    return f"[{','.join([self.text(items) for _ in self._items()])}]"
+                case MapTo(values):
+                    return f"{{{','.join([f'{self._string()}:{self.text(values)}' for _ in self._items()])}}}"
+
+    def _scalar(self, kind: Scalar) -> str:  # noqa: PLR0911 - one for each type
+        match kind.name:
+            case "null":
+                return "null"
+            case "string":
+                return self._string()
+            case "int" | "long":
+                return _whole(self._long(), kind.logical)
+            case "float" | "double":
+                form = _FORMS[kind.name]
+                [number] = form.unpack(self._bytes(form.size))
+                return _floating(number)
+            case "boolean":
+                return "true" if self._bytes(1) == b"\1" else "false"
+            case "fixed":
+                return _of_bytes(self._bytes(kind.size), kind)
+            case _:
+                return _of_bytes(self._bytes(self._long()), kind)
+
+    def _items(self) -> Iterator[int]:
+        while count := self._long():
+            if count < 0:
+                self._long()
+            yield from range(abs(count))
+
+    def _string(self) -> str:
+        return _quoted(self._bytes(self._long()).decode(errors="surrogateescape"))
+
+    def _bytes(self, size: int) -> bytes:
+        start, self.at = self.at, self.at + size
+        return self.data[start : self.at]
+
+    def _long(self) -> int:
+        number, shift, byte = 0, 0, 0x80
+        while byte & 0x80:
+            byte = self.data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        return (number >> 1) ^ -(number & 1)
+
+
+def _whole(number: int, logical: str | None) -> str:
+    if logical is None:
+        return str(number)
+    if logical == "date":
+        return f'"{_day(number)}"'
+    word, _, unit = logical.rpartition("-")
+    parts = _PARTS[unit]
+    days, clock = divmod(number, _DAY_SECONDS * parts)
+    if word == "time":
+        return str(number) if days else f'"{_clock(clock, parts)}"'  # a time beyond a day is no time
+    return f'"{_day(days)}T{_clock(clock, parts)}{"Z" if word == "timestamp" else ""}"'
+
+
+def _day(days: int) -> str:
+    """A date in ISO's form; NumPy knows every year."""
+    return str(np.datetime64(days, "D"))
+
+
+def _clock(number: int, parts: int) -> str:
+    seconds, fraction = divmod(number, parts)
+    minutes, second = divmod(seconds, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}.{fraction:0{len(str(parts)) - 1}}"
+
+
+def _floating(number: float) -> str:
+    if math.isfinite(number):
+        return repr(number)
+    return '"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"'
+
+
+def _of_bytes(value: bytes, kind: Scalar) -> str:
+    if kind.logical == "decimal" and 0 < len(value) <= _LONGEST_DECIMAL and kind.scale <= _LONGEST_DECIMAL:
+        return _decimal(int.from_bytes(value, "big", signed=True), kind.scale)
+    if kind.logical == "uuid":
+        digits = value.hex()
+        return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'
+    return f'"{base64.b64encode(value).decode("ascii")}"'
+
+
+def _decimal(unscaled: int, scale: int) -> str:
+    digits = str(abs(unscaled)).zfill(scale + 1)
+    number = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+    return f"-{number}" if unscaled < 0 else number
