@@ -371,9 +371,9 @@ OPTIONS = (
         "text",
         _rescue_column,
         "none",
-        "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys without a column, and"
-        " values that do not fit an optional column. It is added to the table if it is missing. Only with"
-        " `decode='json'`; needs numpy.",
+        "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys or fields without a"
+        " column, and values that do not fit an optional column. It is added to the table if it is missing. Only with"
+        " `decode`; needs numpy.",
     ),
     Option(
         "show_values",

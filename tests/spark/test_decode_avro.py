@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import lakesink
 from lakesink.settings.option_types import Options
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
-from tests.decode.avro.messages import encoded, message, record
+from lakesink_protocol.quality import Quality
+from tests.decode.avro.messages import encoded, logical, message, record
 from tests.decode.avro.schema_registry import SchemaRegistry, registered, schema_registry
 
 TABLE = "demo.events"
@@ -132,3 +134,56 @@ def test_text_is_no_avro(spark: Any) -> None:
     frame = spark.createDataFrame([("text",)], "value string")
     with pytest.raises(lakesink.WriteError, match="'value' of BINARY; the query has STRING"):
         lakesink.append(frame, TABLE, txn=("load", 1), decode="avro", schema_registry="http://127.0.0.1:1")
+
+
+@pytest.mark.usefixtures("table")
+def test_an_append_keeps_what_does_not_fit_and_puts_aside_what_cannot_be_read(spark: Any, tmp_path: Path) -> None:
+    tags = {"type": "array", "items": "long"}
+    other = record(("id", "string"), ("name", ["null", "string", "double"]), ("tags", tags))
+    registry = tmp_path / "schemas.json"
+    registry.write_text(json.dumps({"1": FIRST, "3": other}))
+    values = [{"id": "x", "name": None, "tags": []}, {"id": "y", "name": 0.1, "tags": [2**53 + 1]}]
+    bad = [first(2)[:-1], second(3)]
+    messages = [first(1), *(message(encoded(other, value), 3) for value in values), *bad]
+    outcome = lakesink.append(
+        spark.createDataFrame([(one,) for one in messages], "value binary"),
+        TABLE,
+        txn=("load", 1),
+        decode="avro",
+        schema_registry=str(registry),
+        rescue_column="_rescued",
+        on_malformed="quarantine",
+    )
+    assert isinstance(outcome, lakesink.Committed)
+    reasons = {"id: not BIGINT": 2, "name: not STRING": 1, "tags: no column": 2}
+    assert outcome.quality == Quality(
+        dead_letters=2, letters_table=f"{TABLE}__dead_letters", rescued_rows=2, rescued=reasons
+    )
+    misfits = [
+        {"id": {"expected": "BIGINT", "value": "x"}},
+        {"id": {"expected": "BIGINT", "value": "y"}, "name": {"expected": "STRING", "value": 0.1}},
+    ]
+    found = load_table(connect(create=False), TABLE).scan().to_arrow().to_pylist()
+    told = [(row["id"], row["name"], row["_rescued"] and json.loads(row["_rescued"])) for row in found]
+    assert sorted(told, key=str) == [
+        (1, None, None),
+        (None, None, {"unknown": {"tags": [2**53 + 1]}, "unfit": misfits[1]}),
+        (None, None, {"unknown": {"tags": []}, "unfit": misfits[0]}),
+    ]
+    [version] = lakesink.history(TABLE)
+    assert (version.rescued_rows, version.rescued, version.schema_change) == (2, reasons, "added _rescued")
+    letters = load_table(connect(create=False), f"{TABLE}__dead_letters").scan().to_arrow().to_pylist()
+    assert {row["payload_bytes"] or row["payload"].encode() for row in letters} == set(bad)
+
+
+@pytest.mark.usefixtures("table")
+def test_a_field_of_a_schema_that_comes_later_is_rescued(spark: Any, tmp_path: Path, registry: SchemaRegistry) -> None:
+    folder = tmp_path / "in"
+    arrive(folder, first(1))
+    run(spark, folder, registry.url, rescue_column="_rescued")
+    later = record(("new", logical("long", "timestamp-micros")), ("id", "long"))
+    registry.schemas[2] = registered(later)
+    arrive(folder, message(encoded(later, {"new": datetime(2024, 2, 29, tzinfo=UTC), "id": 2}), 2))
+    run(spark, folder, registry.url, rescue_column="_rescued")
+    found = load_table(connect(create=False), TABLE).scan().to_arrow().sort_by("id").to_pylist()
+    assert [row["_rescued"] for row in found] == [None, '{"unknown":{"new":"2024-02-29T00:00:00.000000Z"}}']

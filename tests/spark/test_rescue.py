@@ -131,11 +131,9 @@ def test_another_column_of_this_name_is_refused_before_the_start(
     assert said in failure(ADAPTERS["format"](documents(spark, tmp_path / "in", '{"id": 1}'), TABLE, **OPTIONS))
 
 
-@pytest.mark.parametrize("options", [{}, {"decode": "avro", "schema_registry": "schemas.json"}])
-def test_only_json_has_a_rescue_column(spark: Any, tmp_path: Path, options: Any) -> None:
-    given = OPTIONS | {"decode": None} | options
+def test_only_documents_have_a_rescue_column(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="The option rescue_column needs decode"):
-        lakesink.stream(documents(spark, tmp_path / "in", '{"id": 1}'), TABLE, **given)
+        lakesink.stream(documents(spark, tmp_path / "in", '{"id": 1}'), TABLE, **(OPTIONS | {"decode": None}))
 
 
 @pytest.mark.parametrize("name", ["_kafka_key", "_KAFKA_x", "", " a", "a" * 256, "a\nb", 7])

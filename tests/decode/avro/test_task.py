@@ -11,6 +11,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.writer.plan import AVRO, OnMalformed, WritePlan
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.quality import Quality
 from servers.ports import free_port
 from tests.decode.avro.messages import encoded, message, record
 from tests.writer.builders import plan_for, rows_of, write
@@ -104,3 +105,53 @@ def test_a_registry_that_cannot_be_asked_fails_the_task_whatever_is_malformed(
         write(plan, [kafka(first(1), b"")])
     assert refused.value.code == "LAKESINK_REGISTRY_UNREACHABLE"
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+RESCUING = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "_kafka_offset", LongType()),
+    NestedField(4, "_rescued", StringType()),
+)
+
+
+def test_a_task_counts_rescued_rows_by_reason_and_writes_their_texts(tmp_path: Path) -> None:
+    other = record(("id", "long"), ("name", "double"), ("_kafka_offset", "int"))
+    plan = decoding(
+        tmp_path,
+        writer_schemas=IN_FILE | {3: json.dumps(other)},
+        schema_json=RESCUING.model_dump_json(),
+        rescue_column="_rescued",
+    )
+    third = message(encoded(other, {"id": 3, "name": 0.1, "_kafka_offset": 5}), 3)
+    receipt = write(plan, [kafka(first(1), second(2, "a")), kafka(third, second(4, None), first(5))])
+    assert receipt.quality == Quality(
+        rescued_rows=3, rescued={"_kafka_offset: no column": 1, "more: no column": 2, "name: not STRING": 1}
+    )
+    more = '{"unknown":{"more":"eA=="}}'
+    unfit = '{"unknown":{"_kafka_offset":5},"unfit":{"name":{"expected":"STRING","value":0.1}}}'
+    assert [tuple(row.values()) for row in rows_of(receipt.files)] == [
+        (1, None, 100, None),
+        (2, "a", 101, more),
+        (3, None, 100, unfit),
+        (4, None, 101, more),
+        (5, None, 102, None),
+    ]
+
+
+def test_a_misfit_in_a_required_column_is_malformed_with_a_rescue_column_too(tmp_path: Path) -> None:
+    other = record(("id", ["null", "long"]), ("name", "double"))
+    plan = decoding(
+        tmp_path,
+        writer_schemas={3: json.dumps(other), 4: json.dumps(record(("name", "double")))},
+        schema_json=RESCUING.model_dump_json(),
+        rescue_column="_rescued",
+    )
+    messages = [message(encoded(other, {"id": number, "name": 0.1}), 3) for number in (1, None)]
+    receipt = write(plan, [kafka(*messages, message(encoded("double", 0.1), 4), first(1))])
+    assert receipt.refused
+    assert [(one.place, one.column, one.expected, one.found) for one in receipt.misfits] == [
+        ("partition 3, offset 101", "id", "BIGINT", "Avro's union of null and long of schema 3"),
+        ("partition 3, offset 102", "id", "BIGINT", "no field of schema 4"),
+        ("partition 3, offset 103", "", "an Avro record", "schema 1, which the registry does not have"),
+    ]
