@@ -596,3 +596,28 @@ def test_items_and_entries_are_named_by_their_place() -> None:
             'tags{"é."}.price': {"expected": "FLOAT", "value": 0.1},
         },
     }
+
+
+def test_blocks_of_an_array_may_say_their_size() -> None:
+    schema = record(("new", {"type": "array", "items": "int"}), ("id", "int"))
+    sized = bytes([3, 4, 2, 4, 2, 6, 0, 8])  # two items in two bytes; one item; the end; then 4
+    [row], _, _ = rescued({7: schema}, columns(id="int"), [message(sized)])
+    assert row == {"id": 4, RESCUED: '{"unknown":{"new":[1,2,3]}}'}
+
+
+def test_messages_of_many_lengths_are_kept_each_with_its_own_items() -> None:
+    """A list that fails after some of its items is NULL, and the lists beside it keep theirs."""
+    schema = record(("list", {"type": "array", "items": "long"}), ("id", "int"))
+    table = Struct(
+        (Field(1, "list", required=False, type=ListOf(required("element", "int"))), *columns(id="int").fields)
+    )
+    lists = [[number] * number for number in range(40)]
+    for number in range(0, 40, 3):
+        lists[number].append(2**40)
+    bodies = [message(encoded(schema, {"list": one, "id": number})) for number, one in enumerate(lists)]
+    found, _, _ = rescued({7: schema}, table, bodies)
+    for number, (row, one) in enumerate(zip(found, lists, strict=True)):
+        unfit = {"unfit": {"list": {"expected": "ARRAY", "value": one}}}
+        fits = number % 3 > 0
+        assert (row["id"], row["list"]) == (number, one if fits else None)
+        assert json.loads(row[RESCUED] or "{}") == ({} if fits else unfit)

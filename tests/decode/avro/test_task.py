@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from lakesink.writer.plan import AVRO, OnMalformed, WritePlan
 from lakesink_protocol.errors import WriteError
@@ -154,4 +154,44 @@ def test_a_misfit_in_a_required_column_is_malformed_with_a_rescue_column_too(tmp
         ("partition 3, offset 101", "id", "BIGINT", "Avro's union of null and long of schema 3"),
         ("partition 3, offset 102", "id", "BIGINT", "no field of schema 4"),
         ("partition 3, offset 103", "", "an Avro record", "schema 1, which the registry does not have"),
+    ]
+
+
+def test_nested_columns_are_written_without_what_does_not_fit(tmp_path: Path) -> None:
+    line = StructType(NestedField(10, "count", LongType(), required=True), NestedField(11, "note", StringType()))
+    table = Schema(
+        NestedField(1, "lines", ListType(5, line, element_required=True)),
+        NestedField(2, "sizes", MapType(6, StringType(), 7, line, value_required=False)),
+        NestedField(4, "_rescued", StringType()),
+    )
+    kind = record(("count", ["null", "long"]), ("note", ["string", "int"]), name="Line")
+    schema = record(("lines", {"type": "array", "items": kind}), ("sizes", {"type": "map", "values": "Line"}))
+    good, bad, half = ({"count": 1, "note": "a"}, {"count": None, "note": "b"}, {"count": 2, "note": 7})
+    values = [
+        {"lines": [good, half], "sizes": {"x": good}},
+        {"lines": [good, bad, good], "sizes": {"x": good, "y": bad}},
+        {"lines": [], "sizes": {}},
+    ]
+    plan = decoding(
+        tmp_path,
+        writer_schemas={1: json.dumps(schema)},
+        schema_json=table.model_dump_json(),
+        rescue_column="_rescued",
+    )
+    receipt = write(plan, [kafka(*(message(encoded(schema, value), 1) for value in values))])
+    rows = rows_of(receipt.files)
+    assert [(row["lines"], dict(row["sizes"])) for row in rows] == [
+        ([good, {"count": 2, "note": None}], {"x": good}),
+        (None, {"x": good, "y": None}),
+        ([], {}),
+    ]
+    assert [row["_rescued"] and json.loads(row["_rescued"]) for row in rows] == [
+        {"unfit": {"lines[1].note": {"expected": "STRING", "value": 7}}},
+        {
+            "unfit": {
+                "lines": {"expected": "ARRAY", "value": [good, bad, good]},
+                'sizes{"y"}': {"expected": "STRUCT", "value": bad},
+            }
+        },
+        None,
     ]
