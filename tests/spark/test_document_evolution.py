@@ -172,7 +172,6 @@ def test_an_append_of_documents_follows_them_too(spark: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"decode": "avro", "schema_registry": "schemas.json"},
         {"on_malformed": "null-row"},
         {"schema_evolution": "ignore", "max_new_columns": 5},
         {"max_new_columns": 0},
