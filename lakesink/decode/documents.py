@@ -4,7 +4,7 @@ The column ``value`` contains the document. Table columns with names in `KAFKA_C
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,8 +60,8 @@ class DocumentReader(Protocol):
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed documents, the values that do not fit."""
 
-    def texts(self, values: pa.Array) -> Iterable[str]:
-        """Documents as JSON; `documents` has accepted them."""
+    def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterable[str]:
+        """Documents as JSON; the members of some names may be left out. `documents` has accepted the documents."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ are parsed from their texts, see `json_scalars`. Nested values are opened again,
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -79,7 +79,7 @@ class JsonReader:
         texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string()))
         return self.read(texts.values, kind)
 
-    def texts(self, values: pa.Array) -> Iterator[str]:
+    def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - as they are
         """Documents as JSON, as they are; `documents` has accepted them."""
         return (text.decode() for text in values.cast(pa.binary()).to_pylist())
 

@@ -1,7 +1,7 @@
 """Keeps what a row does not hold of its document, as the text of the rescue column, and counts it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,8 +17,8 @@ from lakesink_protocol.quality import Quality, first_reasons, reason_of
 LARGEST_REST_BYTES = 1024 * 1024
 """A document with a larger rest is malformed: nothing is cut."""
 _REASONS_KEPT = 1_000
-Texts = Callable[[pa.Array], Iterable[str]]
-"""Gives documents, which were read to rows, as JSON."""
+Texts = Callable[[pa.Array, Collection[str]], Iterable[str]]
+"""Gives documents, which were read to rows, as JSON; the members of some names may be left out."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,8 @@ class Rescue:
     def _rests(self, documents: pa.Array, rows: pa.Array, positions: Sequence[int]) -> list[Rest]:
         chosen = pa.array(positions, pa.int64())
         present = present_in(rows.take(chosen), self.struct)
-        texts = self.texts(documents.take(chosen))
+        held = {self.struct.fields[at].name for at in present.leaves if all(present.parts[at].valid)}
+        texts = self.texts(documents.take(chosen), held)
         return [rest_of(text, self.struct, present, at) for at, text in enumerate(texts)]
 
     def _text(self, rest: Rest) -> str | None:

@@ -1,6 +1,6 @@
 """Reads Confluent's wire format: a zero byte, the number of the writer's schema in four bytes, and the Avro value."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -57,12 +57,12 @@ class MessageReader:
         rest = pa.array(cursor.marked) if cursor.marked.any() else None
         return Parsed(_in_place(parts, kind, cursor), misfits, rest)
 
-    def texts(self, values: pa.Array) -> Iterator[str]:
-        """Messages as JSON; `documents` has accepted them."""
+    def texts(self, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:
+        """Messages as JSON, without the fields of some names; `documents` has accepted them."""
         for value in values.to_pylist():
             schema = self.schema(_schema_id(value))
             assert schema is not None
-            yield json_of(value[HEADER_BYTES:], schema)
+            yield json_of(value[HEADER_BYTES:], schema, without)
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
         """For each of a few malformed messages, the values that do not fit."""
@@ -111,7 +111,14 @@ class MessageReader:
 
     def schema_ids(self, values: pa.Array) -> Whole:
         """The number of each message's schema; undefined for other values."""
-        return _schema_ids(_bodies(values))
+        _, offsets, data = values.buffers()
+        if not len(values) or data is None or data.size < HEADER_BYTES:
+            return np.zeros(len(values), np.int64)
+        starts = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values)]
+        octets, last = np.frombuffer(data, np.uint8), data.size - HEADER_BYTES
+        found = octets[np.minimum(starts, last)[:, None] + np.arange(1, HEADER_BYTES)]
+        numbers: Whole = found.view(np.dtype(">i4"))[:, 0].astype(np.int64)
+        return numbers
 
     def schema(self, number: int) -> WriterSchema | None:
         """The schema of a number; None if it does not exist."""

@@ -53,27 +53,22 @@ class AvroNews:
                 readable[at.to_numpy(zero_copy_only=False)] = True
         numbers = self.reader.schema_ids(messages)
         for number in np.unique(numbers[readable]).tolist():
+            news = self._news_of(number)
+            if not (news.added or news.widened or lacking):
+                continue
             rows = np.flatnonzero(readable & (numbers == number)).tolist()
             if self.plan.is_last:
-                yield from self._without_column(number, rows, messages)
+                yield from self._without_column(news, rows, messages)
             else:
-                yield from self._of_schema(number, rows, lacking)
+                yield from _of_schema(news, rows, lacking)
 
-    def _without_column(self, number: int, rows: list[int], messages: pa.Array) -> Iterator[tuple[Sequence[int], News]]:
+    def _without_column(self, news: News, rows: list[int], messages: pa.Array) -> Iterator[tuple[Sequence[int], News]]:
         """The fields that get no column, where they have a value."""
-        fields = self._news_of(number).added
-        texts = self.reader.texts(messages.take(pa.array(rows))) if fields else ()
-        for row, text in zip(rows, texts, strict=bool(fields)):
-            yield [row], News({place: fields[place] for place in self._keys.of(text).added if place in fields})
-
-    def _of_schema(self, number: int, rows: list[int], lacking: Lacking) -> Iterator[tuple[Sequence[int], News]]:
-        """The news of the schema, and of the messages that lack a value."""
-        news = self._news_of(number)
-        some = lacking.keys() & rows
-        if news.added or news.widened:
-            yield [row for row in rows if row not in some], _copy(news)
-        for row in some:
-            yield [row], replace(_copy(news), optional=lacking[row])
+        fields = news.added
+        if fields:
+            texts = self.reader.texts(messages.take(pa.array(rows)))
+            for row, text in zip(rows, texts, strict=True):
+                yield [row], News({place: fields[place] for place in self._keys.of(text).added if place in fields})
 
     def _news_of(self, number: int) -> News:
         if number not in self._by_schema:
@@ -86,6 +81,15 @@ class AvroNews:
         for place, found in _lacking(rows, self.struct, (), self.plan.kept_required):
             for row in found.unique().to_pylist():
                 lacking.setdefault(positions[row], set()).add(place)
+
+
+def _of_schema(news: News, rows: list[int], lacking: Lacking) -> Iterator[tuple[Sequence[int], News]]:
+    """The news of the schema, and of the messages that lack a value."""
+    some = lacking.keys() & rows
+    if news.added or news.widened:
+        yield [row for row in rows if row not in some], _copy(news)
+    for row in some:
+        yield [row], replace(_copy(news), optional=lacking[row])
 
 
 def _copy(news: News) -> News:

@@ -8,7 +8,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,12 +31,14 @@ _DAY_SECONDS = 86_400
 _LONGEST_DECIMAL = 1_000
 """A decimal of more bytes, or with a larger scale, is written as bytes: Python limits the digits of a number."""
 _FORMS: Mapping[str, struct.Struct] = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+_SIZES: Mapping[str, int] = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def json_of(value: bytes, schema: WriterSchema) -> str:
-    """A value as JSON; half of a surrogate pair stands for a byte of a text that is not UTF-8."""
-    return _Value(schema, value).text(schema.root)
+def json_of(value: bytes, schema: WriterSchema, without: Collection[str] = ()) -> str:
+    """A record as JSON, without the fields of some names; half of a surrogate pair is a byte that is not UTF-8."""
+    found = _Value(schema, value)
+    return found.record(found.resolved(schema.root), without)
 
 
 @dataclass(slots=True)
@@ -47,25 +49,53 @@ class _Value:
     data: bytes
     at: int = 0
 
+    def record(self, kind: Kind, without: Collection[str] = ()) -> str:
+        """The next value, a record, as JSON without the fields of some names."""
+        assert isinstance(kind, Record)
+        members = []
+        for name, inner in kind.fields:
+            if name in without:
+                self._skip(inner)
+            else:
+                members.append(f"{_quoted(name)}:{self.text(inner)}")
+        return f"{{{','.join(members)}}}"
+
     def text(self, kind: Kind) -> str:
         """The next value, of this type, as JSON."""
+        match self.resolved(kind):
+            case Scalar() as scalar:
+                return self._scalar(scalar)
+            case Record() as record:
+                return self.record(record)
+            case Enumeration(symbols):
+                return _quoted(symbols[self._long()])
+            case ArrayOf(items):
+                return f"[{','.join([self.text(items) for _ in self._items()])}]"
+            case MapTo(values):
+                return f"{{{','.join([f'{self._string()}:{self.text(values)}' for _ in self._items()])}}}"
+            case other:
+                raise AssertionError(other)
+
+    def resolved(self, kind: Kind) -> Kind:
+        """The type itself: a reference's, and a union's branch, whose number is read."""
         while True:
-            match kind:
-                case Scalar():
-                    return self._scalar(kind)
-                case Union(branches):
-                    kind = branches[self._long()]
-                case Reference(name):
-                    kind = self.schema.named[name]
-                case Record(fields):
-                    members = [f"{_quoted(name)}:{self.text(inner)}" for name, inner in fields]
-                    return f"{{{','.join(members)}}}"
-                case Enumeration(symbols):
-                    return _quoted(symbols[self._long()])
-                case ArrayOf(items):
-                    return f"[{','.join([self.text(items) for _ in self._items()])}]"
-                case MapTo(values):
-                    return f"{{{','.join([f'{self._string()}:{self.text(values)}' for _ in self._items()])}}}"
+            if isinstance(kind, Union):
+                kind = kind.branches[self._long()]
+            elif isinstance(kind, Reference):
+                kind = self.schema.named[kind.name]
+            else:
+                return kind
+
+    def _skip(self, kind: Kind) -> None:
+        kind = self.resolved(kind)
+        if not isinstance(kind, Scalar):
+            self.text(kind)
+        elif kind.name in ("int", "long"):
+            self._long()
+        elif kind.name in ("string", "bytes"):
+            self._bytes(self._long())
+        else:
+            self._bytes(_SIZES.get(kind.name, kind.size))
 
     def _scalar(self, kind: Scalar) -> str:  # noqa: PLR0911 - one for each type
         match kind.name:
@@ -100,7 +130,9 @@ class _Value:
         return self.data[start : self.at]
 
     def _long(self) -> int:
-        number, shift, byte = 0, 0, 0x80
+        byte = self.data[self.at]
+        self.at += 1
+        number, shift = byte & 0x7F, 7
         while byte & 0x80:
             byte = self.data[self.at]
             self.at += 1
