@@ -49,6 +49,7 @@ _UNKNOWN = """
 _OBJECTS = """
     SELECT coalesce(CASE WHEN json_valid(value) THEN json_type(value) = 'OBJECT' END, false) FROM documents
 """
+_VALID = "SELECT coalesce(json_valid(value), false) FROM documents"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
 
 
@@ -85,8 +86,11 @@ class JsonReader:
 
     def objects(self, values: pa.Array) -> pa.BooleanArray:
         """True for documents that are objects; False for other values, NULL and what is not JSON."""
+        return self._are(values, _OBJECTS)
+
+    def _are(self, values: pa.Array, query: str) -> pa.BooleanArray:
         texts = converted(pc.cast(values, pa.binary()), lambda found: pc.cast(found, pa.string())).values
-        [found] = self._found(texts, _OBJECTS)
+        [found] = self._found(texts, query)
         return found
 
     def explain(self, values: pa.Array, kind: Struct) -> list[list[Found]]:
@@ -94,19 +98,18 @@ class JsonReader:
         # a second reading must not count unknown keys again
         alone = JsonReader(marks=self.marks, forgives=self.forgives)
         columns = misfitting(values, kind, alone.documents)
+        texts, valid = values.cast(pa.binary()).to_pylist(), alone._are(values, _VALID).to_pylist()
         return [
-            alone._explained(value, found)
-            for value, found in zip(values.cast(pa.binary()).to_pylist(), columns, strict=True)
+            alone._explained(text, found, is_valid=one) for text, found, one in zip(texts, columns, valid, strict=True)
         ]
 
-    def _explained(self, value: bytes | None, columns: list[Column]) -> list[Found]:
+    def _explained(self, value: bytes | None, columns: list[Column], *, is_valid: bool) -> list[Found]:
         found = invalid_text(value)
         if found is not None or value is None:
             return [found] if found is not None else []
         text = value.decode()
         document = parsed(text)
-        [[valid]] = self._found(pa.array([text]), "SELECT json_valid(value) FROM documents")
-        if not valid.as_py():
+        if not is_valid:
             return [unreadable(document, text)]
         misfits = dict.fromkeys(found_at(document, column, self._fits(column)) for column in columns)
         return list(misfits) or [REST_TOO_LARGE if self.forgives else UNKNOWN_MISFIT]

@@ -28,8 +28,10 @@ from lakesink.decode.avro.schema import (
 from lakesink.writer.nested import all_null, with_duplicate_keys, without_validity
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type, arrow_type
 
-_DEEPEST = 100
-"""Most levels of a recursive type: Python's stack is limited."""
+_FRAMES = {Reference: 1, Union: 2, Record: 3, ArrayOf: 5, MapTo: 5}
+"""Calls within one another for one level of a nested type."""
+_MOST_FRAMES = 700
+"""Python's stack has a thousand, and the callers need some. A value that is nested deeper is a misfit."""
 _TEXT, _NULL = Scalar("string"), Scalar("null")
 
 Items = list[pa.Array | None]
@@ -46,38 +48,36 @@ class ValueReader:
 
     schema: WriterSchema
     forgives: bool = False
-    _depth: int = 0
+    _frames: int = 0
 
     def read(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:  # noqa: PLR0911 - one for each type
         """Values of an Avro type; None if `wanted` is None. Moves the cursor to their ends and marks misfits."""
-        match kind:
-            case Reference(name):
-                return self._deeper(self.schema.named[name], wanted, cursor)
-            case Union(branches):
-                return self._union(branches, wanted, cursor)
-            case Scalar("null"):
-                return _nulls(wanted, len(cursor))
-            case Scalar() if wanted is None or isinstance(wanted, Primitive):
-                return read_scalar(kind, wanted, cursor)
-            case Enumeration() if wanted is None or isinstance(wanted, Primitive):
-                return read_symbols(kind, wanted, cursor)
-            case Record() if wanted is None or isinstance(wanted, Struct):
-                return self._record(kind, wanted, cursor)
-            case ArrayOf() if wanted is None or isinstance(wanted, ListOf):
-                return self._array(kind, wanted, cursor)
-            case MapTo() if wanted is None or isinstance(wanted, MapOf):
-                return self._map(kind, wanted, cursor)
-            case _:
-                return _misfits(wanted, cursor)
-
-    def _deeper(self, kind: Kind, wanted: Type | None, cursor: Cursor) -> pa.Array | None:
-        if self._depth == _DEEPEST or not cursor.active.any():
+        frames = _FRAMES.get(type(kind), 0)
+        if self._frames + frames > _MOST_FRAMES:
             return _misfits(wanted, cursor)
-        self._depth += 1
+        self._frames += frames
         try:
-            return self.read(kind, wanted, cursor)
+            match kind:
+                case Scalar("null"):
+                    return _nulls(wanted, len(cursor))
+                case Reference(name) if cursor.active.any():  # else a recursive type has no end
+                    return self.read(self.schema.named[name], wanted, cursor)
+                case Union(branches):
+                    return self._union(branches, wanted, cursor)
+                case Scalar() if wanted is None or isinstance(wanted, Primitive):
+                    return read_scalar(kind, wanted, cursor)
+                case Enumeration() if wanted is None or isinstance(wanted, Primitive):
+                    return read_symbols(kind, wanted, cursor)
+                case Record() if wanted is None or isinstance(wanted, Struct):
+                    return self._record(kind, wanted, cursor)
+                case ArrayOf() if wanted is None or isinstance(wanted, ListOf):
+                    return self._array(kind, wanted, cursor)
+                case MapTo() if wanted is None or isinstance(wanted, MapOf):
+                    return self._map(kind, wanted, cursor)
+                case _:
+                    return _misfits(wanted, cursor)
         finally:
-            self._depth -= 1
+            self._frames -= frames
 
     def _union(self, branches: tuple[Kind, ...], wanted: Type | None, cursor: Cursor) -> pa.Array | None:
         number = cursor.varint()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakesink.decode.avro.kinds import news_of
 from lakesink.decode.avro.messages import MessageReader
-from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.json_scalars import Parsed, either
 from lakesink.decode.kinds import Place
 from lakesink.decode.news import News, NewsFinder
 from lakesink.decode.news_rows import hopeful
@@ -47,8 +47,9 @@ class AvroNews:
             readable &= ~parsed.misfits.to_numpy(zero_copy_only=False)
         if self.plan.widens and not self.plan.is_last:
             self._add_lacking(lacking, parsed.values, range(len(messages)))
-            if parsed.misfits is not None:
-                at, rows = hopeful(messages, parsed.misfits, self.reader.documents, widest(self.struct, self.plan))
+            doubtful = either(parsed.misfits, parsed.rest)  # a rescue column forgives a struct that lacks a value
+            if doubtful is not None:
+                at, rows = hopeful(messages, doubtful, self.reader.documents, widest(self.struct, self.plan))
                 self._add_lacking(lacking, rows, at.to_pylist())
                 readable[at.to_numpy(zero_copy_only=False)] = True
         numbers = self.reader.schema_ids(messages)

@@ -232,8 +232,16 @@ def test_only_a_value_that_is_missing_makes_a_required_column_optional() -> None
     assert of_rows(STRICT, record(("other", "null")), [{"other": None}] * 2) == {0: {("id",)}, 1: {("id",)}}
 
 
-def of_rows(table: Struct, schema: Any, values: list[Any], plan: NewsPlan = WIDENS) -> dict[int, set[Any]]:
-    reader = MessageReader({7: parsed(schema)}.get)
+def test_a_value_that_a_rescue_column_forgives_is_still_seen_to_be_missing() -> None:
+    schema = record(("id", "int"), ("one", ["null", inner("One")]))
+    values = [{"id": 1, "one": {"a": None, "b": 2}}, {"id": 1, "one": {"a": 1, "b": 2}}]
+    assert of_rows(STRICT, schema, values, forgives=True) == {0: {("one", "a")}}
+
+
+def of_rows(
+    table: Struct, schema: Any, values: list[Any], plan: NewsPlan = WIDENS, *, forgives: bool = False
+) -> dict[int, set[Any]]:
+    reader = MessageReader({7: parsed(schema)}.get, forgives=forgives)
     messages = pa.array([message(encoded(schema, value)) for value in values])
     found = AvroNews(plan, table, reader).found(messages, reader.documents(messages, table))
     return {row: news.optional for rows, news in found for row in rows if news.optional}

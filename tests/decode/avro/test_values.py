@@ -321,3 +321,21 @@ def test_floats_keep_every_bit() -> None:
 
 def test_no_messages_are_no_rows() -> None:
     assert decoded({}, columns(c="int"), []) == []
+
+
+def test_types_that_are_nested_too_deeply_are_malformed_and_no_error_of_python() -> None:
+    node = record(
+        ("next", ["null", {"type": "array", "items": ["null", {"type": "map", "values": ["null", "Event"]}]}])
+    )
+    deep: Any = "int"
+    for _ in range(120):
+        deep = {"type": "array", "items": deep}
+    value: Any = {"next": None}
+    for _ in range(150):
+        value = {"next": [{"k": value}]}
+    wanted = columns(other="int")
+    assert decoded({7: node}, wanted, [message(encoded(node, value))]) == [MALFORMED]
+    shallow = {"next": [{"k": {"next": None}}]}
+    assert decoded({7: node}, wanted, [message(encoded(node, shallow))]) == [{"other": None}]
+    one = b"\2" * 120 + b"\0" * 120
+    assert decoded({7: record(("deep", deep))}, wanted, [message(one)])[0] in (MALFORMED, {"other": None})
