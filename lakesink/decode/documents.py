@@ -5,7 +5,7 @@ The column ``value`` contains the document. Table columns with names in `KAFKA_C
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -130,6 +130,10 @@ class Decoder:
         deque(batches, maxlen=0)  # read and count the other rows; PySpark's worker can then continue
 
     @property
+    def _puts_aside(self) -> bool:
+        return self.plan.on_malformed is OnMalformed.QUARANTINE and self.put_aside is not None
+
+    @property
     def _of_kafka(self) -> list[str]:
         return [one.name for one in self.schema.fields if one.name in KAFKA_COLUMNS]
 
@@ -168,7 +172,7 @@ class Decoder:
         """The rows that stay if malformed documents are put aside; None if all stay, with NULLs for these documents."""
         if misfits is None:
             return None
-        if self.plan.on_malformed is not OnMalformed.QUARANTINE or self.put_aside is None:
+        if not self._puts_aside or self.put_aside is None:
             self._collect(misfits, batch)
             return None
         self.put_aside(batch, self._faults(misfits, batch))
@@ -195,8 +199,8 @@ class Decoder:
         """NULL, blank text and values other than objects are malformed too. Every document becomes one row."""
         parsed = self._reader.documents(documents, self._own)
         misfits = either(parsed.misfits, parsed.values.is_null() if parsed.values.null_count else None)
-        if misfits is None:
-            return parsed
+        if misfits is None or self._puts_aside:  # those rows will be filtered out
+            return replace(parsed, misfits=misfits)
         return Parsed(without(parsed.values, misfits), misfits, parsed.rest)
 
     def _collect(self, misfits: pa.BooleanArray, batch: pa.RecordBatch) -> None:

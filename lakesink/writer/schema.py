@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -175,6 +175,7 @@ def leaves(schema: Nested) -> tuple[Leaf, ...]:
     return tuple(_leaves(schema, (), (), (), repeated=False))
 
 
+@lru_cache(maxsize=1024)  # it is asked again and again for what does not fit
 def sql_type_of(kind: Type) -> str:
     """A type in Spark's spelling, for messages; with Iceberg's name if Spark does not have it."""
     text = sql_type(arrow_type(kind, annotated=True))
