@@ -61,7 +61,9 @@ def recorded_letters_taken_as_landed(patches: Patches) -> None:
 @mutant(
     "P4: letters of the same batch are taken for the same letters, whatever rows a replay puts aside.",
     seen_in="quarantine tables that are deduplicated by batch id",
-    focus=Focus(("write torn",), ("kill between the commits", "put other rows aside") * 3, content=WITH_LETTERS),
+    focus=Focus(
+        actions=("put other rows aside", "change the schema") * 4, content=Content(aside_every=2, follows="add")
+    ),
     scenario="a replay puts other rows aside",
 )
 def other_letters_of_a_replay_accepted(patches: Patches) -> None:
@@ -139,7 +141,7 @@ def column_added_again(patches: Patches) -> None:
 
     real_missing = patches.put(evolution, "_missing", missing)
     real_stage = patches.put(evolution, "_stage", stage)
-    patches.put(commit, "brings_columns_of", _always)
+    _take_any_ids(patches)
 
 
 @mutant(
@@ -150,6 +152,11 @@ def column_added_again(patches: Patches) -> None:
 )
 def ids_of_columns_not_compared(patches: Patches) -> None:
     """Values of one column are read as those of another."""
+    _take_any_ids(patches)
+
+
+def _take_any_ids(patches: Patches) -> None:
+    """Files are committed under whatever schema a change gives."""
     patches.put(commit, "brings_columns_of", _always)
     patches.put(commit, "is_compatible", _always)
 

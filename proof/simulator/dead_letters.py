@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.writer.letters import letters_key
+from lakesink_protocol.errors import Reason
 from lakesink_protocol.identity import SinkKey
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.simulator.catalog import Version
@@ -52,6 +53,7 @@ class DeadLetters:
         broken: What was found to be wrong.
         newest: The table as it is; None if it is not there.
         gone: Letters that somebody removed, by their names.
+        was_dropped: Somebody has dropped the table once.
         states: The letters of every state: what a driver may have seen.
     """
 
@@ -59,6 +61,7 @@ class DeadLetters:
     broken: list[Broken] = field(default_factory=list)
     newest: Version | None = None
     gone: dict[Name, Gone] = field(default_factory=dict)
+    was_dropped: bool = False
     states: list[dict[Name, Rows]] = field(default_factory=list)
     _landed: dict[int, Letters] = field(default_factory=dict)
     _asked: dict[tuple[str, BatchName], int] = field(default_factory=dict)
@@ -102,7 +105,7 @@ class DeadLetters:
             if name in names or dropped:
                 self.gone[name] = Gone(rows, self.store.world.steps, dropped)
         if dropped:
-            self.newest = None
+            self.newest, self.was_dropped = None, True
 
     def ask(self, batch: BatchName) -> None:
         """The actor that is at work begins a run of a batch."""
@@ -138,6 +141,13 @@ class DeadLetters:
             for (one_of, version), rows in state.items()
             if one_of == application
         )
+
+    def refusal_is_right(self, reason: Reason, application: str) -> bool:
+        """Somebody has dropped the table, or rolled it back behind letters of the application."""
+        if reason is Reason.TABLE_REPLACED:
+            return self.was_dropped
+        rolled_back = [name for name, gone in self.gone.items() if not gone.dropped]
+        return reason is Reason.ROLLED_BACK and any(name[0] == application for name in rolled_back)
 
     @property
     def metadata(self) -> TableMetadata | None:

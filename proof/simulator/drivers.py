@@ -52,6 +52,7 @@ class Stream:
         content: What the rows are for drivers that start from now on.
         splits: How many rows were put aside, of how many, by every driver so far.
         trap: Kills the driver at the next commit of dead letters, or of a schema; empty for neither.
+        content_after_trap: What the rows are for drivers that start after that; None if they stay what they were.
         sink_id: The present sink id.
         restarts: How often its supervisor still starts a driver that died.
         outcomes: What became of batches, by kind; errors by code.
@@ -70,6 +71,7 @@ class Stream:
     content: Content = PLAIN
     splits: list[Content] = field(default_factory=list)
     trap: str = ""
+    content_after_trap: Content | None = None
     sink_id: str = "events"
     restarts: int = 6
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -112,6 +114,7 @@ class Stream:
         actor = self.world.current
         if self.trap == trap and actor in self.running:
             self.trap = ""
+            self.content, self.content_after_trap = self.content_after_trap or self.content, None
             self.outcomes[f"killed at the commit of {trap}"] += 1
             self.kill(actor)
             self.start(self.world.random.randrange(1000))
@@ -172,7 +175,11 @@ class Stream:
         assert query.asked is not None
         assert client.seen is not None
         self.world.tell(f"batch {query.asked.batch.batch_id} is refused: {error.reason.value}")
-        if not self.truth.refusal_is_right(error.reason, query.asked, client.seen):
+        if self.is_of_letters(error):
+            right = self.truth.letters.refusal_is_right(error.reason, self._letters_name(query.asked)[0])
+        else:
+            right = self.truth.refusal_is_right(error.reason, query.asked, client.seen)
+        if not right:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"{error.reason.value} for {name_of(query.asked)}")
 
     def _judge_error(self, error: Exception, query: SimulatedQuery) -> None:
@@ -190,11 +197,19 @@ class Stream:
         if self.world.calm or not isinstance(error, AILING):
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"stopped with {code}: {error}")
 
-    def _letters_may_differ(self, asked: Asked) -> bool:
+    def is_of_letters(self, error: BatchRefused) -> bool:
+        """The table of dead letters refuses, not the stream's own."""
+        return error.what.startswith(".".join(self.letters.name))
+
+    def _letters_name(self, asked: Asked) -> tuple[str, int]:
         sink = str(self.truth.newest.version.metadata.table_uuid), self.sink_id
-        name = name_of_letters(sink, self.truth.branch, name_of(asked))
+        return name_of_letters(sink, self.truth.branch, name_of(asked))
+
+    def _letters_may_differ(self, asked: Asked) -> bool:
         aside = [Counter(filter(content.is_unfit, asked.rows)) for content in self.splits]
-        return self.truth.letters.may_differ(name, aside, is_open=not self.truth.newest.holds(asked))
+        return self.truth.letters.may_differ(
+            self._letters_name(asked), aside, is_open=not self.truth.newest.holds(asked)
+        )
 
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))

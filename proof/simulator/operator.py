@@ -81,6 +81,9 @@ class Operator:
     def mend(self, refused: BatchRefused) -> dict[str, Any]:
         """Do what the refusal says; returns options for the next start."""
         self.world.tell(f"the operator mends {refused.reason.value}")
+        if self.stream.is_of_letters(refused):
+            rolled_back = refused.reason is Reason.ROLLED_BACK
+            return {"accept": offered(refused)["commit"]} if rolled_back else {}
         match refused.reason:
             case Reason.ROLLED_BACK:
                 return self._rewind(refused)
@@ -237,11 +240,16 @@ class Operator:
             self.stream.letters.drop()
 
     def _put_other_rows_aside(self) -> None:
-        """The query is started again with another idea of which rows do not fit."""
+        """The query is started again with another idea of which rows do not fit: now, or once it has died."""
+        content = self.stream.content
+        other = replace(content, aside_every=5 - content.aside_every)
+        if self.world.random.random() < 0.5:
+            self.stream.content_after_trap = other
+            self._set_trap("letters")
+            return
         self._did("put other rows aside", "starts the query with other rows put aside")
         self.stream.kill_all()
-        content = self.stream.content
-        self.stream.content = replace(content, aside_every=5 - content.aside_every)
+        self.stream.content = other
         self.stream.start()
 
     def _set_trap(self, trap: str) -> None:

@@ -252,7 +252,7 @@ class Truth:
         if self.schema_at_work or before.current_schema_id == after.current_schema_id:
             return
         self.evolutions += 1
-        new = ids_of(after.schema()) - self._columns_ever
+        new = ids_of(after.schema()).difference(*map(ids_of, before.schemas))
         wrong = [] if batches else ["the schema changed without a batch"]
         if after.last_column_id != before.last_column_id + len(new):
             wrong.append(f"{after.last_column_id - before.last_column_id} ids were taken for {len(new)} columns")
