@@ -167,6 +167,6 @@ def _spark() -> Iterator[Cell]:
 
 def _documents() -> Iterator[Cell]:
     """Each batch has dead letters, and all but the first change the schema."""
-    companies = Company.ALONE, Company.FOREIGN
-    for point, blow, position, company in itertools.product(FAILPOINTS, BLOWS_OF_DOCUMENTS, Position, companies):
-        yield Cell(point, blow, position, company, documents=True)
+    companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.ALONE))
+    for point, blow, position in itertools.product(FAILPOINTS, BLOWS_OF_DOCUMENTS, Position):
+        yield Cell(point, blow, position, next(companies), documents=True)
