@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
+from lakesink.writer.letters import LETTERS, SUFFIX
 from lakesink_catalog.tables.tables import create_table, load_table
 from proof.content import ROWS
 from proof.grid.cells import Company
@@ -62,8 +63,13 @@ class Others:
     schema: pa.Schema = ROWS
 
     def make_table(self) -> None:
-        """Before the first driver; nobody but the stream makes the table if it is alone in its first batch."""
+        """Before the first driver; nobody but the stream makes the table if it is alone in its first batch.
+
+        Documents have a table of dead letters too.
+        """
         create_table(self.catalog, self.table, self.schema, None, FEW_RETRIES)
+        if self.schema is not ROWS:
+            create_table(self.catalog, f"{self.table}{SUFFIX}", LETTERS, None, FEW_RETRIES)
         if self.company is not Company.ALONE:
             self._append()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from lakesink.writer.letters import SUFFIX
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError
@@ -19,7 +20,6 @@ from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.processes.checkpoint import PARTITIONS
 from proof.processes.harness import Stream
 
-SUFFIX = "__dead_letters"
 _CHANGE = "lakesink.schema-change"
 
 
