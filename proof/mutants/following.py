@@ -1,15 +1,17 @@
 """Bugs of what a batch brings beside its rows: dead letters, and columns that the table gets for its documents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AssertCurrentSchemaId
 from pyiceberg.table.update.schema import UpdateSchema
 
-from lakesink.sinks.iceberg import votes
+from lakesink.decode.documents import Decoder
+from lakesink.sinks.iceberg import sink, votes
 from lakesink.sinks.iceberg.letters import LettersSink, LettersTransaction, PreparedLetters, newest_batch
 from lakesink.sinks.iceberg.sink import IcebergSink, IcebergTransaction
+from lakesink.sinks.iceberg.task_rows import TaskRows
 from lakesink_catalog.commit import evolution
 from lakesink_catalog.commit import fence as commit
 from lakesink_catalog.commit.evolution import evolve
@@ -23,6 +25,7 @@ from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import Payload
 from proof.content import Content
 from proof.mutants.mutant import Focus, Patches, mutant
+from proof.simulator.tasks import RoutingSimulatedWriter
 
 WITH_LETTERS, WITH_DOCUMENTS = Content(aside_every=2), Content(follows="add")
 EVOLVED_MEANWHILE = Focus(actions=("change the schema", "kill") * 4, content=WITH_DOCUMENTS)
@@ -76,6 +79,30 @@ def other_letters_of_a_replay_accepted(patches: Patches) -> None:
         return real(self, batch, rows, fingerprint)
 
     real = patches.put(LettersSink, "_begun", begun)
+
+
+@mutant(
+    "P8: a row that is put aside is written too, and nobody compares the two receipts of its task.",
+    seen_in="dead letter queues that get a copy of the record, which is then written with NULLs",
+    focus=Focus(content=WITH_LETTERS),
+    scenario="killed between letters and rows",
+)
+def row_put_aside_and_written(patches: Patches) -> None:
+    """It is in both tables."""
+
+    def kept(self: Decoder, misfits: Any, batch: Any) -> None:
+        real(self, misfits, batch)
+
+    def write(self: RoutingSimulatedWriter, task: int, batches: Iterator[Any]) -> bytes:
+        keys = self._keys(batches)
+        aside = self._put_aside(task, [key for key in keys if self.tasks.content.is_unfit(key)])  # likewise
+        receipt = self._write(task, keys)
+        return len(receipt).to_bytes(4) + receipt + aside
+
+    real = patches.put(Decoder, "_kept", kept)
+    patches.put(TaskRows, "aside", property(lambda _: 0))
+    patches.put(sink, "check_letters", lambda *_: None)
+    patches.put(RoutingSimulatedWriter, "write", write)
 
 
 @mutant(
@@ -169,6 +196,7 @@ MUTANTS = (
     letters_after_the_table,
     recorded_letters_taken_as_landed,
     other_letters_of_a_replay_accepted,
+    row_put_aside_and_written,
     left_rows_forgotten,
     schema_changed_apart,
     column_added_again,
