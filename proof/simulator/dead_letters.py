@@ -142,8 +142,13 @@ class DeadLetters:
             if one_of == application
         )
 
-    def refusal_is_right(self, reason: Reason, application: str) -> bool:
-        """Somebody has dropped the table, or rolled it back behind letters of the application."""
+    def refusal_is_right(self, reason: Reason, name: Name) -> bool:
+        """Somebody has dropped the table, rolled it back behind letters of the application, or committed later ones."""
+        application, batch_id = name
+        if reason is Reason.REWOUND:
+            return any(
+                one_of == application and version > batch_id for state in self.states for one_of, version in state
+            )
         if reason is Reason.TABLE_REPLACED:
             return self.was_dropped
         rolled_back = [name for name, gone in self.gone.items() if not gone.dropped]

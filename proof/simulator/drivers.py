@@ -176,7 +176,7 @@ class Stream:
         assert client.seen is not None
         self.world.tell(f"batch {query.asked.batch.batch_id} is refused: {error.reason.value}")
         if self.is_of_letters(error):
-            right = self.truth.letters.refusal_is_right(error.reason, self._letters_name(query.asked)[0])
+            right = self.truth.letters.refusal_is_right(error.reason, self._letters_name(query.asked))
         else:
             right = self.truth.refusal_is_right(error.reason, query.asked, client.seen)
         if not right:

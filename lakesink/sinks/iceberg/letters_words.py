@@ -14,6 +14,11 @@ LETTERS_WORDS: Sequence[Words] = (
         " letters, name another one with the option dead_letter_table.",
     ),
     Words(
+        Reason.REWOUND,
+        "The table of dead letters has just got those of batch {last}, and this is batch {n}.",
+        "Look for a second query with the same sink id and stop it. Then start this one again.",
+    ),
+    Words(
         Reason.ROLLED_BACK,
         "The table of dead letters was rolled back behind those of batch {last}; the newest in it are of {newest}.",
         "If the query's table still has the batches of which letters are missing ({undone}), roll this table forward"
@@ -21,4 +26,4 @@ LETTERS_WORDS: Sequence[Words] = (
         "If these batches were written again, or were rolled back too, nothing is missing: accept as below.",
     ),
 )
-"""Both can be met by a query whose own table is as it was."""
+"""All can be met by a query whose own table is as it was."""
