@@ -11,10 +11,11 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
+from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused, Reason
-from lakesink_protocol.identity import stream_batch
+from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
@@ -147,3 +148,21 @@ def _drop_and_make(lake: Lake) -> None:
     schema = lake.catalog.load_table(LETTERS).schema()
     lake.catalog.drop_table(LETTERS)
     lake.catalog.create_table(LETTERS, schema)
+
+
+def test_a_rival_that_goes_on_between_two_looks_has_rolled_nothing_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(sink_of(lake), 0)
+    sink = sink_of(lake)
+    plan_for = LettersSink.plan_for
+
+    def later(self: LettersSink, batch: Batch) -> Any:
+        monkeypatch.setattr(LettersSink, "plan_for", plan_for)
+        for batch_id in (1, 2):
+            run(sink_of(lake), batch_id)
+        return plan_for(self, batch)
+
+    monkeypatch.setattr(LettersSink, "plan_for", later)
+    assert isinstance(run(sink, 1), AlreadyCommitted)
+    assert (rows_in(lake), letters_in(lake)) == ([0, 1, 2], [0, 1, 2])

@@ -40,7 +40,7 @@ from lakesink_catalog.tables.locations import all_under, data_location, metadata
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
-from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -192,7 +192,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
-        letters = self._letters_plan(batch) if verdict.adds_rows else None
+        try:
+            letters = self._letters_plan(batch) if verdict.adds_rows else None
+        except WriteError:
+            again = fence.decide_on(self._load(), batch).verdict
+            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later letters
+                return AlreadyCommitted(again.snapshot_id)
+            raise
         return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, letters)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
