@@ -149,7 +149,7 @@ class Stream:
             self._judge_refusal(query, client, error)
             return error.code
         except Exception as error:  # noqa: BLE001 - whatever the product raises is judged
-            self._judge_error(error, query)
+            self._judge_error(error, query, client)
             return getattr(error, "code", type(error).__name__)
         return "finished"
 
@@ -182,7 +182,7 @@ class Stream:
         if not right:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"{error.reason.value} for {name_of(query.asked)}")
 
-    def _judge_error(self, error: Exception, query: SimulatedQuery) -> None:
+    def _judge_error(self, error: Exception, query: SimulatedQuery, client: SimulatedCatalog) -> None:
         """What ails a service is no refusal, and is right as long as something does ail it."""
         code = getattr(error, "code", type(error).__name__)
         self.outcomes[code] += 1
@@ -191,7 +191,7 @@ class Stream:
         if code == LETTERS_DIFFER:
             assert query.asked is not None
             self.letters_differ = query.asked
-            if not self._letters_may_differ(query.asked):
+            if not self._letters_may_differ(query.asked, client):
                 self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code} for {name_of(query.asked)}: {error}")
             return
         if self.world.calm or not isinstance(error, AILING):
@@ -205,11 +205,12 @@ class Stream:
         sink = str(self.truth.newest.version.metadata.table_uuid), self.sink_id
         return name_of_letters(sink, self.truth.branch, name_of(asked))
 
-    def _letters_may_differ(self, asked: Asked) -> bool:
+    def _letters_may_differ(self, asked: Asked, client: SimulatedCatalog) -> bool:
+        """In the state of the stream's table that the driver saw last."""
+        assert client.seen is not None
         aside = [Counter(filter(content.is_unfit, asked.rows)) for content in self.splits]
-        return self.truth.letters.may_differ(
-            self._letters_name(asked), aside, is_open=not self.truth.newest.holds(asked)
-        )
+        is_open = not self.truth.states[client.seen.location].holds(asked)
+        return self.truth.letters.may_differ(self._letters_name(asked), aside, is_open=is_open)
 
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))
