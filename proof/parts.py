@@ -157,6 +157,8 @@ def _simulated(result: Simulated) -> list[tuple[str, str]]:
         ("batches in their tables", f"{result.batches:,}"),
         ("foreign commits", f"{result.foreign_commits:,}"),
         ("rows expected / lost / doubled", f"{result.rows:,} / {result.lost:,} / {result.doubled:,}"),
+        ("rows of them put aside as dead letters, simulated", f"{result.letters:,}"),
+        ("commits of batches that changed the schema, simulated", f"{result.evolutions:,}"),
         ("faults by kind", counted(result.faults)),
         ("deeds of operators and others", counted(result.done)),
         ("commits of unknown outcome", f"{result.unknown:,}: {result.unknown_landed:,} had landed, none counted wrong")

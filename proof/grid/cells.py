@@ -51,6 +51,9 @@ class SparkBlow(Enum):
 
 
 Fault = Blow | HttpFault | SparkBlow
+OF_DOCUMENTS = "documents: "
+BLOWS_OF_DOCUMENTS = (Blow.KILL, Blow.EXCEPTION, Blow.ZOMBIE)
+"""A full disk is met by the same files and records as without documents."""
 
 FEATURED = (400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504)
 """Statuses that are crossed with everything; every other one has cells of its own, see `_sweep`."""
@@ -69,24 +72,27 @@ class Cell:
         fault: What happens. With an `HttpFault` at a failpoint, the driver also gets a SIGKILL there.
         position: In which batch.
         company: Who else is there.
+        documents: True for a stream of documents that the table follows, with dead letters beside them.
     """
 
     point: str
     fault: Fault
     position: Position
     company: Company
+    documents: bool = False
 
     @property
     def name(self) -> str:
         """All of it in words; picks the cell on the command line."""
         fault: str = self.fault.name if isinstance(self.fault, HttpFault) else self.fault.value
-        return f"{self.point} / {fault} / {self.position.name.lower()} / {self.company.value}"
+        name = f"{self.point} / {fault} / {self.position.name.lower()} / {self.company.value}"
+        return f"{name} / documents" if self.documents else name
 
     @property
     def column(self) -> str:
         """The cell's column in the published grid."""
         if not isinstance(self.fault, HttpFault):
-            return str(self.fault.value)
+            return f"{OF_DOCUMENTS}{self.fault.value}" if self.documents else str(self.fault.value)
         if self.fault.kind is Kind.STATUS:
             return f"HTTP {self.fault.status // 100}xx"
         return f"HTTP {self.fault.kind.value}"
@@ -124,7 +130,7 @@ def http_faults() -> list[HttpFault]:
 
 def all_cells() -> list[Cell]:
     """The whole grid, in a stable order."""
-    return [*_blows(), *_http(), *_sweep(), *_spark()]
+    return [*_blows(), *_http(), *_sweep(), *_spark(), *_documents()]
 
 
 _OWN_WAY = ALWAYS_APPLIED | {Kind.STATUS}
@@ -157,3 +163,10 @@ def _spark() -> Iterator[Cell]:
     companies = itertools.cycle((Company.ALONE, Company.FOREIGN))
     for point, blow, position in itertools.product(FAILPOINTS, SparkBlow, Position):
         yield Cell(point, blow, position, next(companies))
+
+
+def _documents() -> Iterator[Cell]:
+    """Each batch has dead letters, and all but the first change the schema."""
+    companies = itertools.cycle((Company.ALONE, Company.FOREIGN, Company.FOREIGN, Company.ALONE))
+    for point, blow, position in itertools.product(FAILPOINTS, BLOWS_OF_DOCUMENTS, Position):
+        yield Cell(point, blow, position, next(companies), documents=True)

@@ -9,10 +9,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
+from lakesink.writer.letters import LETTERS, SUFFIX
 from lakesink_catalog.tables.tables import create_table, load_table
+from proof.content import ROWS
 from proof.grid.cells import Company
 from proof.oracle import Rows
-from proof.processes.checkpoint import ROWS
 from testkit import maintenance
 from testkit.builders import FaultyCatalog, Lake
 
@@ -50,6 +51,7 @@ class Others:
         table: Table identifier.
         rows: What they have written.
         over_rest: True if the catalog is a Java server, which expires as Java does.
+        schema: Of the table.
     """
 
     company: Company
@@ -58,10 +60,16 @@ class Others:
     table: str
     over_rest: bool
     rows: Rows = field(default_factory=Counter)
+    schema: pa.Schema = ROWS
 
     def make_table(self) -> None:
-        """Before the first driver; nobody but the stream makes the table if it is alone in its first batch."""
-        create_table(self.catalog, self.table, ROWS, None, FEW_RETRIES)
+        """Before the first driver; nobody but the stream makes the table if it is alone in its first batch.
+
+        Documents have a table of dead letters too.
+        """
+        create_table(self.catalog, self.table, self.schema, None, FEW_RETRIES)
+        if self.schema is not ROWS:
+            create_table(self.catalog, f"{self.table}{SUFFIX}", LETTERS, None, FEW_RETRIES)
         if self.company is not Company.ALONE:
             self._append()
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 
-from proof.grid.cells import ROWS_OF_THE_GRID, Blow, SparkBlow
+from proof.grid.cells import BLOWS_OF_DOCUMENTS, OF_DOCUMENTS, ROWS_OF_THE_GRID, Blow, SparkBlow
 from proof.grid.figures import CellResult, GridFigures, Recovery, Verdict
 
 _TABLES = {
     "Drivers without Spark": tuple(blow.value for blow in Blow),
     "One commit request spoilt, and a SIGKILL at the point": ("HTTP 4xx", "HTTP 5xx"),
+    "Drivers without Spark, documents that the table follows, dead letters beside it": tuple(
+        f"{OF_DOCUMENTS}{blow.value}" for blow in BLOWS_OF_DOCUMENTS
+    ),
     "Real Spark": tuple(blow.value for blow in SparkBlow),
 }
 NOTHING = "."
@@ -73,5 +76,7 @@ alone, beside a foreign writer, and beside expiry as Java and as PyIceberg do it
 table once, own and foreign, each file that a snapshot references is there as stated, a reader saw whole batches only,
 every driver ended as the fault explains, and the model accepts the steps that the drivers logged. *Explained* cells
 were not run, each for the reason given here. At *in the call*, the proxy holds the request or its answer while the
-driver is struck; at *nobody dies*, only the request is spoilt.
+driver is struck; at *nobody dies*, only the request is spoilt. Documents bring columns and wider numbers, and in each
+batch some are put aside: then every row is in the table or a dead letter of its batch, every value under its name, and
+each column came with one commit. A point of a commit is met first by that of the letters.
 """

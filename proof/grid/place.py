@@ -10,6 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.trace import VARIABLE as TRACE
+from proof.content import EVERYTHING, ROWS_OF_EVERYTHING
 from proof.grid.cells import BATCHES, Blow, Cell, Company, Position
 from proof.grid.company import Others
 from proof.grid.trace_log import TraceLog
@@ -111,9 +112,12 @@ def place(cell: Cell, folder: Path, rest: Callable[[], Server], modules: tuple[s
 
 def _over_sqlite(cell: Cell, folder: Path) -> tuple[Stream, Others]:
     stream = Stream(folder, batches=BATCHES)
+    if cell.documents:  # whose table has to be there, with the columns to begin with
+        stream = replace(stream, content=EVERYTHING, rows=ROWS_OF_EVERYTHING, options={})
     (folder / "warehouse").mkdir()
     database = FaultyCatalog("lake", **{name: stream.properties[name] for name in ("uri", "warehouse")})
-    return stream, Others(cell.company, database, database, stream.table, over_rest=False)
+    others = Others(cell.company, database, database, stream.table, over_rest=False, schema=stream.content.table)
+    return stream, others
 
 
 def _over_rest(cell: Cell, folder: Path, rest: Server, proxy: FaultProxy) -> tuple[Stream, Others]:
@@ -129,4 +133,4 @@ def _over_rest(cell: Cell, folder: Path, rest: Server, proxy: FaultProxy) -> tup
 def stream_makes_the_table(cell: Cell) -> bool:
     """True where the stream's first batch creates the table; not where a driver fails until its attempts run out."""
     alone = cell.position is Position.FIRST and cell.company is Company.ALONE
-    return alone and cell.fault not in (Blow.EXCEPTION, Blow.DISK_FULL, Blow.DISK_FULL_LATER)
+    return alone and not cell.documents and cell.fault not in (Blow.EXCEPTION, Blow.DISK_FULL, Blow.DISK_FULL_LATER)

@@ -21,7 +21,7 @@ from proof.grid.place import Server, place, server
 from proof.grid.story import Story
 from proof.grid.strike import strike
 from proof.grid.turns import Turns, spread
-from proof.model.checker import check
+from proof.model.checker import check, of_streams
 from servers.spark_cluster import SparkCluster, spark_cluster
 
 Progress = Callable[[str], None]
@@ -174,7 +174,8 @@ def _so_far(done: Sequence[CellResult], of: int) -> str:
 
 def _result(cell: Cell, story: Story, seconds: float) -> CellResult:
     why = [str(broken) for broken in story.broken] + [f"a reader met {failure}" for failure in story.reader_failures]
-    why += _ends(cell, story) + [f"trace: {broken}" for broken in check(story.trace)]
+    why += _ends(cell, story)
+    why += [f"trace: {broken}" for broken in check(of_streams(story.trace) if cell.documents else story.trace)]
     return CellResult.of(
         cell,
         Verdict.BROKEN if why else Verdict.OK,

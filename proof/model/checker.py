@@ -12,14 +12,18 @@ entry is followed by one commit only, whoever sent it. *Time*: no look shows les
 began. Merges, audit tags, foreign commits, expiry and rollbacks leave no lines; they are seen in the looks, if at all.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lakesink_catalog.trace import TraceEvent
+from lakesink_protocol.identity import SinkKind
 from proof.model.history import History
 from proof.model.lines import Facts, Line, NoStep, Written, parse_line
 from proof.model.steps import AFTER, State
 from proof.model.verdicts import wrong_verdict
+
+STREAM = SinkKind.STREAM.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,17 @@ def check(lines: Iterable[str]) -> list[Broken]:
             checker.take(number, text)
     checker.end()
     return sorted(checker.broken, key=lambda broken: broken.line)
+
+
+def of_streams(lines: Iterable[str]) -> list[str]:
+    """The lines of streams alone: the model has no applications, such as the one that writes a stream's dead letters.
+
+    Args:
+        lines: As for `check`.
+    """
+    found = list(lines)
+    applications = {said["driver"] for said in map(json.loads, found) if said.get("kind", STREAM) != STREAM}
+    return [line for line in found if json.loads(line)["driver"] not in applications]
 
 
 class _Wrong(Exception):

@@ -4,7 +4,7 @@ Each mutant is one mistake that sinks have made in the field, put into the produ
 by nothing else. Each has to be caught by the simulator, and by a scenario of real processes that is clean without it.
 """
 
-from proof.mutants import deciding, merging, recovering, sending, writing
+from proof.mutants import deciding, following, merging, recovering, sending, writing
 from proof.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -13,6 +13,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *merging.MUTANTS,
     *recovering.MUTANTS,
     *writing.MUTANTS,
+    *following.MUTANTS,
 )
 
 

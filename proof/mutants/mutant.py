@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from proof.content import PLAIN, Content
+
 
 @dataclass(slots=True)
 class Patches:
@@ -33,12 +35,14 @@ class Focus:
         faults: Faults, each in half of the places where it can happen.
         actions: What the operator and others do.
         branch: Branch that is written; any, if empty.
+        content: What the rows are.
         seed: One that saw it when this was written: where tests begin to look.
     """
 
     faults: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     branch: str = ""
+    content: Content = PLAIN
     seed: int = 0
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proof.content import EVERYTHING, ROWS_OF_EVERYTHING
 from proof.mutants import steps
 from proof.mutants.mutant import Mutant
 from proof.mutants.stage import MAIN, TIMEOUT_SECONDS, Ending, judge, stage
@@ -55,6 +56,9 @@ def play(scenario: Scenario, folder: Path, mutant: Mutant | None = None) -> list
             for step in scenario.steps:
                 step(at)
         return judge(at, scenario.ending)
+
+
+OF_DOCUMENTS: Mapping[str, Any] = {"content": EVERYTHING, "rows": ROWS_OF_EVERYTHING, "options": {}}
 
 
 def scenario_named(name: str) -> Scenario:
@@ -133,5 +137,24 @@ SCENARIOS = (
             run(),
         ),
         over_http=True,
+    ),
+    Scenario("killed before the letters", (run("after-prepared@1=kill"), run()), stream=OF_DOCUMENTS),
+    Scenario("killed between letters and rows", (run("after-call@1=kill"), run()), stream=OF_DOCUMENTS),
+    Scenario(
+        "a replay puts other rows aside",
+        (run("after-call@1=kill"), steps.tear_record, steps.put_other_rows_aside, run()),
+        Ending("LAKESINK_DEAD_LETTERS_DIFFER", left=4, letters=1),
+        stream=OF_DOCUMENTS,
+    ),
+    Scenario("killed before a record with new columns", (run("before-prepared@1=kill"), run()), stream=OF_DOCUMENTS),
+    Scenario(
+        "another adds the column before the restart",
+        (run("after-prepared@1=kill"), steps.another_adds("a"), run()),
+        stream=OF_DOCUMENTS,
+    ),
+    Scenario(
+        "another evolves before the restart",
+        (run("after-prepared@1=kill"), steps.another_adds("b"), run()),
+        stream=OF_DOCUMENTS,
     ),
 )

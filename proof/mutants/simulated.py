@@ -50,6 +50,13 @@ def focused(focus: Focus) -> Drawn:
         scenario = draw(random)
         chances = dict.fromkeys(focus.faults, CHANCE_IN_FOCUS)
         branch = focus.branch or scenario.branch
-        return replace(scenario, chances=chances, actions=focus.actions, branch=branch, evolves=False)
+        return replace(
+            scenario,
+            chances=chances,
+            actions=focus.actions,
+            branch=branch,
+            evolves=False,
+            content=replace(focus.content, salt=scenario.content.salt),
+        )
 
     return drawn

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.types import LongType
 
 from lakesink_catalog.tables.tables import create_table
+from proof.content import PLAIN, ROWS, Content
 from proof.grid.company import FEW_RETRIES, FOREIGN_PARTITION, OneTable
 from proof.oracle import (
     Broken,
@@ -24,9 +26,10 @@ from proof.oracle import (
     rows_once,
     untouched,
 )
-from proof.processes.checkpoint import PARTITIONS, ROWS
+from proof.processes.checkpoint import PARTITIONS
 from proof.processes.evidence import Reader, local, read_rows, stored
 from proof.processes.harness import Stream
+from proof.processes.letters import judge_documents
 from servers.fault_proxy import FaultProxy, fault_proxy
 from testkit.builders import FaultyCatalog
 from testkit.rest_catalog import rest_catalog
@@ -46,7 +49,9 @@ class Stage:
         reader: Looks at the table straight.
         branch: Branch that is written.
         proxy: None where drivers open the SQLite catalog themselves.
+        content: What the rows were for the first driver.
         foreign: What others have written.
+        columns: Columns that others have added.
         code: How the newest driver ended, see `Driver.code`.
     """
 
@@ -55,12 +60,14 @@ class Stage:
     reader: Reader
     branch: str
     proxy: FaultProxy | None
+    content: Content = PLAIN
     foreign: Rows = field(default_factory=Counter)
+    columns: list[str] = field(default_factory=list)
     code: str | None = ""
 
     def make_table(self) -> None:
         """An empty table; on a branch, one that has a row and the branch."""
-        create_table(self.lake.catalog, self.stream.table, ROWS, None, FEW_RETRIES)
+        create_table(self.lake.catalog, self.stream.table, self.content.table, None, FEW_RETRIES)
         if self.branch != MAIN:
             self.append_foreign()
             self.lake.table().manage_snapshots().create_branch(self.lake.head().snapshot_id, self.branch).commit()
@@ -71,6 +78,12 @@ class Stage:
         columns = [pa.array([value], pa.int64()) for value in row]
         self.lake.table().append(pa.table(columns, schema=ROWS))
         self.foreign[row] += 1
+
+    def add_column(self, name: str) -> None:
+        """Another writer's column."""
+        with self.lake.table().update_schema() as update:
+            update.add_column(name, LongType())
+        self.columns.append(name)
 
     def facts(self) -> TableFacts:
         """What the table shows."""
@@ -84,10 +97,12 @@ class Ending:
     Attributes:
         refuses: Code of the refusal that the protocol asks for; empty if the stream runs to its end.
         left: Where that refusal leaves every source partition: rows below this offset are in the table.
+        letters: So many more batches have their dead letters by then.
     """
 
     refuses: str = ""
     left: int = 0
+    letters: int = 0
 
 
 @contextmanager
@@ -110,7 +125,7 @@ def stage(folder: Path, stream: Mapping[str, Any], *, over_http: bool = False, b
             proxy = _proxy(stack, database) if over_http else None
             through = direct if proxy is None else replace(direct, catalog=_over_rest(proxy))
             lake = OneTable(folder, database, direct.table)
-            found = Stage(through, lake, Reader(direct), branch, proxy)
+            found = Stage(through, lake, Reader(direct), branch, proxy, direct.content)
             found.make_table()
             yield found
     finally:
@@ -122,10 +137,13 @@ def judge(at: Stage, ending: Ending) -> list[Broken]:
     facts = at.facts()
     refused = bool(ending.refuses) and at.code == ending.refuses
     end = ending.left if refused else at.stream.batches * at.stream.rows
-    expected = Counter((partition, offset) for partition in range(PARTITIONS) for offset in range(end))
+    keys = ((partition, offset) for partition in range(PARTITIONS) for offset in range(end))
+    expected = Counter(key for key in keys if not at.content.is_unfit(key))
     found = read_rows([file.path for file in facts.files if _stored(file.path) == (file.size_bytes, file.rows)])
     broken = rows_once(found, expected + at.foreign)
     broken += [*batches_contiguous(facts), *files_whole(facts, _stored), *untouched(at.reader.touched(), bool)]
+    batches = range(end // at.stream.rows + ending.letters) if at.content.aside_every else ()
+    broken += judge_documents(replace(at.stream, content=at.content), batches, foreign=at.columns)
     if ending.refuses and at.code is None:
         broken.append(Broken(Promise.DECISIONS_ARE_RIGHT, f"it went on where the protocol says {ending.refuses}"))
     return broken + ended_well(at.code, [ending.refuses])

@@ -67,6 +67,16 @@ def foreign(at: Stage) -> None:
     at.append_foreign()
 
 
+def another_adds(column: str) -> Step:
+    """Another writer's column."""
+    return lambda at: at.add_column(column)
+
+
+def put_other_rows_aside(at: Stage) -> None:
+    """The query is started with another idea of which rows do not fit."""
+    at.stream = replace(at.stream, content=replace(at.stream.content, aside_every=2))
+
+
 def merge_early(at: Stage) -> None:
     """Two manifests are enough for a merge."""
     maintenance.set_property(at.lake, "commit.manifest.min-count-to-merge", "2")

@@ -27,9 +27,9 @@ from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ContentFile
 from proof.mutants.mutant import Focus, Patches, mutant
 from proof.oracle import Key
-from proof.simulator import spark
+from proof.simulator import tasks
 from proof.simulator.catalog import SimulatedCatalog
-from proof.simulator.spark import SimulatedJob, file_receipt
+from proof.simulator.tasks import Tasks, file_receipt
 
 UPLOAD_SECONDS = 1.0
 _LENGTH_OF_UUID = 36
@@ -52,7 +52,7 @@ def reused_file_names(patches: Patches) -> None:
         return f"{path[:-_LENGTH_OF_UUID]}{UUID(int=count[task])}.parquet"
 
     patches.put(files, "new_location", location)
-    patches.put(spark, "new_location", location)
+    patches.put(tasks, "new_location", location)
 
 
 @mutant(
@@ -91,14 +91,14 @@ def receipt_before_close(patches: Patches) -> None:
         threading.Thread(target=_upload, args=(path, content), daemon=True).start()
         return receipt
 
-    def write(self: SimulatedJob, plan: WritePlan, task: int, part: Sequence[Key]) -> ContentFile:
+    def write(self: Tasks, plan: WritePlan, task: int, part: Sequence[Key]) -> ContentFile:
         path, content = new_location(plan, (), task, ()), repr(sorted(part)).encode()
         with suppress(OSError):
             self.store.put(path, content, Counter(part))
         return file_receipt(plan, path, len(content), len(part))
 
     real = patches.put(OpenFile, "close", close)
-    patches.put(SimulatedJob, "_write", write)
+    patches.put(Tasks, "put_rows", write)
 
 
 def _upload(path: Path, content: bytes) -> None:

@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink_protocol.identity import Batch
-from proof.oracle import Rows
+from proof.content import PLAIN, Content
+from proof.oracle import Key, Rows
 
 PARTITIONS = 2
-ROWS = pa.schema([("partition", pa.int64()), ("offset", pa.int64())])
-"""Every row tells its source partition and its offset."""
 
 
 class ConcurrentStreamLogUpdate(Exception):
@@ -34,24 +33,32 @@ class NumberedRows:
     Attributes:
         batches: How many it has.
         rows: Rows of each partition in a batch.
+        content: What the rows are.
     """
 
     batches: int
     rows: int
+    content: Content = PLAIN
 
     def offsets(self, batch_id: int) -> dict[str, dict[str, int]]:
         """Where a batch ends; for -1, where the source begins."""
         return {"numbers": {str(partition): (batch_id + 1) * self.rows for partition in range(PARTITIONS)}}
 
     def keys(self, batch_id: int) -> Rows:
-        """The rows of a batch."""
-        span = range(batch_id * self.rows, (batch_id + 1) * self.rows)
-        return Counter((partition, offset) for partition in range(PARTITIONS) for offset in span)
+        """The rows of a batch that fit its table."""
+        return Counter(key for key in self._keys(batch_id) if not self.content.is_unfit(key))
+
+    def unfit(self, batch_id: int) -> Rows:
+        """The rows of a batch that are put aside."""
+        return Counter(filter(self.content.is_unfit, self._keys(batch_id)))
 
     def arrow(self, batch_id: int, partition: int) -> pa.RecordBatch:
         """The rows of a batch in one partition, as Arrow."""
-        span = list(range(batch_id * self.rows, (batch_id + 1) * self.rows))
-        return pa.record_batch([pa.array([partition] * self.rows, pa.int64()), pa.array(span, pa.int64())], schema=ROWS)
+        return self.content.batch([key for key in self._keys(batch_id) if key[0] == partition])
+
+    def _keys(self, batch_id: int) -> list[Key]:
+        span = range(batch_id * self.rows, (batch_id + 1) * self.rows)
+        return [(partition, offset) for partition in range(PARTITIONS) for offset in span]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,10 @@ from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import LakesinkError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Votes
-from proof.processes.checkpoint import PARTITIONS, ROWS, DiskCheckpoint, NumberedRows
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
+from lakesink_protocol.votes import Vote, Votes
+from proof.content import PLAIN, Content
+from proof.processes.checkpoint import PARTITIONS, DiskCheckpoint, NumberedRows
 
 STOPPED = 3
 """Exit code of a driver that ended with an error."""
@@ -50,6 +51,7 @@ class Orders:
         options: More options of the stream.
         environment: Variables to set, failpoints among them.
         modules: Imported before anything else is done.
+        content: What the rows are.
     """
 
     checkpoint: str
@@ -62,11 +64,12 @@ class Orders:
     options: Mapping[str, Any] = field(default_factory=lambda: {"create_table": True})
     environment: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
+    content: Content = PLAIN
 
     @property
     def source(self) -> NumberedRows:
         """What the driver reads."""
-        return NumberedRows(self.batches, self.rows)
+        return NumberedRows(self.batches, self.rows, self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +114,14 @@ def drive(orders: Orders, tell: Tell) -> None:
 
 def open_sink(orders: Orders) -> IcebergSink:
     """The product, as `lakesink.stream` puts it together."""
-    given = {**orders.options, "sink_id": orders.sink_id, "checkpoint": orders.checkpoint}
+    given = {**orders.content.options, **orders.options, "sink_id": orders.sink_id, "checkpoint": orders.checkpoint}
     settings = Settings.parse(given)
     return IcebergSink(
         table=orders.table,
         key=SinkKey(orders.sink_id, settings.branch),
         open_catalog=CatalogConfig(orders.catalog_name, orders.catalog).find().open,
         settings=settings,
-        schema=ROWS,
+        schema=orders.content.schema,
     )
 
 
@@ -159,12 +162,14 @@ def _run(sink: IcebergSink, checkpoint: DiskCheckpoint, query_id: str, batch_id:
 
 def _job(source: NumberedRows, batch_id: int, writers: Mapping[str, TaskWriter]) -> Votes:
     """A task for each source partition, by a writer of its own."""
-    return Votes.in_order(
-        {
-            name: [shipped(writer).write(task, iter([source.arrow(batch_id, task)])) for task in range(PARTITIONS)]
-            for name, writer in writers.items()
-        }
-    )
+    cast = []
+    for task in range(PARTITIONS):
+        receipts: dict[str, bytes] = {}
+        for name, writer in writers.items():
+            written = shipped(writer).write(task, iter([source.arrow(batch_id, task)]))
+            receipts |= receipts_of(name, writer, written)
+        cast.append(Vote(task, receipts))
+    return Votes(PARTITIONS, cast)
 
 
 def _print(report: Report) -> None:
@@ -177,7 +182,8 @@ def main(arguments: Sequence[str]) -> int:
     modules = tuple(rest[1::2])
     assert set(rest[::2]) <= {"--with"}, rest
     told = json.loads(orders)
-    return run_orders(Orders(**{**told, "modules": (*told.get("modules", ()), *modules)}), _print)
+    content = Content(**told.pop("content", {}))
+    return run_orders(Orders(**{**told, "modules": (*told.get("modules", ()), *modules)}, content=content), _print)
 
 
 if __name__ == "__main__":

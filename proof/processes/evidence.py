@@ -27,6 +27,7 @@ from proof.oracle import (
 )
 from proof.processes.checkpoint import PARTITIONS
 from proof.processes.harness import Stream
+from proof.processes.letters import judge_documents
 
 LOOK_SECONDS = 0.05
 Identity = tuple[int, int, int]
@@ -127,7 +128,7 @@ def judge(stream: Stream, foreign: Rows, reader: Reader | None = None, batches: 
     facts = stream.facts()
     ids = range(stream.batches if batches is None else batches)
     broken = rows_once(read_rows([file.path for file in facts.files]), stream.keys(ids) + foreign)
-    broken += [*batches_contiguous(facts), *files_whole(facts, stored)]
+    broken += [*batches_contiguous(facts), *files_whole(facts, stored), *judge_documents(stream, ids)]
     if reader is not None:
         broken += reader_honest(reader.looks, [stream.keys([batch]) for batch in range(stream.batches)])
         broken += untouched(reader.touched(), bool)  # nobody here compacts: whatever was referenced stays

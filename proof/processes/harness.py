@@ -23,6 +23,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.failpoints import VARIABLE
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.errors import CatalogError
+from proof.content import PLAIN, Content
 from proof.oracle import Rows, TableFacts, facts_of
 from proof.processes.child import Orders, Report, forked
 
@@ -133,6 +134,7 @@ class Stream:
         options: More options of the stream.
         environment: Variables of its drivers.
         modules: Imported by its drivers first, for mutants.
+        content: What the rows are.
     """
 
     root: Path
@@ -144,6 +146,7 @@ class Stream:
     options: Mapping[str, Any] = field(default_factory=lambda: {"create_table": True})
     environment: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
+    content: Content = PLAIN
 
     @property
     def orders(self) -> Orders:
@@ -158,6 +161,7 @@ class Stream:
             options=self.options,
             environment=self.environment,
             modules=self.modules,
+            content=self.content,
         )
 
     @property
@@ -215,7 +219,7 @@ class Stream:
         return TableFacts(None, {}) if table is None else facts_of(table, self.sink_id)
 
     def keys(self, batches: Iterable[int] | None = None) -> Rows:
-        """Rows of these batches, else of all that the source has."""
+        """Rows of these batches that fit the table, else of all that the source has."""
         found: Rows = Counter()
         for batch_id in range(self.batches) if batches is None else batches:
             found += self.orders.source.keys(batch_id)

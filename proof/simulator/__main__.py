@@ -39,6 +39,7 @@ def as_text(result: Simulated) -> str:
         f"{result.batches:,} batches in the tables at the end, {result.foreign_commits:,} foreign commits",
         f"{result.unknown:,} commits had an answer that said nothing; {result.unknown_landed:,} of them had landed",
         f"rows: {result.rows:,} expected, {result.lost:,} lost, {result.doubled:,} doubled",
+        f"{result.letters:,} rows were put aside; {result.evolutions:,} commits of batches changed the schema",
         "faults: " + ", ".join(f"{count:,} {fault}" for fault, count in result.faults.most_common()),
         "and: " + ", ".join(f"{count:,} {deed}" for deed, count in result.done.most_common()),
         "outcomes: " + ", ".join(f"{count:,} {outcome}" for outcome, count in result.outcomes.most_common()),

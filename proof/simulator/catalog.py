@@ -43,7 +43,9 @@ ANSWERS: dict[str, Callable[[], Exception]] = {
 """What something between client and server may say, whatever the server did."""
 
 LATEST_ARRIVAL_MS = 60_000
-LOCATION = "mem://lake/demo/events"
+WAREHOUSE = "mem://lake"
+EVENTS = ("demo", "events")
+LOCATION = f"{WAREHOUSE}/{'/'.join(EVENTS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,13 @@ class SimulatedServer:
 
     Attributes:
         store: Where metadata files go.
+        name: Of the table.
         versions: All states, oldest first; those of earlier tables of the name too.
         applied: Told of every new state.
     """
 
     store: SimulatedStore
+    name: tuple[str, ...] = EVENTS
     versions: list[Version] = field(default_factory=list)
     applied: Callable[[Version], None] = field(default=lambda _: None)
     _dropped: bool = False
@@ -146,15 +150,17 @@ class SimulatedCatalog(NoopCatalog):
 
     Attributes:
         seen: The state that the last load showed.
-        unknown: Snapshots of requests whose answer said nothing of what became of them.
+        unknown: Snapshots of requests for the stream's table whose answer said nothing of what became of them.
 
     Args:
         server: The catalog itself.
+        others: For other tables than the stream's.
     """
 
-    def __init__(self, server: SimulatedServer) -> None:
+    def __init__(self, server: SimulatedServer, *others: SimulatedServer) -> None:
         Catalog.__init__(self, "simulated")
         self.server = server
+        self._others = {other.name: other for other in others}
         self.io = SimulatedIO(server.store)
         self.seen: Version | None = None
         self.unknown: list[int] = []
@@ -174,59 +180,70 @@ class SimulatedCatalog(NoopCatalog):
         properties: Properties = EMPTY_DICT,
     ) -> Table:
         """See `Catalog`."""
-        if self.server.current is not None:
+        server = self._server(identifier)
+        if server is not self.server:
+            self.world.pause()
+        if server.current is not None:
             raise TableAlreadyExistsError(str(identifier))
-        return self._table(self.server.create(schema, dict(properties), location or LOCATION))
+        there = location or f"{WAREHOUSE}/{'/'.join(server.name)}"
+        return self._table(server, server.create(schema, dict(properties), there))
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """See `Catalog`."""
-        if self.server.current is None:
+        server = self._server(identifier)
+        if server.current is None:
             raise NoSuchTableError(str(identifier))
-        self.server.drop()
+        server.drop()
+
+    def namespace_exists(self, namespace: str | Identifier) -> bool:  # noqa: ARG002 - there is one
+        """See `Catalog`."""
+        return True
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The table as it is, or was a moment ago."""
         self.world.pause()
         if self.world.strikes("load failed"):
             raise self._any_answer()
-        if self.server.current is None:
+        server = self._server(identifier)
+        if server.current is None:
             raise NoSuchTableError(str(identifier))
         back = 1
         if self.world.strikes("load stale"):
-            back = min(len(self.server.versions), self.world.random.randrange(2, 5))
-        self.seen = self.server.versions[-back]
-        return self._table(self.seen)
+            back = min(len(server.versions), self.world.random.randrange(2, 5))
+        found = server.versions[-back]
+        if server is self.server:
+            self.seen = found
+        return self._table(server, found)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """Send one request; what is said of it need not be true."""
-        del table
         self.world.call()
-        version = self._sent(Request(requirements, updates))
+        version = self._sent(self._server(table.name()), Request(requirements, updates))
         self.world.pause()
         return CommitTableResponse(metadata=version.metadata, metadata_location=version.location)
 
-    def _sent(self, request: "Request") -> Version:
+    def _sent(self, server: SimulatedServer, request: "Request") -> Version:
         strikes = self.world.strikes
         if strikes("request lost"):
-            raise self._unknown(request)
+            raise self._unknown(server, request)
         if strikes("request late"):
-            deliver_late(self.world, lambda: self.server.apply(*request))
-            raise self._unknown(request)
+            deliver_late(self.world, lambda: server.apply(*request))
+            raise self._unknown(server, request)
         if strikes("request delivered twice"):
-            deliver_late(self.world, lambda: self.server.apply(*request))
+            deliver_late(self.world, lambda: server.apply(*request))
         if strikes("yes, and nothing done"):
-            return self._lie(request)
-        version = self.server.apply(*request)
+            return self._lie(server, request)
+        version = server.apply(*request)
         if strikes("sent twice by the transport"):
-            version = self.server.apply(*request)
+            version = server.apply(*request)
         if strikes("answer lost"):
-            raise self._unknown(request)
+            raise self._unknown(server, request)
         return version
 
-    def _lie(self, request: "Request") -> Version:
-        base = self.server.current
+    def _lie(self, server: SimulatedServer, request: "Request") -> Version:
+        base = server.current
         assert base is not None
         for requirement in request.requirements:
             requirement.validate(base.metadata)
@@ -235,11 +252,15 @@ class SimulatedCatalog(NoopCatalog):
         would_be = update_table_metadata(base.metadata, request.updates, metadata_location=base.location)
         return Version(would_be, "nowhere")
 
-    def _table(self, version: Version) -> Table:
-        return Table(("demo", "events"), version.metadata, version.location, self.io, self)
+    def _server(self, identifier: str | Identifier) -> SimulatedServer:
+        return self._others.get(Catalog.identifier_to_tuple(identifier), self.server)
 
-    def _unknown(self, request: "Request") -> Exception:
-        self.unknown += [update.snapshot.snapshot_id for update in request.updates if hasattr(update, "snapshot")]
+    def _table(self, server: SimulatedServer, version: Version) -> Table:
+        return Table(server.name, version.metadata, version.location, self.io, self)
+
+    def _unknown(self, server: SimulatedServer, request: "Request") -> Exception:
+        if server is self.server:
+            self.unknown += [update.snapshot.snapshot_id for update in request.updates if hasattr(update, "snapshot")]
         return self._any_answer()
 
     def _any_answer(self) -> Exception:

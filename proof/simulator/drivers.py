@@ -7,26 +7,35 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink_catalog.commit.fence import Effects
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
-from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved, QueryError, WriteError
+from lakesink_protocol.errors import (
+    BatchRefused,
+    CatalogError,
+    CommitUnresolved,
+    PartialBatch,
+    QueryError,
+    WriteError,
+)
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
+from proof.content import COLUMNS, NEW_COLUMNS, PLAIN, SIZE, Content
 from proof.oracle import Broken, Promise
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
-from proof.simulator.scenario import NEW_COLUMNS
-from proof.simulator.spark import ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
+from proof.simulator.dead_letters import name_of as name_of_letters
+from proof.simulator.spark import Asked, ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
+from proof.simulator.tasks import SimulatedSink, Tasks
 from proof.simulator.truth import Truth, name_of
 from proof.simulator.turns import SimulatedTurns
 from proof.simulator.world import Actor, World
 
-COLUMNS = ("partition", "offset")
-ROWS = pa.schema([(name, pa.int64()) for name in COLUMNS])
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
+OF_DOCUMENTS = Schema(*SCHEMA.fields, NestedField(3, SIZE, IntegerType()))
+AILING = (CommitUnresolved, CatalogError, WriteError, PartialBatch, JobFailed, OSError)
+LETTERS_DIFFER = "LAKESINK_DEAD_LETTERS_DIFFER"
 
 
 @dataclass(eq=False)
@@ -35,27 +44,39 @@ class Stream:
 
     Attributes:
         server: The catalog.
+        letters: The catalog of the table of dead letters.
         truth: Told what queries ask for, and asked whether what they are told is right.
         checkpoint: The present checkpoint.
         source: What is read.
         evolves: True if each driver brings columns of its own.
+        content: What the rows are for drivers that start from now on.
+        splits: How many rows were put aside, of how many, by every driver so far.
+        trap: Kills the driver at the next commit of dead letters, or of a schema; empty for neither.
+        content_after_trap: What the rows are for drivers that start after that; None if they stay what they were.
         sink_id: The present sink id.
         restarts: How often its supervisor still starts a driver that died.
         outcomes: What became of batches, by kind; errors by code.
         refused: The refusal that the newest run ended with; None if it ended otherwise.
+        letters_differ: The batch whose letters differ from those in their table, if the newest run ended with that.
         finished: True if the newest run came to the end of the source.
         unknown: Snapshots of requests whose answer said nothing.
     """
 
     server: SimulatedServer
+    letters: SimulatedServer
     truth: Truth
     checkpoint: SimulatedCheckpoint
     source: Source
     evolves: bool = False
+    content: Content = PLAIN
+    splits: list[Content] = field(default_factory=list)
+    trap: str = ""
+    content_after_trap: Content | None = None
     sink_id: str = "events"
     restarts: int = 6
     outcomes: Counter[str] = field(default_factory=Counter)
     refused: BatchRefused | None = None
+    letters_differ: Asked | None = None
     finished: bool = False
     unknown: list[int] = field(default_factory=list)
     running: list[Actor] = field(default_factory=list)
@@ -68,6 +89,11 @@ class Stream:
     def world(self) -> World:
         """Clock, chance and scheduler."""
         return self.server.store.world
+
+    @property
+    def schema(self) -> Schema:
+        """Of the table before anybody changes it."""
+        return schema_of(self.content)
 
     def start(self, wait_ms: int = 0, **options: Any) -> Actor:
         """Start a driver process."""
@@ -83,6 +109,16 @@ class Stream:
         actor.killed = True
         self.outcomes["killed"] += 1
 
+    def spring(self, trap: str) -> None:
+        """Somebody has committed what a trap is set for."""
+        actor = self.world.current
+        if self.trap == trap and actor in self.running:
+            self.trap = ""
+            self.content, self.content_after_trap = self.content_after_trap or self.content, None
+            self.outcomes[f"killed at the commit of {trap}"] += 1
+            self.kill(actor)
+            self.start(self.world.random.randrange(1000))
+
     def kill_all(self) -> None:
         """Stop the stream the hard way."""
         for actor in self.running:
@@ -90,16 +126,17 @@ class Stream:
                 self.kill(actor)
 
     def _drive(self, checkpoint: SimulatedCheckpoint, options: Mapping[str, Any]) -> None:
-        client = SimulatedCatalog(self.server)
+        client = SimulatedCatalog(self.server, self.letters)
         query = SimulatedQuery(checkpoint, self.source, self._sink(client, options), self.server.store, self.truth.ask)
-        self.refused, self.finished = None, False
+        self.refused, self.letters_differ, self.finished = None, None, False
         ended = self._run(query, client)
         self.unknown += client.unknown
         self.world.tell(f"ends: {ended}")
         if ended == "finished":
             self.finished = checkpoint is self.checkpoint
         elif ended != "concurrent" and self.restarts > 0:
-            self.restarts -= 3 if self.refused else 1  # the same refusal each time tells nothing new
+            is_refused = self.refused or self.letters_differ
+            self.restarts -= 3 if is_refused else 1  # the same refusal each time tells nothing new
             self.start(self.world.random.randrange(2000), **options)
 
     def _run(self, query: SimulatedQuery, client: SimulatedCatalog) -> str:
@@ -112,7 +149,7 @@ class Stream:
             self._judge_refusal(query, client, error)
             return error.code
         except Exception as error:  # noqa: BLE001 - whatever the product raises is judged
-            self._judge_error(error, query.checkpoint)
+            self._judge_error(error, query, client)
             return getattr(error, "code", type(error).__name__)
         return "finished"
 
@@ -138,32 +175,59 @@ class Stream:
         assert query.asked is not None
         assert client.seen is not None
         self.world.tell(f"batch {query.asked.batch.batch_id} is refused: {error.reason.value}")
-        if not self.truth.refusal_is_right(error.reason, query.asked, client.seen):
+        if self.is_of_letters(error):
+            right = self.truth.letters.refusal_is_right(error.reason, self._letters_name(query.asked))
+        else:
+            right = self.truth.refusal_is_right(error.reason, query.asked, client.seen)
+        if not right:
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"{error.reason.value} for {name_of(query.asked)}")
 
-    def _judge_error(self, error: Exception, checkpoint: SimulatedCheckpoint) -> None:
+    def _judge_error(self, error: Exception, query: SimulatedQuery, client: SimulatedCatalog) -> None:
         """What ails a service is no refusal, and is right as long as something does ail it."""
         code = getattr(error, "code", type(error).__name__)
         self.outcomes[code] += 1
-        if isinstance(error, QueryError) and checkpoint.was_cut:
+        if isinstance(error, QueryError) and query.checkpoint.was_cut:
             return  # under a driver that was thought to be dead
-        if self.world.calm or not isinstance(error, (CommitUnresolved, CatalogError, WriteError, JobFailed, OSError)):
+        if code == LETTERS_DIFFER:
+            assert query.asked is not None
+            self.letters_differ = query.asked
+            if not self._letters_may_differ(query.asked, client):
+                self._broken(Promise.REFUSALS_ARE_RIGHT, f"{code} for {name_of(query.asked)}: {error}")
+            return
+        if self.world.calm or not isinstance(error, AILING):
             self._broken(Promise.REFUSALS_ARE_RIGHT, f"stopped with {code}: {error}")
+
+    def is_of_letters(self, error: BatchRefused) -> bool:
+        """The table of dead letters refuses, not the stream's own."""
+        return error.what.startswith(".".join(self.letters.name))
+
+    def _letters_name(self, asked: Asked) -> tuple[str, int]:
+        sink = str(self.truth.newest.version.metadata.table_uuid), self.sink_id
+        return name_of_letters(sink, self.truth.branch, name_of(asked))
+
+    def _letters_may_differ(self, asked: Asked, client: SimulatedCatalog) -> bool:
+        """In the state of the stream's table that the driver saw last."""
+        assert client.seen is not None
+        aside = [Counter(filter(content.is_unfit, asked.rows)) for content in self.splits]
+        is_open = not self.truth.states[client.seen.location].holds(asked)
+        return self.truth.letters.may_differ(self._letters_name(asked), aside, is_open=is_open)
 
     def _broken(self, promise: Promise, what: str) -> None:
         self.truth.broken.append(Broken(promise, what))
 
-    def _sink(self, client: SimulatedCatalog, options: Mapping[str, Any]) -> IcebergSink:
-        world = self.world
+    def _sink(self, client: SimulatedCatalog, options: Mapping[str, Any]) -> SimulatedSink:
+        world, content = self.world, self.content
         branch = self.truth.branch
-        settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", "branch": branch, **options}
-        schema = ROWS
+        settings = {"sink_id": self.sink_id, "checkpoint": "/simulated", "branch": branch, **content.options, **options}
+        schema = content.schema
+        self.splits.append(content)
         if self.evolves:
             new = [name for name in NEW_COLUMNS if world.random.random() < 0.5]
-            schema = pa.schema([*ROWS, *((name, pa.int64()) for name in new)])
+            schema = pa.schema([*schema, *((name, pa.int64()) for name in new)])
             settings["schema_evolution"] = "widen"
-        return IcebergSink(
-            table="demo.events",
+        return SimulatedSink(
+            tasks=Tasks(self.server.store, content),
+            table=".".join(self.server.name),
             key=SinkKey(self.sink_id, branch),
             open_catalog=lambda: client,
             settings=Settings.parse(settings),
@@ -178,3 +242,8 @@ class Stream:
                 turn=self.turns.at,
             ),
         )
+
+
+def schema_of(content: Content) -> Schema:
+    """Of a table for these rows before anybody changes it."""
+    return OF_DOCUMENTS if content.follows else SCHEMA

@@ -23,11 +23,12 @@ from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
 from lakesink_catalog.manifests.write import manifests_under, write_batch_manifests, write_list
 from lakesink_protocol.change import ContentFile
 from proof.added_again import added_again
+from proof.content import NEW_COLUMNS
 from proof.oracle import Rows
 from proof.simulator.catalog import SimulatedCatalog, SimulatedServer, Version
-from proof.simulator.scenario import NEW_COLUMNS
+from proof.simulator.contents import head_of
 from proof.simulator.store import SimulatedIO
-from proof.simulator.truth import Truth, head_of
+from proof.simulator.truth import Truth
 from proof.simulator.world import World
 
 FOREIGN_PARTITION = 100
@@ -129,7 +130,7 @@ class Engine:
 
     def clean(self, age_limit_ms: int) -> None:
         """Remove what is old and unreferenced, first listed and then removed."""
-        reachable = self.truth.reachable(self.truth.newest.version.metadata)
+        reachable = self.truth.reachable(self.truth.newest.version.metadata) | self.truth.letters.reachable()
         limit = self.world.now_ms - age_limit_ms
         orphans = [
             location
@@ -167,7 +168,9 @@ class Engine:
             change(update)
         after = staged.table_metadata
         parts = ("schemas", "current_schema_id", "last_column_id")
+        self.truth.schema_at_work = True
         self.server.edit(**{part: getattr(after, part) for part in parts})
+        self.truth.schema_at_work = False
         self._did("foreign schema change", story)
 
     def _expire_like_java(self, gone: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.table.refs import SnapshotRefType
@@ -11,9 +11,11 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import SinkKey
 from proof.simulator.catalog import LOCATION
-from proof.simulator.drivers import SCHEMA, Stream
+from proof.simulator.dead_letters import name_of as name_of_letters
+from proof.simulator.drivers import Stream
 from proof.simulator.engines import TABLE_PROPERTIES, Engine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
+from proof.simulator.truth import name_of
 from proof.simulator.world import World
 from testkit.builders import offered
 
@@ -67,6 +69,10 @@ class Operator:
             "lose the checkpoint": self._lose_the_checkpoint,
             "replace the table": self._replace_the_table,
             "lose the ledger": self._lose_the_ledger,
+            "drop the letters": self._drop_the_letters,
+            "put other rows aside": self._put_other_rows_aside,
+            "kill between the commits": lambda: self._set_trap("letters"),
+            "kill after the evolution": lambda: self._set_trap("schema"),
         }
         for action in self.actions:
             self.world.sleep(self.world.random.randrange(self.world.random.choice([300, 1500])))
@@ -75,6 +81,9 @@ class Operator:
     def mend(self, refused: BatchRefused) -> dict[str, Any]:
         """Do what the refusal says; returns options for the next start."""
         self.world.tell(f"the operator mends {refused.reason.value}")
+        if self.stream.is_of_letters(refused):
+            rolled_back = refused.reason is Reason.ROLLED_BACK
+            return {"accept": offered(refused)["commit"]} if rolled_back else {}
         match refused.reason:
             case Reason.ROLLED_BACK:
                 return self._rewind(refused)
@@ -93,6 +102,23 @@ class Operator:
                 pass
         return {}
 
+    def mend_letters(self, asked: Asked) -> None:
+        """Do what is said where letters differ: roll their table back to before those of the batch."""
+        letters = self.stream.truth.letters
+        sink = str(self.stream.truth.newest.version.metadata.table_uuid), self.stream.sink_id
+        application, batch_id = name_of_letters(sink, self.stream.truth.branch, name_of(asked))
+        path = letters.path()
+        at = [number for number, one in enumerate(path) if one.name[0] == application and one.name[1] >= batch_id]
+        self.world.tell(f"the operator takes letters back to before batch {batch_id}")
+        if not at:
+            return
+        letters.removed({one.name for one in path[: at[-1] + 1]}, dropped=False)
+        if at[-1] + 1 < len(path):
+            goal = path[at[-1] + 1].snapshot_id
+            self.stream.letters.apply((), (head_at("main", goal),))
+        else:
+            self._drop_the_letters()
+
     def _entry(self) -> Asked:
         entry = self.stream.truth.newest.entry
         assert entry is not None
@@ -104,9 +130,10 @@ class Operator:
         batches = self.stream.truth.newest.batches
         checkpoint = self.stream.checkpoint
         goal = batches[-1].batch.batch_id if batches else -1
-        if batches and not checkpoint.agrees_with(batches[-1]):
+        begins_there = bool(batches) and checkpoint.end(-1) == batches[-1].end and checkpoint.newest("commits") < 0
+        if batches and not begins_there and not checkpoint.agrees_with(batches[-1]):
             self.stream.checkpoint = SimulatedCheckpoint.new(self.world, batches[-1].end)
-        elif checkpoint.newest("commits") > goal or checkpoint.newest("offsets") > goal + 1:
+        elif not begins_there and (checkpoint.newest("commits") > goal or checkpoint.newest("offsets") > goal + 1):
             checkpoint.cut(goal)
         else:
             return {"accept": offered(refused)["commit"]}
@@ -184,21 +211,13 @@ class Operator:
 
     def _set_head(self, snapshot_id: int, what: str) -> None:
         self._did(what, f"sets the head to snapshot {snapshot_id}")
-        update = SetSnapshotRefUpdate(
-            ref_name=self.stream.truth.branch,
-            type=SnapshotRefType.BRANCH,
-            snapshot_id=snapshot_id,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
-        )
         self.stream.truth.operator_at_work = True
-        self.stream.server.apply((), (update,))
+        self.stream.server.apply((), (head_at(self.stream.truth.branch, snapshot_id),))
         self.stream.truth.operator_at_work = False
 
     def _replace_the_table(self) -> None:
         self._did("replace the table", "drops the table and makes another of its name")
-        self.stream.server.create(SCHEMA, TABLE_PROPERTIES, LOCATION)
+        self.stream.server.create(self.stream.schema, TABLE_PROPERTIES, LOCATION)
         self.engine.fork()
 
     def _lose_the_ledger(self) -> None:
@@ -214,6 +233,29 @@ class Operator:
     def _set_ledger_back(self, entry: dict[str, str]) -> None:
         self.stream.truth.ledger_lost = False
         self.stream.server.apply((), (SetPropertiesUpdate(updates=entry),))
+
+    def _drop_the_letters(self) -> None:
+        if self.stream.letters.current is not None:
+            self._did("drop the letters", "drops the table of dead letters")
+            self.stream.truth.letters.removed(set(), dropped=True)
+            self.stream.letters.drop()
+
+    def _put_other_rows_aside(self) -> None:
+        """The query is started again with another idea of which rows do not fit: now, or once it has died."""
+        content = self.stream.content
+        other = replace(content, aside_every=5 - content.aside_every)
+        if self.world.random.random() < 0.5:
+            self.stream.content_after_trap = other
+            self._set_trap("letters")
+            return
+        self._did("put other rows aside", "starts the query with other rows put aside")
+        self.stream.kill_all()
+        self.stream.content = other
+        self.stream.start()
+
+    def _set_trap(self, trap: str) -> None:
+        self._did(f"trap at the commit of {trap}", f"means to kill a driver at the commit of {trap}")
+        self.stream.trap = trap
 
     # The checkpoint.
 
@@ -253,3 +295,15 @@ class Operator:
     def _did(self, what: str, story: str) -> None:
         self.done[what] += 1
         self.world.tell(story)
+
+
+def head_at(branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Sets the head of a branch."""
+    return SetSnapshotRefUpdate(
+        ref_name=branch,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )

@@ -12,6 +12,8 @@ from typing import Any
 from proof.simulator.simulate import Report, simulate
 
 SEEDS_AT_ONCE = 100
+_COUNTED = ("batches", "rows", "lost", "doubled", "letters", "evolutions", "unknown", "unknown_landed", "orphans")
+"""Counts of a report that are added up."""
 Progress = Callable[[str], None]
 
 
@@ -43,6 +45,8 @@ class Simulated:
         rows: Own rows that had to be there.
         lost: Rows of them that were not.
         doubled: Rows that were there too often.
+        letters: Rows of them that were put aside.
+        evolutions: Commits of batches that changed the schema.
         unknown: Commits whose answer said nothing of what became of them.
         unknown_landed: How many of them were carried out all the same, or later.
         orphans: Data files that nothing refers to, at the end.
@@ -60,6 +64,8 @@ class Simulated:
     rows: int = 0
     lost: int = 0
     doubled: int = 0
+    letters: int = 0
+    evolutions: int = 0
     unknown: int = 0
     unknown_landed: int = 0
     orphans: int = 0
@@ -93,7 +99,7 @@ class Simulated:
     def add(self, report: Report) -> None:
         """Count one seed in."""
         self.seeds += 1
-        for name in ("batches", "rows", "lost", "doubled", "unknown", "unknown_landed", "orphans"):
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(report, name))
         self.foreign_commits += report.done["foreign append"] + report.done["foreign replace"]
         self.faults += report.faults

@@ -1,7 +1,9 @@
 """What a seed draws: which faults there are and how often, who else is at the table, and what its operator does."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+
+from proof.content import PLAIN, Content
 
 FAULTS = {
     "request lost": 0.2,
@@ -21,9 +23,8 @@ FAULTS = {
 """How likely each fault is where it can happen, if the scenario has it."""
 
 LIE = "yes, and nothing done"
-
-NEW_COLUMNS = ("a", "b")
-"""Columns that drivers bring, and that others add and drop, where the schema changes."""
+WITH_LETTERS, WITH_DOCUMENTS = 0.2, 0.2
+"""How likely rows are put aside, and the table follows documents."""
 
 ACTIONS = {
     "kill": 5,
@@ -56,6 +57,23 @@ THEMES: tuple[tuple[tuple[str, ...], dict[str, float]], ...] = (
 """Actions that do harm in this order only, with the faults that go with them."""
 
 
+OF_LETTERS = (
+    "kill between the commits",
+    "kill between the commits",
+    "kill between the commits",
+    "drop the letters",
+    "put other rows aside",
+    "forget a commit",
+    "twin",
+)
+"""Actions beside those of a scenario in which rows are put aside."""
+OF_DOCUMENTS = ("kill after the evolution", "kill after the evolution", "twin", "forget a commit")
+"""Actions beside those of a scenario in which the table follows documents."""
+NOT_WITH_LETTERS = ("move the head", LIE)
+"""The letters of batches that were rolled back are rolled back too, so a head that goes forward again misses them. And
+their ledger has gaps by design: in it nobody can see that a catalog has said yes, and done nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One drawn world.
@@ -67,6 +85,7 @@ class Scenario:
         most: Most records of a partition in one batch.
         branch: Branch that the stream writes.
         evolves: True if each driver brings some of `NEW_COLUMNS`.
+        content: What the rows are.
     """
 
     chances: dict[str, float]
@@ -75,6 +94,7 @@ class Scenario:
     most: int
     branch: str = "main"
     evolves: bool = False
+    content: Content = PLAIN
 
 
 def draw(random: Random) -> Scenario:
@@ -90,7 +110,25 @@ def draw(random: Random) -> Scenario:
     evolves = of_schema.random() < 0.3
     if evolves:
         actions = [act for action in actions for act in (action, "change the schema")[: of_schema.randrange(1, 3)]]
-    return Scenario(chances, tuple(actions), end, most, branch, evolves)
+    scenario = Scenario(chances, tuple(actions), end, most, branch, evolves)
+    return _with_content(scenario, Random(f"content {end} {most} {actions}"))  # of its own, too
+
+
+def _with_content(scenario: Scenario, random: Random) -> Scenario:
+    """Some scenarios have dead letters, or documents that the table follows, or both."""
+    aside = random.choice([2, 3]) if random.random() < WITH_LETTERS else 0
+    follows = random.choice(["add", "widen"]) if not scenario.evolves and random.random() < WITH_DOCUMENTS else ""
+    content = Content(aside, follows, random.randrange(2**16))
+    chances, actions = dict(scenario.chances), [*scenario.actions]
+    for deeds, happen in ((OF_LETTERS, aside), (OF_DOCUMENTS, follows)):
+        if happen:
+            actions[:0] = random.sample(deeds, k=random.randrange(3))
+    if follows:
+        actions = [act for action in actions for act in (action, "change the schema")[: random.randrange(1, 3)]]
+    if aside:
+        actions = [action for action in actions if action not in NOT_WITH_LETTERS]
+        chances = {fault: chance for fault, chance in chances.items() if fault not in NOT_WITH_LETTERS}
+    return replace(scenario, chances=chances, actions=tuple(actions), content=content)
 
 
 def _theme(random: Random) -> tuple[dict[str, float], list[str]]:

@@ -8,18 +8,22 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from proof.oracle import Broken, Promise, facts_of, files_whole, rows_once, untouched
-from proof.simulator.catalog import LOCATION, SimulatedCatalog, SimulatedServer
-from proof.simulator.drivers import SCHEMA, Stream
+from lakesink.writer.letters import SUFFIX
+from proof.oracle import Broken, Promise, Rows, facts_of, files_whole, rows_once, untouched
+from proof.simulator.catalog import EVENTS, LOCATION, SimulatedCatalog, SimulatedServer, Version
+from proof.simulator.dead_letters import DeadLetters
+from proof.simulator.dead_letters import name_of as name_of_letters
+from proof.simulator.drivers import LETTERS_DIFFER, Stream, schema_of
 from proof.simulator.engines import TABLE_PROPERTIES, Engine
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
 from proof.simulator.spark import SimulatedCheckpoint, Source, keys
 from proof.simulator.store import SimulatedIO, SimulatedStore
-from proof.simulator.truth import Truth
+from proof.simulator.truth import Truth, name_of
 from proof.simulator.world import World
 
+LETTERS = (EVENTS[0], EVENTS[1] + SUFFIX)
 MENDINGS = 8
 remember()
 """How often an operator follows what a refusal says before the run counts as one that does not end."""
@@ -40,6 +44,8 @@ class Report:
         rows: Own rows that had to be there.
         lost: Rows of them that were not.
         doubled: Rows that were there too often.
+        letters: Rows of them that were put aside.
+        evolutions: Commits of batches that changed the schema.
         unknown: Commits whose answer said nothing.
         unknown_landed: How many of them were carried out all the same, or later.
         orphans: Files that nothing refers to, at the end.
@@ -56,6 +62,8 @@ class Report:
     rows: int
     lost: int
     doubled: int
+    letters: int
+    evolutions: int
     unknown: int
     unknown_landed: int
     orphans: int
@@ -100,13 +108,14 @@ class Play:
     def of(cls, world: World, scenario: Scenario) -> "Play":
         """Set the stage."""
         store = SimulatedStore(world)
-        truth = Truth(store, scenario.branch)
-        server = SimulatedServer(store, applied=truth.note)
-        server.create(SCHEMA, TABLE_PROPERTIES, LOCATION)
+        truth = Truth(store, DeadLetters(store), scenario.branch)
+        server, letters = SimulatedServer(store, applied=truth.note), SimulatedServer(store, LETTERS)
+        server.create(schema_of(scenario.content), TABLE_PROPERTIES, LOCATION)
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
         checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
-        stream = Stream(server, truth, checkpoint, source, evolves=scenario.evolves)
+        stream = Stream(server, letters, truth, checkpoint, source, scenario.evolves, scenario.content)
+        _set_traps(stream)
         engine = Engine(server, truth)
         engine.fork()
         world.chances = scenario.chances
@@ -120,18 +129,20 @@ class Play:
         self.world.calm = True
         self.world.tell("all is calm from here")
         ends = ends and self._settle()
-        broken = [*self.truth.broken]
+        broken = [*self.truth.broken, *self.truth.letters.broken]
         if not ends:
-            broken.append(Broken(Promise.THE_RUN_ENDS, f"still at it, or still refused: {self.stream.refused}"))
+            broken.append(Broken(Promise.THE_RUN_ENDS, f"still at it, or refused: {self._refused()}"))
         table, found = self._table(), self.truth.rows(self.truth.newest.version.metadata, self.truth.branch)
         expected = keys((0,) * len(self.stream.source.end), self.stream.source.end)
         foreign = sum((landed.foreign for landed in self.truth.newest.path), Counter[tuple[int, int]]())
+        aside = self._aside()
         if ends:
-            broken += rows_once(found, expected + foreign)
-        facts = facts_of(table, self.stream.sink_id, self.truth.branch)
-        broken += files_whole(facts, self._stored)
+            broken += rows_once(found + aside, expected + foreign)
+        for at in (table, *self._letters_table()):
+            broken += files_whole(facts_of(at, self.stream.sink_id, self.truth.branch), self._stored)
+        broken += self._judge_letters()
         broken += untouched(self.server.store.touched, lambda _: True)
-        reachable = self.truth.reachable(self.truth.newest.version.metadata)
+        reachable = self.truth.reachable(self.truth.newest.version.metadata) | self.truth.letters.reachable()
         return Report(
             seed=self.world.seed,
             broken=tuple(dict.fromkeys(broken)),
@@ -141,8 +152,10 @@ class Play:
             outcomes=self.stream.outcomes,
             batches=len(self.truth.newest.batches),
             rows=sum(expected.values()),
-            lost=sum((expected - found).values()) if ends else 0,
-            doubled=sum((found - expected - foreign).values()),
+            lost=sum((expected - found - aside).values()) if ends else 0,
+            doubled=sum((found + aside - expected - foreign).values()),
+            letters=aside.total(),
+            evolutions=self.truth.evolutions,
             unknown=len(self.stream.unknown),
             unknown_landed=sum(map(self.truth.was_there, self.stream.unknown)),
             orphans=sum(path.endswith(".parquet") and path not in reachable for path in self.server.store.files),
@@ -161,16 +174,59 @@ class Play:
                 return False
             if self.stream.finished:
                 return True
-            if self.stream.refused is None:
+            if self.stream.letters_differ is not None:
+                self.operator.mend_letters(self.stream.letters_differ)
+            elif self.stream.refused is None:
                 return False
-            options = self.operator.mend(self.stream.refused)
+            else:
+                options = self.operator.mend(self.stream.refused)
         return False
+
+    def _refused(self) -> str:
+        return str(self.stream.refused or (self.stream.letters_differ and LETTERS_DIFFER))
+
+    def _aside(self) -> Rows:
+        """Rows of batches in the table that were dead letters when these landed."""
+        return sum((landed.aside for landed in self.truth.newest.path), Counter())
+
+    def _judge_letters(self) -> list[Broken]:
+        letters, broken = self.truth.letters, []
+        for landed in self.truth.newest.path:
+            if landed.asked is not None:
+                name = name_of_letters(landed.sink, self.truth.branch, name_of(landed.asked))
+                broken += letters.judge_end(name, landed.aside)
+        return broken
+
+    def _letters_table(self) -> list[Table]:
+        found = self.truth.letters.newest
+        return [] if found is None else [self._table_of(self.stream.letters, found)]
 
     def _stored(self, path: str) -> tuple[int, int] | None:
         stored = self.server.store.files.get(path)
         return None if stored is None else (len(stored.read()), sum((stored.rows or Counter()).values()))
 
     def _table(self) -> Table:
-        version = self.truth.newest.version
+        return self._table_of(self.server, self.truth.newest.version)
+
+    def _table_of(self, server: SimulatedServer, version: Version) -> Table:
         io = SimulatedIO(self.server.store, quiet=True)
-        return Table(("demo", "events"), version.metadata, version.location, io, SimulatedCatalog(self.server))
+        return Table(server.name, version.metadata, version.location, io, SimulatedCatalog(self.server))
+
+
+def _set_traps(stream: Stream) -> None:
+    """Who commits dead letters, or a schema, may be killed on the spot."""
+    truth = stream.truth
+
+    def letters(version: Version) -> None:
+        known = len(truth.letters.path())
+        truth.letters.note(version)
+        if len(truth.letters.path()) > known:
+            stream.spring("letters")
+
+    def events(version: Version) -> None:
+        known = truth.evolutions
+        truth.note(version)
+        if truth.evolutions > known:
+            stream.spring("schema")
+
+    stream.server.applied, stream.letters.applied = events, letters

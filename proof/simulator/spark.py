@@ -3,23 +3,20 @@
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakesink.checkpoint.folder import Checkpoint
-from lakesink.sinks.iceberg.sink import IcebergSink
-from lakesink.writer.locations import new_location
-from lakesink.writer.plan import WritePlan
-from lakesink_protocol.change import ContentFile
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.outcome import Outcome
-from lakesink_protocol.receipt import Receipt, encode
-from lakesink_protocol.two_phase import TaskWriter
+from lakesink_protocol.two_phase import TaskWriter, receipts_of
 from lakesink_protocol.votes import Vote, Votes
+from proof.content import Content
 from proof.oracle import Key, Rows
 from proof.simulator.store import SimulatedStore
+from proof.simulator.tasks import SimulatedSink
 from proof.simulator.world import World
 
 TOPIC = "t"
@@ -173,66 +170,41 @@ class SimulatedJob:
         store: Where tasks write.
         rows: Rows of the batch.
         partitions: Number of source partitions, and so of tasks.
+        content: What the rows are.
     """
 
     store: SimulatedStore
     rows: Rows
     partitions: int
+    content: Content
 
     def __call__(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Run the job; see `lakesink_protocol.coordinator.Write`."""
         [(name, writer)] = writers.items()
-        cast = [Vote(task, {name: receipt}) for task, receipt in self._tasks(writer.plan)]  # type: ignore[attr-defined] # ParquetTaskWriter's
+        cast = [Vote(task, receipts_of(name, writer, written)) for task, written in self._tasks(writer)]
 
         self.store.world.random.shuffle(cast)
         return Votes(self.partitions, cast)
 
-    def _tasks(self, plan: WritePlan) -> Iterator[tuple[int, bytes]]:
+    def _tasks(self, writer: TaskWriter) -> Iterator[tuple[int, bytes]]:
         for task in range(self.partitions):
             mine = [key for key in self.rows if key[0] == task]
-            yield task, self._task(plan, task, mine)
+            yield task, self._task(writer, task, mine)
 
-    def _task(self, plan: WritePlan, task: int, mine: Sequence[Key]) -> bytes:
+    def _task(self, writer: TaskWriter, task: int, mine: list[Key]) -> bytes:
         for _ in range(ATTEMPTS_OF_A_TASK):
             with suppress(OSError):
-                return self._attempt(plan, task, mine)
+                return self._attempt(writer, task, mine)
         raise JobFailed(f"task {task} failed {ATTEMPTS_OF_A_TASK} times")
 
-    def _attempt(self, plan: WritePlan, task: int, mine: Sequence[Key]) -> bytes:
+    def _attempt(self, writer: TaskWriter, task: int, mine: list[Key]) -> bytes:
         world = self.store.world
-        files = tuple(self._write(plan, task, part) for part in _parts(world, mine))
+        written = writer.write(task, iter([self.content.batch(mine)]))
         if world.strikes("executor lost after upload"):
             raise OSError("executor lost")
         if world.strikes("speculative twin"):
-            for part in _parts(world, mine):
-                self._write(plan, task, part)
-        return vote(plan, task, files)
-
-    def _write(self, plan: WritePlan, task: int, part: Sequence[Key]) -> ContentFile:
-        path = new_location(plan, (), task, ())
-        content = json.dumps(sorted(part)).encode()
-        self.store.note_columns(path, plan.schema_json)
-        self.store.put(path, content, Counter(part))
-        return file_receipt(plan, path, len(content), len(part))
-
-
-def vote(plan: WritePlan, task: int, files: tuple[ContentFile, ...]) -> bytes:
-    """The receipt of a task."""
-    rows = sum(file.record_count for file in files)
-    return encode(
-        Receipt(
-            task=task,
-            rows=rows,
-            files=files,
-            schema_id=plan.schema_id,
-            premises=plan.premises,
-        )
-    )
-
-
-def file_receipt(plan: WritePlan, path: str, size_bytes: int, rows: int) -> ContentFile:
-    """A data file of these rows, without statistics."""
-    return ContentFile(path, plan.spec_id, (), rows, size_bytes, {}, {}, {}, {}, {}, {}, ())
+            writer.write(task, iter([self.content.batch(mine)]))
+        return written
 
 
 @dataclass(eq=False)
@@ -250,7 +222,7 @@ class SimulatedQuery:
 
     checkpoint: SimulatedCheckpoint
     source: Source
-    sink: IcebergSink
+    sink: SimulatedSink
     store: SimulatedStore
     ask: Callable[[Asked], None]
     asked: Asked | None = None
@@ -276,17 +248,10 @@ class SimulatedQuery:
             batch = reader.batch(query_id, batch_id, reader.offsets(batch_id))
             self.asked = Asked(batch, start, files.end(batch_id))
             self.ask(self.asked)
-            job = SimulatedJob(self.store, self.asked.rows, len(start))
+            job = SimulatedJob(self.store, self.asked.rows, len(start), self.sink.tasks.content)
             yield run_batch(batch, [self.sink], job)[self.sink.name]
             files.add(f"commits/{batch_id}", b'v1\n{"nextBatchWatermarkMs":0}')
             batch_id += 1
-
-
-def _parts(world: World, mine: Sequence[Key]) -> list[Sequence[Key]]:
-    """One or two files of a task's rows; none of no rows."""
-    if len(mine) < 2 or world.random.random() < 0.7:
-        return [mine] if mine else []
-    return [mine[:1], mine[1:]]
 
 
 def _offsets_json(offsets: Offsets) -> str:

@@ -42,6 +42,7 @@ class SimulatedStore:
         world: Clock, chance and scheduler.
         files: What is there.
         columns: Columns of a data file that a task wrote, by field id and name.
+        lost: Values of its documents for which a data file has no column.
         referenced: Asked whether a retained snapshot refers to a location.
         touched: Locations that were deleted or overwritten while they were referenced.
     """
@@ -49,6 +50,7 @@ class SimulatedStore:
     world: World
     files: dict[str, StoredFile] = field(default_factory=dict)
     columns: dict[str, frozenset[tuple[int, str]]] = field(default_factory=dict)
+    lost: dict[str, tuple[str, ...]] = field(default_factory=dict)
     referenced: Callable[[str], bool] = field(default=lambda _: False)
     touched: list[str] = field(default_factory=list)
 

@@ -9,16 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    read_manifest_list,
-)
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -26,8 +16,10 @@ from pyiceberg.table.snapshots import Snapshot
 from lakesink_protocol.errors import Reason
 from proof.oracle import Broken, Promise, Rows, rows_once
 from proof.simulator.catalog import Version
+from proof.simulator.contents import Contents, head_of
+from proof.simulator.dead_letters import DeadLetters
 from proof.simulator.spark import Asked
-from proof.simulator.store import SimulatedIO, SimulatedStore
+from proof.simulator.store import SimulatedStore
 
 Name = tuple[str, int, str]
 """Query, batch id and fingerprint: what a batch is known by."""
@@ -42,12 +34,21 @@ class Landed:
         parent_id: What it truly stands on.
         asked: The stream's batch in it; None in others' snapshots.
         foreign: Rows that others added by it.
+        sink: Table and sink id of the batch.
+        aside: Rows of the batch that were dead letters when it landed.
     """
 
     snapshot_id: int
     parent_id: int | None
     asked: Asked | None
     foreign: Rows
+    sink: tuple[str, str] = ("", "")
+    aside: Rows = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> Rows:
+        """Rows that it has to have added."""
+        return self.foreign if self.asked is None else self.asked.rows - self.aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Truth:
 
     Attributes:
         store: What is stored.
+        letters: What is true of the table of dead letters.
         branch: Branch that the stream writes.
         ledger_lost: True from when somebody has removed the ledger's entry until another is written.
         without_ledger: States in which that was so.
@@ -111,9 +113,12 @@ class Truth:
         states: Every state, by the location of its metadata.
         broken: What was found to be wrong.
         operator_at_work: True while somebody moves the head by hand.
+        schema_at_work: True while another engine changes the schema.
+        evolutions: How often a batch's commit changed the schema.
     """
 
     store: SimulatedStore
+    letters: DeadLetters
     branch: str = "main"
     ledger_lost: bool = False
     without_ledger: set[str] = field(default_factory=set)
@@ -122,23 +127,31 @@ class Truth:
     states: dict[str, State] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
     operator_at_work: bool = False
+    schema_at_work: bool = False
+    evolutions: int = 0
     _landed: dict[int, Landed] = field(default_factory=dict)
     _newest: State | None = None
     _made_ms: int = 0
-    _files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _columns_ever: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.contents = Contents(self.store, self.broken)
 
     def note(self, version: Version) -> None:
         """Take note of a new state, and judge it."""
         before = self._newest
         same = before is not None and before.version.metadata.table_uuid == version.metadata.table_uuid
         entry = before.entry if before is not None and same else None
+        batches = 0
         for snapshot in version.metadata.snapshots:
             if snapshot.snapshot_id not in self._landed:
-                landed = self._landed[snapshot.snapshot_id] = self._read(snapshot)
+                landed = self._landed[snapshot.snapshot_id] = self._read(snapshot, version.metadata)
                 if landed.asked is not None:
-                    entry, self.ledger_lost = landed, False
+                    entry, self.ledger_lost, batches = landed, False, batches + 1
+                    self.broken += self.letters.judge(landed.asked.rows, landed.aside)
                     self.broken += self._judge_columns(version.metadata, snapshot)
+        if before is not None and same:
+            self._judge_evolution(before.version.metadata, version.metadata, batches)
         self._columns_ever |= ids_of(version.metadata.schema())
         tables = (before.tables if before is not None else 0) + (0 if same else 1)
         self._made_ms = self._made_ms if same else self.store.world.now_ms
@@ -153,10 +166,11 @@ class Truth:
     def ask(self, asked: Asked) -> None:
         """A query is about to ask for a batch."""
         self.asked[name_of(asked)] = asked
+        self.letters.ask(name_of(asked))
 
     def refers_to(self, location: str) -> bool:
         """A retained snapshot refers to a file."""
-        return location in self.reachable(self.newest.version.metadata)
+        return location in self.reachable(self.newest.version.metadata) or location in self.letters.reachable()
 
     def was_there(self, snapshot_id: int) -> bool:
         """The snapshot is, or was, in the table."""
@@ -170,34 +184,11 @@ class Truth:
 
     def rows(self, metadata: TableMetadata, branch: str) -> Rows:
         """Rows that a reader of a branch finds; what it cannot read is noted as broken."""
-        found: Rows = Counter()
-        for path in self.files(metadata, head_of(metadata, branch)):
-            stored = self.store.files.get(path)
-            if stored is None:
-                self.broken.append(Broken(Promise.EVERY_FILE_IS_THERE, path))
-            elif stored.rows is None:
-                self.broken.append(Broken(Promise.EVERY_FILE_IS_AS_STATED, f"{path} is torn"))
-            else:
-                found += stored.rows
-        return found
-
-    def files(self, metadata: TableMetadata, snapshot_id: int | None) -> list[str]:
-        """Live data files of a snapshot."""
-        return [path for manifest in self.manifests(metadata, snapshot_id) for path in self._data_files(manifest)]
-
-    def manifests(self, metadata: TableMetadata, snapshot_id: int | None) -> tuple[str, ...]:
-        """Manifests of a snapshot; empty for no snapshot."""
-        snapshot = metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
-        return () if snapshot is None else self._once(snapshot.manifest_list, self._listed)
+        return self.contents.rows(metadata, head_of(metadata, branch))
 
     def reachable(self, metadata: TableMetadata) -> set[str]:
         """Everything that retained snapshots refer to: manifest lists, manifests, data files."""
-        found: set[str] = set()
-        for snapshot in metadata.snapshots:
-            manifests = self.manifests(metadata, snapshot.snapshot_id)
-            found |= {snapshot.manifest_list, *manifests}
-            found.update(path for manifest in manifests for path in self._data_files(manifest))
-        return found
+        return self.contents.reachable(metadata)
 
     def refusal_is_right(self, reason: Reason, asked: Asked, seen: Version) -> bool:
         """Protocol and history explain why this batch was refused, in the state that the driver saw."""
@@ -209,13 +200,14 @@ class Truth:
             return True
         return _EXPLAINED[reason](self.states[seen.location], asked)
 
-    def _read(self, snapshot: Snapshot) -> Landed:
+    def _read(self, snapshot: Snapshot, metadata: TableMetadata) -> Landed:
         said = snapshot.summary.additional_properties if snapshot.summary else {}
-        asked = None
-        if "lakesink.sink-id" in said:
-            asked = self.asked[said["lakesink.query-id"], int(said["lakesink.batch-id"]), said["lakesink.fingerprint"]]
-        foreign = self.foreign.get(snapshot.snapshot_id, Counter())
-        return Landed(snapshot.snapshot_id, snapshot.parent_snapshot_id, asked, foreign)
+        ids = snapshot.snapshot_id, snapshot.parent_snapshot_id
+        if "lakesink.sink-id" not in said:
+            return Landed(*ids, None, self.foreign.get(snapshot.snapshot_id, Counter()))
+        asked = self.asked[said["lakesink.query-id"], int(said["lakesink.batch-id"]), said["lakesink.fingerprint"]]
+        sink = str(metadata.table_uuid), said["lakesink.sink-id"]
+        return Landed(*ids, asked, Counter(), sink, self.letters.landing(sink, self.branch, name_of(asked)))
 
     def path(self, metadata: TableMetadata, branch: str) -> tuple[Landed, ...]:
         """Snapshots under the head of a branch, oldest first, by true parentage."""
@@ -247,15 +239,28 @@ class Truth:
         schema = schemas.get(snapshot.schema_id if snapshot.schema_id is not None else -1)
         present = {} if schema is None else {one.name: one.field_id for one in schema.fields}
         known = self._columns_ever | set(present.values())
-        new = set(self.files(metadata, snapshot.snapshot_id)) - set(self.files(metadata, snapshot.parent_snapshot_id))
+        new = self.contents.added(metadata, snapshot.snapshot_id, snapshot.parent_snapshot_id)
+        lost = [value for path in new for value in self.store.lost.get(path, ())]
+        broken += [f"{value} in {snapshot.snapshot_id} is lost" for value in lost]
         for field_id, name in sorted({pair for path in new for pair in self.store.columns.get(path, ())}):
             if present.get(name, field_id) != field_id or field_id not in known:
                 broken.append(f"column {name} ({field_id}) of {snapshot.snapshot_id} is lost")
         return [Broken(Promise.EVERY_COLUMN_IS_THERE, what) for what in broken]
 
+    def _judge_evolution(self, before: TableMetadata, after: TableMetadata, batches: int) -> None:
+        """Only a batch's own commit changes the schema, unless another engine does, and no column comes twice."""
+        if self.schema_at_work or before.current_schema_id == after.current_schema_id:
+            return
+        self.evolutions += 1
+        new = ids_of(after.schema()).difference(*map(ids_of, before.schemas))
+        wrong = [] if batches else ["the schema changed without a batch"]
+        if after.last_column_id != before.last_column_id + len(new):
+            wrong.append(f"{after.last_column_id - before.last_column_id} ids were taken for {len(new)} columns")
+        self.broken += [Broken(Promise.EVERY_COLUMN_IS_THERE, what) for what in wrong]
+
     def _judge_files(self, metadata: TableMetadata) -> list[Broken]:
         """Nothing that was written for an earlier table of the name is committed to this one."""
-        paths = self.files(metadata, head_of(metadata, self.branch))
+        paths = self.contents.files(metadata, head_of(metadata, self.branch))
         there = [path for path in paths if path in self.store.files]
         older = [path for path in there if self.store.files[path].created_ms < self._made_ms]
         return [Broken(Promise.DECISIONS_ARE_RIGHT, f"{path} is older than its table") for path in older]
@@ -265,53 +270,17 @@ class Truth:
         others = tuple(landed for landed in self.path(metadata, "main") if landed.asked is None)
         return rows_once(self.rows(metadata, "main"), _brought(others))
 
-    def _data_files(self, manifest: str) -> tuple[str, ...]:
-        return self._once(manifest, self._entries)
-
-    def _once(self, path: str, read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-        """These files never change once they are referenced, so one look is enough; that is checked elsewhere."""
-        if path not in self._files:
-            try:
-                self._files[path] = read(path)
-            except Exception as error:  # noqa: BLE001 - however a file of metadata cannot be read
-                self.broken.append(Broken(Promise.EVERY_FILE_IS_AS_STATED, f"{path}: {type(error).__name__}"))
-                return ()
-        return self._files[path]
-
-    def _listed(self, path: str) -> tuple[str, ...]:
-        return tuple(manifest.manifest_path for manifest in read_manifest_list(self._io.new_input(path)))
-
-    def _entries(self, path: str) -> tuple[str, ...]:
-        with AvroFile[ManifestEntry](
-            self._io.new_input(path),
-            MANIFEST_ENTRY_SCHEMAS[2],
-            read_types={-1: ManifestEntry, 2: DataFile},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as entries:
-            return tuple(entry.data_file.file_path for entry in entries if entry.status != ManifestEntryStatus.DELETED)
-
-    @property
-    def _io(self) -> SimulatedIO:
-        return SimulatedIO(self.store, quiet=True)
-
 
 def ids_of(schema: Schema) -> set[int]:
     """Field ids of the columns of a schema."""
     return {one.field_id for one in schema.fields}
 
 
-def head_of(metadata: TableMetadata, branch: str) -> int | None:
-    """Snapshot of a branch."""
-    ref = metadata.refs.get(branch)
-    return None if ref is None else ref.snapshot_id
-
-
 def _brought(path: tuple[Landed, ...]) -> Rows:
     """All rows that these snapshots added."""
     found: Rows = Counter()
     for landed in path:
-        found += landed.foreign
-        found += landed.asked.rows if landed.asked is not None else Counter()
+        found += landed.rows
     return found
 
 

@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
+from proof.content import Content
 from proof.simulator.run import run
-from proof.simulator.scenario import Scenario
+from proof.simulator.scenario import OF_DOCUMENTS, OF_LETTERS, Scenario
 from proof.simulator.simulate import Report, simulate
 
 SEEDS = range(80)
@@ -41,7 +42,27 @@ def test_drivers_wait_for_turns_pass_over_one_that_stands_still_and_come_to_an_e
     assert {"killed", "waited for a turn", "passed over a turn"} <= outcomes.keys()
 
 
-@pytest.mark.parametrize("seed", [3067])
+CONTENTS = [
+    pytest.param(Content(aside_every=2), id="letters"),
+    pytest.param(Content(follows="add"), id="documents"),
+    pytest.param(Content(aside_every=3, follows="widen"), id="documents-and-letters"),
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_letters_and_columns_come_with_their_batches_whatever_happens(content: Content) -> None:
+    happens = (*OF_LETTERS, "change the schema") if content.aside_every else (*OF_DOCUMENTS, "change the schema")
+    scenario = Scenario({"answer lost": 0.2, "request late": 0.1}, happens, end=(6, 6), most=2, content=content)
+    reports = [simulate(seed, lambda _: scenario) for seed in range(40)]
+    assert [report.broken for report in reports if report.broken] == []
+    outcomes = sum((report.outcomes for report in reports), Counter[str]())
+    letters, evolutions = (sum(getattr(one, name) for one in reports) for name in ("letters", "evolutions"))
+    assert (letters > 0, evolutions > 0) == (content.aside_every > 0, content.follows != "")
+    assert ("killed at the commit of letters" in outcomes) == (content.aside_every > 0)
+    assert ("killed at the commit of schema" in outcomes) == (not content.aside_every)
+
+
+@pytest.mark.parametrize("seed", [412, 898, 1665, 3067])
 def test_what_a_seed_once_found_is_mended(seed: int) -> None:
     assert not simulate(seed).broken
 

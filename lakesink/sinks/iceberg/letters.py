@@ -82,6 +82,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
     open_table: Callable[[SinkKey], Participant]
     voted: tuple[int, int] = (-1, 0)
     _tables: dict[SinkKey, Participant] = field(default_factory=dict)
+    _uuid: str = ""
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -119,7 +120,8 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         found = self._begun(batch, rows, digest({"rows": rows, "digest": f"{digest_sum(*digests):x}"}))
         if not rows or found.transaction is None:
             return found if rows else None
-        return replace(found, prepared=self._of(batch).pre_commit(found.transaction, receipts))
+        skipped = found.transaction.writer is None  # by an operator
+        return replace(found, prepared=self._of(batch).pre_commit(found.transaction, [] if skipped else receipts))
 
     def recover(self, transaction: LettersTransaction, payload: Payload) -> PreparedLetters | None:
         """The letters that an earlier run prepared or committed; None to write the batch again."""
@@ -152,19 +154,21 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         """The letters of a batch with its open transaction; without one if they are committed, or there are none.
 
         Raises:
-            WriteError: The table has other letters of this batch.
+            WriteError: The table has other letters of this batch, or letters of a later one but none of this.
         """
         found = PreparedLetters(rows, fingerprint)
-        newest = newest_batch(self._load_or_create(), self._key(batch))
-        if newest is not None and newest.batch_id == batch.batch_id:
-            if newest.fingerprint != fingerprint:
+        there = _batch_or_later(self._load_or_create(), self._key(batch), batch.batch_id)
+        if there is not None and there.batch_id == batch.batch_id:
+            if there.fingerprint != fingerprint:
                 raise self._differ(batch, rows)
             return found
         if not rows:
             return found
+        if there is not None:
+            raise self._rewound(batch, there.batch_id)
         begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
-        if isinstance(begun, AlreadyCommitted):
-            raise self._differ(batch, rows)  # by a driver that came between the two looks
+        if isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
+            return self._begun(batch, rows, fingerprint)
         return replace(found, transaction=begun)
 
     def _of(self, batch: Batch) -> Participant:
@@ -179,11 +183,19 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
     def _load_or_create(self) -> Table:
         catalog = self.connected()
         try:
-            return load_table(catalog, self.table)
+            return self._known(load_table(catalog, self.table))
         except CatalogError as error:
             if error.code != TABLE_MISSING:
                 raise
-        return create_table(catalog, self.table, LETTERS)
+        return self._known(create_table(catalog, self.table, LETTERS))
+
+    def _known(self, table: Table) -> Table:
+        """The table; if it is another one than before, whoever wrote to that one is forgotten, as by a restart."""
+        uuid = str(table.metadata.table_uuid)
+        if uuid != self._uuid:
+            self._tables.clear()
+            self._uuid = uuid
+        return table
 
     def _differ(self, batch: Batch, rows: int) -> WriteError:
         return WriteError(
@@ -225,6 +237,16 @@ def newest_batch(table: Table, key: SinkKey) -> LedgerEntry | Mark | None:
     view = view_table(table, key)
     seen = Situation(view, key, NO_BATCH, view.table_uuid)
     return seen.newest_mark if seen.rolled_back else seen.entry
+
+
+def _batch_or_later(table: Table, key: SinkKey, batch_id: int) -> LedgerEntry | Mark | None:
+    """A batch that the table has; if it shows only later ones, the newest. Another driver may have gone on to those."""
+    newest = newest_batch(table, key)
+    if newest is None or newest.batch_id < batch_id:
+        return None
+    view = view_table(table, key)
+    marks = Situation(view, key, NO_BATCH, view.table_uuid).own_marks
+    return next((mark for mark, _ in marks if mark.batch_id == batch_id), newest)
 
 
 def _decoded(data: bytes) -> Any:

@@ -17,6 +17,7 @@ from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
+from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import Written, count_votes, is_data_file, opened
@@ -39,7 +40,7 @@ from lakesink_catalog.tables.locations import all_under, data_location, metadata
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
-from lakesink_protocol.errors import CatalogError, Reason
+from lakesink_protocol.errors import CatalogError, Reason, WriteError
 from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
@@ -133,6 +134,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     letters: LettersSink = field(init=False)
     _catalog: Catalog | None = None
     _opened: OpenedTable | None = None
+    _has_accepted: bool = False
     _accept_warning: UnusedAcceptWarning = field(init=False)
 
     durability = Durability.PREPARED_SURVIVES
@@ -143,7 +145,9 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         except ValueError as error:
             raise marks_invalid(str(error)) from None
         self.letters = self._new_letters()
-        self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
+        # The dead letters may use an accept that the table does not; their sink warns then.
+        accept = None if puts_aside(self.settings, self.expected) else self.settings.accept
+        self._accept_warning = UnusedAcceptWarning(accept, "table", self.table, self.key.name)
         traced = self.effects.emit.also(Trace(secrets.token_hex(8)))
         self.effects = replace(self.effects, emit=traced)
 
@@ -169,6 +173,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         verdict, entry, emit = decision.verdict, decision.situation.entry, self.effects.emit
         emit(events.Decided(batch.batch_id, decision.situation, verdict, self.settings.ledger_tag, at_begin=True))
         self._accept_warning.after_decision(verdict, batch.batch_id, emit)
+        self._has_accepted |= isinstance(verdict, Commit) and bool(verdict.accepted)
         if isinstance(verdict, Refuse):
             raise refusal(verdict.reason, decision.situation, self.words)
         if verdict.unverifiable:
@@ -187,7 +192,13 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         records = self._opened.records
         if entry is not None:
             records.follow(entry.batch_id, entry.fingerprint)
-        letters = self._letters_plan(batch) if verdict.adds_rows else None
+        try:
+            letters = self._letters_plan(batch) if verdict.adds_rows else None
+        except WriteError:
+            again = fence.decide_on(self._load(), batch).verdict
+            if isinstance(again, Skip):  # a rival has committed the batch meanwhile, and later letters
+                return AlreadyCommitted(again.snapshot_id)
+            raise
         return IcebergTransaction(batch, decision, fence, write, self._log(records), self.expected, letters)
 
     def check_inputs(self, batch: Batch, transaction: IcebergTransaction) -> None:
@@ -300,8 +311,11 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         open_catalog, effects = self._connected, self.effects
 
         def open_table(key: SinkKey) -> IcebergSink:
-            of_letters = replace(settings, create_table=True)
-            return IcebergSink(table, key, open_catalog, of_letters, LETTERS, effects=effects, clock=self.clock)
+            accept = None if self._has_accepted else self.settings.accept
+            of_letters = replace(settings, create_table=True, accept=accept)
+            return IcebergSink(
+                table, key, open_catalog, of_letters, LETTERS, effects=effects, clock=self.clock, words=LETTERS_WORDS
+            )
 
         return LettersSink(table, self.key, self._table_uuid, settings, open_catalog, open_table)
 

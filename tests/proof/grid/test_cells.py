@@ -5,7 +5,18 @@ import itertools
 import pytest
 
 from lakesink_catalog.failpoints import FAILPOINTS
-from proof.grid.cells import BATCHES, IN_CALL, NOWHERE, Blow, Cell, Company, Position, SparkBlow, all_cells
+from proof.grid.cells import (
+    BATCHES,
+    BLOWS_OF_DOCUMENTS,
+    IN_CALL,
+    NOWHERE,
+    Blow,
+    Cell,
+    Company,
+    Position,
+    SparkBlow,
+    all_cells,
+)
 from proof.grid.expect import expected
 from proof.grid.figures import CellResult, GridFigures, RandomKills, Verdict
 from proof.grid.page import markdown, text
@@ -37,6 +48,12 @@ def test_every_status_from_400_to_599_is_there_applied_and_not() -> None:
 def test_every_process_of_spark_is_killed_at_every_failpoint_and_batch() -> None:
     found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.on_spark}
     assert found == set(itertools.product(FAILPOINTS, SparkBlow, Position))
+
+
+def test_documents_meet_each_blow_of_theirs_at_every_failpoint_and_batch() -> None:
+    found = {(cell.point, cell.fault, cell.position) for cell in CELLS if cell.documents}
+    assert found == set(itertools.product(FAILPOINTS, BLOWS_OF_DOCUMENTS, Position))
+    assert {cell.company for cell in CELLS if cell.documents} == {Company.ALONE, Company.FOREIGN}
 
 
 def test_each_cell_is_there_once_has_an_expectation_and_few_are_only_explained() -> None:

@@ -22,6 +22,12 @@ HANDFUL = [
 ]
 
 
+def test_a_driver_dies_between_the_letters_of_documents_and_their_rows() -> None:
+    figures = run(cells=[Cell("after-call", Blow.KILL, Position.MIDDLE, Company.FOREIGN, documents=True)], kills=0)
+    assert figures.broken == []
+    assert (figures.count(Verdict.OK), figures.logs_checked) == (1, 1)
+
+
 @pytest.mark.nightly
 def test_a_handful_of_cells_holds() -> None:
     figures = run(seed=1, cells=HANDFUL, kills=0)

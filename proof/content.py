@@ -1,0 +1,98 @@
+"""What the rows of a source are: rows as they are, documents whose keys become columns, and some that do not fit."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from proof.oracle import Key
+
+COLUMNS = ("partition", "offset")
+ROWS = pa.schema([(name, pa.int64()) for name in COLUMNS])
+DOCUMENTS = pa.schema([("value", pa.string())])
+"""Every row tells its source partition and its offset."""
+SIZE = "size"
+"""A column of INT in tables of documents."""
+NEW_COLUMNS = ("a", "b")
+"""Columns that drivers and documents bring, and that others add and drop, where the schema changes."""
+NEW_KEY, LARGE = 0.25, 0.15
+"""How often a document has each new key, and a number that is too large for `SIZE`."""
+LARGE_SIZE = 2**40
+UNFIT = "none"
+"""In the place of a size: such a document cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The rows of a source, and what the query does with them.
+
+    Attributes:
+        aside_every: Of so many rows one cannot be written and is put aside; 0 if the query puts none aside.
+        follows: `schema_evolution` of a query that decodes documents; empty for rows without.
+        salt: Which documents have new keys.
+    """
+
+    aside_every: int = 0
+    follows: str = ""
+    salt: int = 0
+
+    def is_unfit(self, key: Key) -> bool:
+        """True for a row that cannot be written."""
+        return self.aside_every > 0 and sum(key) % self.aside_every == 0
+
+    def document(self, key: Key) -> Mapping[str, Any]:
+        """The document of a row; the same whenever it is asked for."""
+        found = _document(self.salt, self.follows == "widen", key)
+        return {**found, SIZE: UNFIT} if self.is_unfit(key) else found
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of the query."""
+        aside = {"on_malformed": "quarantine", "max_dead_letter_ratio": 1.0} if self.aside_every else {}
+        return aside | ({"decode": "json", "schema_evolution": self.follows} if self.follows else {})
+
+    @property
+    def table(self) -> pa.Schema:
+        """Of the table before anybody changes it."""
+        return pa.schema([*ROWS, (SIZE, pa.int32())]) if self.follows else ROWS
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the query's rows, as they arrive."""
+        return DOCUMENTS if self.follows else ROWS
+
+    def batch(self, keys: list[Key]) -> pa.RecordBatch:
+        """Rows as they arrive."""
+        if self.follows:
+            return pa.record_batch([pa.array(map(self._text, keys), pa.string())], schema=DOCUMENTS)
+        return pa.record_batch([pa.array([key[at] for key in keys], pa.int64()) for at in range(2)], schema=ROWS)
+
+    def keys(self, batch: pa.RecordBatch) -> list[Key]:
+        """The inverse of `batch`."""
+        if self.follows:
+            found = map(json.loads, batch.column(0).to_pylist())
+            return [(document["partition"], document["offset"]) for document in found]
+        return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+    def _text(self, key: Key) -> str:
+        return json.dumps(self.document(key))
+
+
+@lru_cache(maxsize=4096)
+def _document(salt: int, has_large: bool, key: Key) -> Mapping[str, int]:  # noqa: FBT001 # a part of the key
+    random = Random(f"{salt} {key}")
+    large = random.random() < LARGE and has_large
+    new = [name for name in NEW_COLUMNS if random.random() < NEW_KEY]
+    return {**dict(zip(COLUMNS, key, strict=True)), SIZE: LARGE_SIZE if large else 1, **dict.fromkeys(new, 1)}
+
+
+PLAIN = Content()
+"""Rows as they are, all of which fit."""
+EVERYTHING = Content(aside_every=3, follows="widen", salt=2341)
+"""Documents of which some are put aside. In batches of `ROWS_OF_EVERYTHING` rows a partition, the second one brings the
+first new column, and the third one another and a number that is too large."""
+ROWS_OF_EVERYTHING = 4
