@@ -20,12 +20,12 @@ Place = tuple[str, ...]
 """A path of names, with Iceberg's names for the parts of lists and maps: ``element`` and ``value``."""
 
 WHOLE, LONG, FRACTION, TRUTH, TEXT, WAITS, NONE = "whole", "long", "fraction", "truth", "text", "waits", "none"
-INT, FLOAT, DOUBLE, TIME = "int", "float", "double", "time"
+INT, FLOAT, DOUBLE, TIME, DEEP, ITSELF = "int", "float", "double", "time", "deep", "itself"
 STRUCT, LIST, MAP = "struct", "list", "map"
-MOST_MEMBERS = 100
-"""Objects with more different keys are rather maps, which no rule can tell from structs."""
 DEEPEST = 5
 """Levels of objects and arrays in a new column."""
+MOST_MEMBERS = 100
+"""Objects with more different keys are rather maps, which no rule can tell from structs."""
 LONGEST_NAME = 256
 """Characters that are kept of a key. A longer one is no name of a column, and its begin is none either."""
 SCALARS: Mapping[str, pa.DataType] = {
@@ -46,7 +46,12 @@ SCALARS: Mapping[str, pa.DataType] = {
     "uuid": pa.uuid(),
 }
 """Types by kind; decimals have kinds such as ``decimal(9, 2)``."""
-_WHY_NO_TYPE = {NONE: "no type holds all of its values", TIME: "Spark reads no table with a TIME column"}
+_WHY_NO_TYPE = {
+    NONE: "no type holds all of its values",
+    TIME: "Spark reads no table with a TIME column",
+    DEEP: f"it has more than {DEEPEST} levels",
+    ITSELF: "its type contains itself",
+}
 _NAMES = frozenset({*SCALARS, *_WHY_NO_TYPE, WAITS})
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
 MOST_DIGITS = 38
@@ -177,7 +182,7 @@ def check_kind(document: Any, levels: int = DEEPEST) -> Kind:
 
 def _kind_of_object(text: str, levels: int) -> Kind:
     if not levels:
-        return NONE
+        return DEEP
     found = dict(reversed(members(text)))  # the first of equal keys counts, as in columns
     kinds = ((name[:LONGEST_NAME], kind_of(value, levels - 1)) for name, value in found.items())
     return struct_of(kinds)
@@ -185,7 +190,7 @@ def _kind_of_object(text: str, levels: int) -> Kind:
 
 def _kind_of_array(text: str, levels: int) -> Kind:
     if not levels:
-        return NONE
+        return DEEP
     kind: Kind = WAITS
     for item in items(text):
         kind = merged(kind, kind_of(item, levels - 1))

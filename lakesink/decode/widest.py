@@ -1,36 +1,43 @@
-"""The types that columns have after all changes that a batch may bring. Pure."""
+"""The types that columns have after changes that a batch may bring. Pure."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from lakesink.decode.kinds import DOUBLE, FLOAT, INT, LONG, MOST_DIGITS
+from lakesink.decode.kinds import DOUBLE, FLOAT, INT, LONG, MOST_DIGITS, Place
 from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import Field, ListOf, MapOf, Primitive, Struct, Type
 
 _WIDE = {INT: LONG, FLOAT: DOUBLE}
+Widen = Callable[[Primitive, Place], Primitive]
 
 
 def widest(struct: Struct, plan: NewsPlan) -> Struct:
     """The columns after all changes that are allowed; a document that does not fit them is malformed for good."""
-    return Struct(tuple(_field(one, plan) for one in struct.fields))
+    return relaxed(struct, plan, lambda kind, _: _widest(kind))
 
 
-def _field(one: Field, plan: NewsPlan) -> Field:
+def relaxed(struct: Struct, plan: NewsPlan, widen: Widen, place: Place = ()) -> Struct:
+    """The columns with wider types, and optional, but not those that the plan keeps."""
+    return Struct(tuple(_field(one, plan, widen, (*place, one.name)) for one in struct.fields))
+
+
+def _field(one: Field, plan: NewsPlan, widen: Widen, place: Place) -> Field:
     required = one.required and one.field_id in plan.kept_required
-    return replace(one, required=required, type=_type_of(one, plan))
+    kind = one.type if one.field_id in plan.kept_types else _type(one.type, plan, widen, place)
+    return replace(one, required=required, type=kind)
 
 
-def _type_of(one: Field, plan: NewsPlan) -> Type:
-    return one.type if one.field_id in plan.kept_types else _widest(one.type, plan)
-
-
-def _widest(kind: Type, plan: NewsPlan) -> Type:
+def _type(kind: Type, plan: NewsPlan, widen: Widen, place: Place) -> Type:
     match kind:
         case Struct():
-            return widest(kind, plan)
+            return relaxed(kind, plan, widen, place)
         case ListOf(element):
-            return ListOf(replace(element, type=_widest(element.type, plan)))
+            return ListOf(replace(element, type=_type(element.type, plan, widen, (*place, "element"))))
         case MapOf(key, value):
-            return MapOf(key, replace(value, type=_widest(value.type, plan)))
-        case Primitive(name):
-            scale = kind.decimal[1] if kind.decimal else 0
-            return Primitive(f"decimal({MOST_DIGITS}, {scale})" if kind.decimal else _WIDE.get(name, name))
+            return MapOf(key, replace(value, type=_type(value.type, plan, widen, (*place, "value"))))
+        case Primitive():
+            return widen(kind, place)
+
+
+def _widest(kind: Primitive) -> Primitive:
+    return Primitive(f"decimal({MOST_DIGITS}, {kind.decimal[1]})" if kind.decimal else _WIDE.get(kind.name, kind.name))

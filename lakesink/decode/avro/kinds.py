@@ -15,15 +15,18 @@ from lakesink.decode.avro.schema import (
 )
 from lakesink.decode.avro.schema import Kind as AvroKind
 from lakesink.decode.kinds import (
+    DEEP,
     DEEPEST,
     DOUBLE,
     FLOAT,
     INT,
+    ITSELF,
     LIST,
     LONG,
     LONGEST_NAME,
     MAP,
     NONE,
+    STRUCT,
     TIME,
     WAITS,
     Kind,
@@ -31,7 +34,9 @@ from lakesink.decode.kinds import (
     decimal_kind,
     decimal_of,
     merged,
+    says_nothing,
     struct_of,
+    without_type,
 )
 from lakesink.decode.misfits import ENTRY, ITEM, Path
 from lakesink.decode.news import MOST_KEYS, News, wider
@@ -58,6 +63,29 @@ def news_of(schema: WriterSchema, struct: Struct, plan: NewsPlan) -> News:
     return found
 
 
+def typed_fields(fields: Mapping[Place, Kind], seen: Mapping[Place, Kind]) -> dict[Place, Kind]:
+    """New fields without the parts that have no type, unless a message has a value there; `seen` are its JSON kinds."""
+    found = {place: _typed(kind, seen.get(place, WAITS)) for place, kind in fields.items()}
+    return {place: kind for place, kind in found.items() if not says_nothing(kind)}
+
+
+def _typed(kind: Kind, seen: Kind) -> Kind:
+    if not list(without_type((), kind)):
+        return kind
+    if isinstance(kind, str) or seen == NONE:
+        return WAITS if seen == WAITS else kind
+    [(form, inner)] = kind.items()
+    if form == STRUCT:
+        parts = {} if isinstance(seen, str) else seen.get(STRUCT, {})
+        return {STRUCT: {name: _typed(one, parts.get(name, WAITS)) for name, one in inner.items()}}
+    if isinstance(seen, str):
+        return {form: _typed(inner, WAITS)}
+    some: Kind = WAITS
+    for value in (seen[LIST],) if LIST in seen else seen[STRUCT].values():
+        some = value if some in (WAITS, value) else NONE
+    return {form: _typed(inner, some)}
+
+
 def unknown_fields(schema: WriterSchema, struct: Struct) -> list[Path]:
     """Fields of the writer's schema without a column; not those that are always null."""
     comparison = _Comparison(schema, NewsPlan(widens=False), ITEM, ENTRY)
@@ -75,6 +103,7 @@ class _Comparison:
     value: str = "value"
     news: News = field(default_factory=News)
     _left: int = MOST_KEYS
+    _within: list[Record] = field(default_factory=list)
 
     def compare(self, kind: AvroKind, wanted: Type, place: Place) -> None:
         """Add the news of values of an Avro type in a place of the table."""
@@ -84,8 +113,10 @@ class _Comparison:
             case Union(branches), _:
                 for branch in branches:
                     self.compare(branch, wanted, place)
-            case Record(fields), Struct():
-                self._compare_fields(fields, wanted, place)
+            case Record() as record, Struct():
+                self._within.append(record)
+                self._compare_fields(record.fields, wanted, place)
+                self._within.pop()
             case ArrayOf(items), ListOf(element):
                 self._compare_value(items, element, (*place, self.element))
             case MapTo(values), MapOf(_, value):
@@ -108,7 +139,7 @@ class _Comparison:
             if name:
                 self.news.widened[place] = wider(self.news.widened.get(place, name), name)
 
-    def _kind_of(self, kind: AvroKind, levels: int) -> Kind:
+    def _kind_of(self, kind: AvroKind, levels: int) -> Kind:  # noqa: PLR0911 - one for each type
         self._left -= 1
         if self._left < 0:
             return NONE
@@ -124,12 +155,17 @@ class _Comparison:
                 return _kind_of_scalar(kind)
             case Enumeration():
                 return "string"
-        return self._kind_of_nested(kind, levels - 1) if levels else NONE
+        if any(kind is record for record in self._within):
+            return ITSELF
+        return self._kind_of_nested(kind, levels - 1) if levels else DEEP
 
     def _kind_of_nested(self, kind: Record | ArrayOf | MapTo, levels: int) -> Kind:
         match kind:
             case Record(fields):
-                return struct_of((name[:LONGEST_NAME], self._kind_of(inner, levels)) for name, inner in fields)
+                self._within.append(kind)
+                found = struct_of((name[:LONGEST_NAME], self._kind_of(inner, levels)) for name, inner in fields)
+                self._within.pop()
+                return found
             case ArrayOf(items):
                 return {LIST: self._kind_of(items, levels)}
             case MapTo(values):

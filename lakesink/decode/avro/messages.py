@@ -109,16 +109,18 @@ class MessageReader:
         for path in self._unknown[number]:
             self.unknown.add(path[:-1], [(path[-1], rows)])
 
-    def schema_ids(self, values: pa.Array) -> Whole:
-        """The number of each message's schema; undefined for other values."""
+    def schema_ids(self, values: pa.Array) -> tuple[Whole, Mask]:
+        """The number of each message's schema, and which values have one."""
         _, offsets, data = values.buffers()
+        framed = np.zeros(len(values), np.bool_)
         if not len(values) or data is None or data.size < HEADER_BYTES:
-            return np.zeros(len(values), np.int64)
-        starts = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values)]
+            return np.zeros(len(values), np.int64), framed
+        bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
         octets, last = np.frombuffer(data, np.uint8), data.size - HEADER_BYTES
-        found = octets[np.minimum(starts, last)[:, None] + np.arange(1, HEADER_BYTES)]
-        numbers: Whole = found.view(np.dtype(">i4"))[:, 0].astype(np.int64)
-        return numbers
+        header = octets[np.minimum(bounds[:-1], last)[:, None] + np.arange(HEADER_BYTES)]
+        framed = (np.diff(bounds) >= HEADER_BYTES) & (header[:, 0] == MAGIC)
+        framed &= values.is_valid().to_numpy(zero_copy_only=False)
+        return _numbers(header), framed
 
     def schema(self, number: int) -> WriterSchema | None:
         """The schema of a number; None if it does not exist."""
@@ -158,6 +160,10 @@ def _schema_id(message: bytes) -> int:
 def _schema_ids(cursor: Cursor) -> Whole:
     header = cursor.plain(HEADER_BYTES)
     cursor.fail(header[:, 0] != MAGIC)
+    return _numbers(header)
+
+
+def _numbers(header: Bytes) -> Whole:
     numbers: Whole = np.ascontiguousarray(header[:, 1:]).view(np.dtype(">i4"))[:, 0].astype(np.int64)
     return numbers
 

@@ -114,11 +114,9 @@ class ValueReader:
         before = replace(cursor)
         values = self.read(kind, field.type, cursor)
         assert values is not None
-        if not self.forgives:
-            return values
         if field.required and values.null_count:
             cursor.fail(values.is_null().to_numpy(zero_copy_only=False))
-        if not field.required and cursor.active is not before.active:
+        if self.forgives and not field.required and cursor.active is not before.active:
             ends = before.only(~cursor.active)
             self.read(kind, None, ends)
             cursor.forgive(before, ends)
@@ -130,7 +128,7 @@ class ValueReader:
         self.read(kind, None, cursor)
 
     def _missing(self, field: Field, cursor: Cursor) -> pa.Array:
-        if self.forgives and field.required:
+        if field.required:
             cursor.fail(cursor.active)
         return all_null(len(cursor), arrow_type(field.type))
 

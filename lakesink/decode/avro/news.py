@@ -1,29 +1,52 @@
 """Finds what Avro messages bring that a table's columns cannot hold.
 
 New columns and wider types follow from the writer's schema, as they follow from the types of a DataFrame: every message
-of this schema has them. Only a required column becomes optional because of a value, a NULL.
+of this schema has them. A required column becomes optional because of a value, a NULL; and a field that can get no
+column counts only where it has a value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakesink.decode.avro.kinds import news_of
+from lakesink.decode.avro.cursor import Mask, Whole
+from lakesink.decode.avro.kinds import news_of, typed_fields
 from lakesink.decode.avro.messages import MessageReader
-from lakesink.decode.json_scalars import Parsed, either
-from lakesink.decode.kinds import Place
+from lakesink.decode.avro.schema import WriterSchema
+from lakesink.decode.json_scalars import Parsed
+from lakesink.decode.kinds import Kind, Place, says_nothing
 from lakesink.decode.news import News, NewsFinder
 from lakesink.decode.news_rows import hopeful
-from lakesink.decode.widest import widest
+from lakesink.decode.widest import relaxed
 from lakesink.writer.nested import as_list
 from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import ListOf, MapOf, Primitive, Struct, Type
 
 Lacking = dict[int, set[Place]]
 """Required columns without a value, by the position of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """One writer's schema.
+
+    Attributes:
+        typed: The new fields without the parts that can get no column; a message with a value there has more.
+        columns: The columns after the changes that the schema brings. What does not fit them is malformed for good.
+    """
+
+    news: News
+    typed: Mapping[Place, Kind]
+    columns: Struct
+
+    @classmethod
+    def of(cls, schema: WriterSchema, struct: Struct, plan: NewsPlan) -> "_Schema":
+        news = news_of(schema, struct, plan)
+        wide = {place: Primitive(name) for place, name in news.widened.items()}
+        return cls(news, typed_fields(news.added, {}), relaxed(struct, plan, lambda kind, place: wide.get(place, kind)))
 
 
 @dataclass(slots=True)
@@ -33,7 +56,7 @@ class AvroNews:
     plan: NewsPlan
     struct: Struct
     reader: MessageReader
-    _by_schema: dict[int, News] = field(default_factory=dict)
+    _schemas: dict[int, "_Schema | None"] = field(default_factory=dict)
     _keys: NewsFinder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -41,42 +64,59 @@ class AvroNews:
 
     def found(self, messages: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `FindsNews`."""
-        readable = np.ones(len(messages), np.bool_)
-        lacking: Lacking = {}
-        if parsed.misfits is not None:
-            readable &= ~parsed.misfits.to_numpy(zero_copy_only=False)
-        if self.plan.widens and not self.plan.is_last:
-            self._add_lacking(lacking, parsed.values, range(len(messages)))
-            doubtful = either(parsed.misfits, parsed.rest)  # a rescue column forgives a struct that lacks a value
-            if doubtful is not None:
-                at, rows = hopeful(messages, doubtful, self.reader.documents, widest(self.struct, self.plan))
-                self._add_lacking(lacking, rows, at.to_pylist())
-                readable[at.to_numpy(zero_copy_only=False)] = True
-        numbers = self.reader.schema_ids(messages)
-        for number in np.unique(numbers[readable]).tolist():
-            news = self._news_of(number)
-            if not (news.added or news.widened or lacking):
+        numbers, framed = self.reader.schema_ids(messages)
+        misfits = _mask(parsed.misfits, len(messages))
+        # A rescue column forgives a struct that lacks a required value, so those messages are in doubt too.
+        doubtful = misfits | _mask(parsed.rest, len(messages))
+        for number in np.unique(numbers[framed]).tolist():
+            schema = self._schema(number)
+            if schema is None:
                 continue
-            rows = np.flatnonzero(readable & (numbers == number)).tolist()
+            written = framed & (numbers == number)
+            readable, lacking = written & ~misfits, Lacking()
+            if self.plan.widens and not self.plan.is_last and (written & doubtful).any():
+                at, rows = hopeful(messages, pa.array(written & doubtful), self.reader.documents, schema.columns)
+                readable[at.to_numpy(zero_copy_only=False)] = True
+                self._add_lacking(lacking, rows, at.to_pylist())
+            if schema.news.added or schema.news.widened or lacking:
+                yield from self._of_schema(schema, np.flatnonzero(readable), lacking, messages)
+
+    def _of_schema(
+        self, schema: "_Schema", rows: Whole, lacking: Lacking, messages: pa.Array
+    ) -> Iterator[tuple[Sequence[int], News]]:
+        """The news of the schema, and of messages that lack a value, or have one that can get no column."""
+        alone = dict.fromkeys(lacking, schema.typed) | self._by_value(schema, rows, messages)
+        if not self.plan.is_last and (schema.typed or schema.news.widened):
+            yield (
+                [row for row in rows.tolist() if row not in alone],
+                News(dict(schema.typed), dict(schema.news.widened)),
+            )
+        for row, added in alone.items():
+            yield [row], News(dict(added), dict(schema.news.widened), lacking.get(row, set()))
+
+    def _by_value(self, schema: "_Schema", rows: Whole, messages: pa.Array) -> dict[int, Mapping[Place, Kind]]:
+        """Messages with a value that can get no column, and their new fields."""
+        fields = schema.news.added
+        if not fields or (schema.typed == fields and not self.plan.is_last):
+            return {}
+        some = messages.take(pa.array(rows))
+        read = replace(self.reader, forgives=True).documents(some, schema.columns)
+        marked = np.flatnonzero(_mask(read.rest, len(rows)))
+        found: dict[int, Mapping[Place, Kind]] = {}
+        for row, text in zip(rows[marked].tolist(), self.reader.texts(some.take(pa.array(marked))), strict=True):
+            seen = self._keys.of(text).added
             if self.plan.is_last:
-                yield from self._without_column(news, rows, messages)
+                values = {place for place, kind in seen.items() if not says_nothing(kind)}
+                found[row] = {place: fields[place] for place in fields.keys() & values}
             else:
-                yield from _of_schema(news, rows, lacking)
+                found[row] = typed_fields(fields, seen)
+        return {row: added for row, added in found.items() if added != schema.typed}
 
-    def _without_column(self, news: News, rows: list[int], messages: pa.Array) -> Iterator[tuple[Sequence[int], News]]:
-        """The fields that get no column, where they have a value."""
-        fields = news.added
-        if fields:
-            texts = self.reader.texts(messages.take(pa.array(rows)))
-            for row, text in zip(rows, texts, strict=True):
-                yield [row], News({place: fields[place] for place in self._keys.of(text).added if place in fields})
-
-    def _news_of(self, number: int) -> News:
-        if number not in self._by_schema:
+    def _schema(self, number: int) -> "_Schema | None":
+        if number not in self._schemas:
             schema = self.reader.schema(number)
-            assert schema is not None
-            self._by_schema[number] = news_of(schema, self.struct, self.plan)
-        return self._by_schema[number]
+            self._schemas[number] = None if schema is None else _Schema.of(schema, self.struct, self.plan)
+        return self._schemas[number]
 
     def _add_lacking(self, lacking: Lacking, rows: pa.StructArray, positions: Sequence[int]) -> None:
         for place, found in _lacking(rows, self.struct, (), self.plan.kept_required):
@@ -84,17 +124,11 @@ class AvroNews:
                 lacking.setdefault(positions[row], set()).add(place)
 
 
-def _of_schema(news: News, rows: list[int], lacking: Lacking) -> Iterator[tuple[Sequence[int], News]]:
-    """The news of the schema, and of the messages that lack a value."""
-    some = lacking.keys() & rows
-    if news.added or news.widened:
-        yield [row for row in rows if row not in some], _copy(news)
-    for row in some:
-        yield [row], replace(_copy(news), optional=lacking[row])
-
-
-def _copy(news: News) -> News:
-    return News(dict(news.added), dict(news.widened))
+def _mask(mask: pa.BooleanArray | None, rows: int) -> Mask:
+    if mask is None:
+        return np.zeros(rows, np.bool_)
+    found: Mask = mask.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _lacking(values: pa.Array, kind: Type, place: Place, kept: frozenset[int]) -> Iterator[tuple[Place, pa.Array]]:

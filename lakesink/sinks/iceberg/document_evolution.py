@@ -33,6 +33,8 @@ from lakesink_protocol.votes import receipt_rejected
 
 _RESERVED = ("_kafka_", "_lakesink_")
 _MOST_NAMED = 10
+_MOST_LEVELS = 20
+"""Batch by batch, a column could grow deeper than libraries read a schema."""
 _TOO_MANY, _OF_VALUES = (f"more than {MOST_KEYS:,} new keys",), "so many keys are rather values"
 
 
@@ -172,11 +174,17 @@ def _why_not(place: Path, kind: Kind, schema: Schema) -> str:
     arrow = arrow_of(kind)
     if arrow is None:
         return next(why for _, why in without_type(place, kind))
+    if len(place) + _levels(arrow) > _MOST_LEVELS:
+        return f"a column can have at most {_MOST_LEVELS} levels"
     if len(place) > 1 and not _is_struct(schema, place[:-1]):
         return "the table has no STRUCT for it"
     if not all(map(str.isprintable, (place[-1], *_names_in(arrow)))):
         return "its name has characters that are not printable"
     return unfit_name(place[-1], None, is_column=len(place) == 1) or unfit_names_within(place, arrow)
+
+
+def _levels(kind: pa.DataType) -> int:
+    return max((1 + _levels(kind.field(number).type) for number in range(kind.num_fields)), default=0)
 
 
 def _names_in(kind: pa.DataType) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """What writers' schemas bring: columns that hold their values exactly, and wider and optional columns."""
 
 import json
+from datetime import time
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -15,7 +17,7 @@ from lakesink.decode.avro.news import AvroNews
 from lakesink.decode.avro.schema import SchemaInvalid, WriterSchema, parse_writer_schema
 from lakesink.decode.kinds import DEEPEST, MOST_MEMBERS, NONE, arrow_of, without_type
 from lakesink.decode.misfits import ITEM
-from lakesink.decode.news import MOST_KEYS, all_news, news_from
+from lakesink.decode.news import MOST_KEYS, News, all_news, news_from
 from lakesink.decode.unknown_keys import UnknownKeys
 from lakesink.writer.plan import NewsPlan
 from lakesink.writer.schema import Field, Primitive, Struct, Type, parse_schema
@@ -177,7 +179,16 @@ def test_nested_fields_have_their_places_in_the_table() -> None:
 def test_a_recursive_type_and_one_that_repeats_itself_without_end_have_no_type() -> None:
     recursive = record(("next", ["null", "Event"]), ("n", "int"))
     [next_one] = news_of(parsed(recursive), columns(n="int"), WIDENS).added.values()
-    assert [place for place, _ in without_type((), next_one)] == [("next",) * DEEPEST]
+    assert list(without_type(("next",), next_one)) == [(("next",), "its type contains itself")]
+    below = news_of(parsed(recursive), columns(n="int", next=columns(n="int")), WIDENS).added
+    assert list(without_type((), below["next", "next"])) == [((), "its type contains itself")]
+    deep: Any = "int"
+    for level in range(DEEPEST):
+        deep = record(("a", deep), ("b", "int"), name=f"R{level}")
+    assert not list(without_type((), kind_of(deep)))
+    assert [why for _, why in without_type((), kind_of({"type": "array", "items": deep}))] == [
+        "it has more than 5 levels"
+    ]
     bomb: Any = record(*((f"f{at}", "int") for at in range(90)), name="R0")
     levels = [
         bomb,
@@ -257,6 +268,45 @@ def test_messages_that_are_malformed_for_good_have_no_news() -> None:
     assert (rows, news.added, news.widened) == ([0, 1], {("new",): "int"}, {("id",): "long"})
     [(rows, _)] = AvroNews(NewsPlan(widens=False), table, reader).found(whole, reader.documents(whole, table))
     assert rows == [0]
+
+
+def news_by_row(table: Struct, schema: Any, values: list[Any], plan: NewsPlan = WIDENS) -> dict[int, News]:
+    reader = MessageReader({7: parsed(schema)}.get)
+    messages = pa.array([message(encoded(schema, value)) for value in values])
+    found = AvroNews(plan, table, reader).found(messages, reader.documents(messages, table))
+    return {row: news for rows, news in found for row in rows}
+
+
+def test_a_field_that_can_get_no_column_counts_only_where_it_has_a_value() -> None:
+    at = ["null", logical("int", "time-millis")]
+    one = record(("a", "int"), ("at", at), ("ats", {"type": "array", "items": at}), name="One")
+    schema = record(("id", "long"), ("at", at), ("one", ["null", one]))
+    values = [
+        {"id": 1, "at": None, "one": None},
+        {"id": 2, "at": time(1), "one": None},
+        {"id": 3, "at": None, "one": {"a": 1, "at": time(1), "ats": []}},
+        {"id": 4, "at": None, "one": {"a": 1, "at": None, "ats": [None]}},
+        {"id": 5, "at": None, "one": {"a": 1, "at": None, "ats": [None, time(1)]}},
+    ]
+    found = news_by_row(ID, schema, values)
+    refused = [
+        [place for at, kind in found[row].added.items() for place, _ in without_type(at, kind)] for row in range(5)
+    ]
+    assert refused == [[], [("at",)], [("one", "at")], [], [("one", "ats", "element")]]
+    assert all(arrow_of(news.added["one",]) == pa.struct([("a", pa.int32())]) for news in found.values())
+    last = news_by_row(columns(id="long", one=columns(a="int")), schema, values, NewsPlan(widens=True, is_last=True))
+    assert {row: set(news.added) for row, news in last.items()} == {
+        1: {("at",)}, 2: {("one", "at")}, 4: {("one", "ats")},
+    }  # fmt: skip
+
+
+def test_a_message_that_its_own_schema_makes_malformed_changes_nothing() -> None:
+    table = Struct((required(1, "id", "long"), optional(2, "f", "float"), optional(3, "d", "decimal(5, 2)")))
+    assert not news_by_row(table, record(("f", "long"), ("new", "int")), [{"f": 2**24 + 1, "new": 1}])
+    wide = record(("d", logical("bytes", "decimal", precision=9, scale=3)), ("id", "long"), ("new", "int"))
+    assert not news_by_row(table, wide, [{"d": Decimal("1.001"), "id": 1, "new": 1}])
+    [news] = news_by_row(table, wide, [{"d": Decimal("1.010"), "id": 1, "new": 1}]).values()
+    assert news.added == {("new",): "int"}
 
 
 def test_fields_without_a_column_are_counted_with_all_their_values() -> None:
