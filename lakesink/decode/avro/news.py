@@ -86,11 +86,9 @@ class AvroNews:
     ) -> Iterator[tuple[Sequence[int], News]]:
         """The news of the schema, and of messages that lack a value, or have one that can get no column."""
         alone = dict.fromkeys(lacking, schema.typed) | self._by_value(schema, rows, messages)
-        if not self.plan.is_last and (schema.typed or schema.news.widened):
-            yield (
-                [row for row in rows.tolist() if row not in alone],
-                News(dict(schema.typed), dict(schema.news.widened)),
-            )
+        others = [row for row in rows.tolist() if row not in alone]
+        if others and not self.plan.is_last:
+            yield others, News(dict(schema.typed), dict(schema.news.widened))
         for row, added in alone.items():
             yield [row], News(dict(added), dict(schema.news.widened), lacking.get(row, set()))
 

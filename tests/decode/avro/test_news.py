@@ -274,7 +274,11 @@ def news_by_row(table: Struct, schema: Any, values: list[Any], plan: NewsPlan = 
     reader = MessageReader({7: parsed(schema)}.get)
     messages = pa.array([message(encoded(schema, value)) for value in values])
     found = AvroNews(plan, table, reader).found(messages, reader.documents(messages, table))
-    return {row: news for rows, news in found for row in rows}
+    by_row = {}
+    for rows, news in found:
+        assert rows, "news without a message"
+        by_row.update(dict.fromkeys(rows, news))
+    return by_row
 
 
 def test_a_field_that_can_get_no_column_counts_only_where_it_has_a_value() -> None:
