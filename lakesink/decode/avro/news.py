@@ -108,7 +108,8 @@ class AvroNews:
                 found[row] = {place: fields[place] for place in fields.keys() & values}
             else:
                 found[row] = typed_fields(fields, seen)
-        return {row: added for row, added in found.items() if added != schema.typed}
+        of_others = {} if self.plan.is_last else schema.typed
+        return {row: added for row, added in found.items() if added != of_others}
 
     def _schema(self, number: int) -> "_Schema | None":
         if number not in self._schemas:

@@ -304,6 +304,13 @@ def test_a_field_that_can_get_no_column_counts_only_where_it_has_a_value() -> No
     }  # fmt: skip
 
 
+def test_a_field_that_got_no_column_because_of_its_name_counts_where_it_has_a_value_too() -> None:
+    schema = record(("id", "long"), ("_kafka_offset", ["null", "long"]))
+    values = [{"id": 1, "_kafka_offset": None}, {"id": 2, "_kafka_offset": 5}]
+    last = news_by_row(ID, schema, values, NewsPlan(widens=True, is_last=True))
+    assert {row: news.added for row, news in last.items()} == {1: {("_kafka_offset",): "long"}}
+
+
 def test_a_message_that_its_own_schema_makes_malformed_changes_nothing() -> None:
     table = Struct((required(1, "id", "long"), optional(2, "f", "float"), optional(3, "d", "decimal(5, 2)")))
     assert not news_by_row(table, record(("f", "long"), ("new", "int")), [{"f": 2**24 + 1, "new": 1}])
