@@ -130,7 +130,7 @@ class Operator:
         batches = self.stream.truth.newest.batches
         checkpoint = self.stream.checkpoint
         goal = batches[-1].batch.batch_id if batches else -1
-        begins_there = bool(batches) and checkpoint.end(-1) == batches[-1].end and checkpoint.newest("commits") < 0
+        begins_there = bool(batches) and checkpoint.begins_behind(batches[-1])
         if batches and not begins_there and not checkpoint.agrees_with(batches[-1]):
             self.stream.checkpoint = SimulatedCheckpoint.new(self.world, batches[-1].end)
         elif not begins_there and (checkpoint.newest("commits") > goal or checkpoint.newest("offsets") > goal + 1):

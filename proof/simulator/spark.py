@@ -127,6 +127,11 @@ class SimulatedCheckpoint:
         known = batch.query_id == self.query_id and f"offsets/{batch.batch_id}" in self.files
         return known and self.end(batch.batch_id) == asked.end
 
+    def begins_behind(self, asked: Asked) -> bool:
+        """It is of another query, which begins where the batch ends and has committed nothing."""
+        is_another = asked.batch.query_id != self.query_id
+        return is_another and self.end(-1) == asked.end and self.newest("commits") < 0
+
     def cut(self, after: int) -> None:
         """Delete what is above a batch from both logs, as `lakesink rewind` does."""
         self.was_cut = True
