@@ -1,0 +1,112 @@
+"""The changes of rows in a batch: upserts and deletes by key, and what became of them. Pure.
+
+A *change* of a row has a key. A batch has at most one effective change of each key; the others are superseded. Where a
+change finds the live row of its key is decided on the head of the commit, see `lakesink_catalog.commit.located`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum, StrEnum
+from typing import Any
+
+PREFIX = "lakesink."
+_WORDS = {
+    "upserts": "upserts",
+    "deletes": "deletes",
+    "superseded": "superseded",
+    "inserted": "inserted",
+    "updated": "updated",
+    "deleted": "deleted",
+    "late_upserts": "late-upserts",
+    "late_deletes": "late-deletes",
+    "absent": "absent",
+    "healed": "healed",
+}
+
+
+class Mode(StrEnum):
+    """What the rows of a stream are."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    CHANGES = "changes"
+
+
+class Operation(IntEnum):
+    """The operation of one change, as a keys file has it.
+
+    A snapshot row is an upsert of an initial load: at an equal sequence it does not replace a live row.
+    """
+
+    UPSERT = 0
+    DELETE = 1
+    SNAPSHOT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFile:
+    """The file with the keys of the changes that one task wrote, an Arrow IPC stream beside the data files.
+
+    Attributes:
+        rows: Changes, upserts and deletes alike.
+        sha256: Of its bytes, in hexadecimal: the file is checked when it is read, perhaps by a later process.
+    """
+
+    path: str
+    task: int
+    rows: int
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """What became of the changes of one batch.
+
+    ``upserts = inserted + updated + late_upserts`` and ``deletes = deleted + late_deletes + absent``.
+    ``upserts + deletes + superseded`` is the number of changes: rows that arrived, after changes of a key were split.
+
+    Attributes:
+        superseded: Changes with a newer change of the same key in the batch.
+        inserted: Upserts of a key without a live row.
+        updated: Upserts that replaced a live row.
+        deleted: Deletes that removed a live row.
+        late_upserts: Upserts without effect, because the live row has a higher sequence.
+        late_deletes: Deletes without effect, for the same reason.
+        absent: Deletes without effect, because the key has no live row.
+        healed: Live rows that were removed beyond one a key: another writer had inserted them.
+    """
+
+    upserts: int = 0
+    deletes: int = 0
+    superseded: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    late_upserts: int = 0
+    late_deletes: int = 0
+    absent: int = 0
+    healed: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """True if the counts obey the law above."""
+        upserts = self.inserted + self.updated + self.late_upserts
+        return self.upserts == upserts and self.deletes == self.deleted + self.late_deletes + self.absent
+
+    @property
+    def rows_removed(self) -> int:
+        """Live rows of earlier snapshots that the batch removed."""
+        return self.updated + self.deleted + self.healed
+
+    def to_summary(self) -> dict[str, str]:
+        """Properties for a snapshot's summary; all of them, so that Trino reads a 0 and not a NULL."""
+        return {PREFIX + word: str(getattr(self, name)) for name, word in _WORDS.items()}
+
+
+def counts_in(summary: Mapping[str, Any]) -> ChangeCounts | None:
+    """The counts in a snapshot's summary; None unless it has all of them as whole numbers."""
+    texts = {name: str(summary.get(PREFIX + word, "")) for name, word in _WORDS.items()}
+    if not all(text.isascii() and text.isdigit() and len(text) <= 18 for text in texts.values()):
+        return None
+    return ChangeCounts(**{one.name: int(texts[one.name]) for one in fields(ChangeCounts)})
