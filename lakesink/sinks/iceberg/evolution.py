@@ -111,7 +111,7 @@ def plan_write(
     try:
         check_columns(rows, plan)
     except WriteError as error:
-        if settings.decode or settings.schema_evolution is SchemaEvolution.IGNORE:
+        if settings.decode or settings.has_changes or settings.schema_evolution is SchemaEvolution.IGNORE:
             raise
         raise _with_differences(error, table, rows, plan) from None
     return BatchWrite(evolved, plan, change)

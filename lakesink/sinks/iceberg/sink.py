@@ -19,7 +19,7 @@ from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS
-from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
+from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import Written, count_votes, opened
@@ -37,7 +37,7 @@ from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prep
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.tables.locations import metadata_location
-from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
@@ -355,8 +355,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise
             if not first:
                 raise _dropped(self.table, batch) from None
-        check_creation(self.table, self.key, self.settings, self.schema)
-        table = create_table(self._connected(), self.table, self.schema, self.settings.partition_by, {})
+        table = create_for_rows(self._connected(), self.table, self.key, self.settings, self.schema)
         self.effects.emit(events.TableCreated(batch.batch_id, self.table))
         return table
 
