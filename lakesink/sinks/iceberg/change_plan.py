@@ -32,6 +32,7 @@ from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink.writer.columns import NameRule
 from lakesink.writer.plan import DELETED, ChangesPlan
 from lakesink.writer.refusals import shown
+from lakesink_catalog.manifests.live_reading import equality_deletes
 from lakesink_catalog.spark_types import sql_name
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
@@ -72,21 +73,34 @@ def stored_columns(rows: pa.Schema, settings: Settings, *, case_sensitive: bool)
     """The columns of the rows that are stored: without the mark of deletes, and without those that are left out.
 
     Raises:
-        SettingsError: A column that an option names is not there, or the rows have one that soft deletes fill.
+        SettingsError: The rows lack a column of key or sequence, or have one that soft deletes fill.
     """
     if not settings.has_changes:
         return rows
     rule = NameRule(case_sensitive)
-    names = [name for name in rows.names if name != DELETE_MARK]
-    left_out = {rule.key(_found(name, names, rule, "except_column_list")) for name in settings.except_column_list}
+    left_out = {DELETE_MARK, *map(rule.key, settings.except_column_list)}
+    names = [name for name in rows.names if rule.key(name) not in left_out]
     if settings.deletes is Deletes.SOFT and DELETED in map(str.lower, names):
         raise option_invalid("deletes", f"The rows have a column {DELETED}, which deletes='soft' fills itself.")
     if not settings.decode:
         for option in ("keys", "sequence_by"):
             for name in getattr(settings, option):
                 _found(name, names, rule, option)
-    kept = [rows.field(at) for at, name in enumerate(rows.names) if name in names and rule.key(name) not in left_out]
-    return pa.schema(kept, rows.metadata)
+    return pa.schema([field for field in rows if field.name in names], rows.metadata)
+
+
+def check_left_out(columns: Sequence[str], settings: Settings, *, case_sensitive: bool) -> None:
+    """Check that the rows have the columns that are not stored: a wrong name would store one."""
+    for name in settings.except_column_list:
+        _found(name, columns, NameRule(case_sensitive), "except_column_list")
+
+
+def check_no_equality_deletes(table: Table, branch: str) -> None:
+    """Refuse a branch whose head counts equality deletes. Without the count, locating refuses the deletes."""
+    head = table.snapshot_by_name(branch)
+    summary = {} if head is None or head.summary is None else head.summary.additional_properties
+    if summary.get("total-equality-deletes", "0") != "0":
+        raise equality_deletes()
 
 
 def created_columns(stored: pa.Schema, settings: Settings) -> pa.Schema:

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.change_plan import check_created_keys, created_columns
+from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_columns
 from lakesink.sinks.iceberg.evolution import plan_write
 from lakesink.sinks.iceberg.letters import check_letter_columns
 from lakesink.sinks.iceberg.letters_policy import letters_table, puts_aside
@@ -50,6 +50,8 @@ def check_start(
         return
     _check_version_and_branch(existing, table, key)
     check_partitions(existing, settings.partition_by)
+    if settings.has_changes:
+        check_no_equality_deletes(existing, key.branch)
     try:
         plan_write(existing, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists

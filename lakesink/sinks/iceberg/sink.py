@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -110,6 +111,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
+        run_in_executors: Applies a picklable function to items in Spark's executors, and returns the results in their
+            order; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows, by their marks.
         letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
             even if the query puts none aside now.
@@ -128,6 +131,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
     before_commit: Callable[[], None] | None = None
+    run_in_executors: Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]] | None = None
     expected: tuple[Expected, ...] = field(init=False)
     letters: LettersSink = field(init=False)
     _catalog: Catalog | None = None
