@@ -51,12 +51,12 @@ COLUMNS: Mapping[str, IcebergType] = {
 }
 
 
-def table(folder: Path, *keys: str, required: bool = True, **more: IcebergType) -> Table:
+def table(folder: Path, *keys: str, required: bool = True, deleted: IcebergType | None = None) -> Table:
     """A table with these identifier fields; with `required`, the first two columns are required."""
     folder.mkdir(exist_ok=True)
     fields = [
         NestedField(at, name, kind, required=required and at <= 2)
-        for at, (name, kind) in enumerate((COLUMNS | more).items(), start=1)
+        for at, (name, kind) in enumerate((COLUMNS | ({} if deleted is None else {DELETED: deleted})).items(), start=1)
     ]
     ids = [field.field_id for field in fields if field.name in keys]
     return Lake.make(folder, schema=Schema(*fields, identifier_field_ids=ids)).table()
@@ -94,6 +94,7 @@ def test_a_case_sensitive_session_distinguishes_the_columns_of_the_key(tmp_path:
 )
 def test_a_table_without_identifier_fields_is_refused_with_the_statement_to_set_them(
     tmp_path: Path,
+    *,
     required: bool,
     statement: str,
 ) -> None:
@@ -148,8 +149,8 @@ def test_soft_deletes_need_their_column(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=f"ADD COLUMN {DELETED} BOOLEAN"):
         plan(table(tmp_path / "without", "order_id"), soft)
     with pytest.raises(SettingsError, match=f"BOOLEAN column {DELETED}"):
-        plan(table(tmp_path / "text", "order_id", **{DELETED: StringType()}), soft)
-    found = plan(table(tmp_path / "with", "order_id", **{DELETED: BooleanType()}), soft)
+        plan(table(tmp_path / "text", "order_id", deleted=StringType()), soft)
+    found = plan(table(tmp_path / "with", "order_id", deleted=BooleanType()), soft)
     assert found == ChangesPlan(Mode.CHANGES, (1,), soft_deletes=True)
 
 

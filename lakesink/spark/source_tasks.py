@@ -63,10 +63,11 @@ class PlannedTask:
                 deque(batches, maxlen=0)
             return TaskMessage(context.partitionId(), __version__, None)
         writer: TaskWriter = pickle.loads(self.writer)
-        receipt = writer.write(context.partitionId(), self._marked(batches))
+        receipt = writer.write(context.partitionId(), self.marked(batches))
         return TaskMessage(context.partitionId(), __version__, receipt)
 
-    def _marked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def marked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows with their mark of deletes, if a column has one."""
         for batch in batches:
             yield batch.rename_columns(marked_names(batch.schema.names, self.deletes)) if self.deletes else batch
 
