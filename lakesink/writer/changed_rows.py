@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
+from lakesink_protocol.row_changes import Operation
 
 DELETE_MARK = "_lakesink_delete"
 """Name of the mark: true deletes, false upserts, NULL refuses the batch."""
@@ -39,6 +40,31 @@ class ChangedRows:
     operations: pa.Array
     places: pa.Array
     offsets: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(int(part.nbytes) for part in self._parts)
+
+    def of(self, rows: pa.RecordBatch) -> "ChangedRows":
+        """The changes with their rows in another form."""
+        return ChangedRows(rows, self.operations, self.places, self.offsets)
+
+    def filter(self, kept: pa.BooleanArray) -> "ChangedRows":
+        """A copy of the changes for which this is true."""
+        return ChangedRows(*(part.filter(kept) for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[pa.RecordBatch, pa.Array, pa.Array, pa.Array]:
+        return self.rows, self.operations, self.places, self.offsets
+
+
+def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """The changes of all parts, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays = ([part.operations for part in parts], [part.places for part in parts], [part.offsets for part in parts])
+    return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
 
 
 class ChangeDecoder(Protocol):
@@ -73,6 +99,11 @@ class ChangeDecoder(Protocol):
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
         """The changes in these batches, in their order."""
+
+
+def same_operation(operation: Operation, rows: int) -> pa.Array:
+    """The operations of rows that all have this one."""
+    return pa.repeat(pa.scalar(operation.value, pa.int8()), rows)
 
 
 def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

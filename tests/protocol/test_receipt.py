@@ -241,7 +241,7 @@ def _decodes_or_is_invalid(data: bytes) -> None:
     assert all(isinstance(file.path, str) and file.file_size_bytes >= 0 for file in receipt.files)
 
 
-@pytest.mark.parametrize("version", [*range(5), 6, "5", None, [5], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
+@pytest.mark.parametrize("version", [*range(6), 7, "6", None, [6], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
 def test_a_receipt_of_another_version_is_refused_by_its_version(version: Any) -> None:
     with pytest.raises(ReceiptInvalid, match="receipt version") as error:
         decode(packed(document() | {"v": version}))
