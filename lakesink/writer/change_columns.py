@@ -16,6 +16,7 @@ from lakesink.writer.columns import Alignment, NameRule, align
 from lakesink.writer.keys_file import names_of
 from lakesink.writer.plan import DELETED, ChangesPlan, WritePlan
 from lakesink.writer.refusals import schema_mismatch, shown
+from lakesink.writer.scalars import TRUE, operation_scalar
 from lakesink.writer.schema import Struct
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
@@ -51,17 +52,17 @@ class ChangeConversion:
 
     def stored(self, changed: ChangedRows) -> ChangedRows | None:
         """The changes with rows to store, as the table's columns; None if there are none."""
-        deletes = pc.equal(changed.operations, Operation.DELETE.value)
+        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
         if not self.soft_deletes:
             some = _only(changed, pc.invert(deletes))
             return None if some is None else some.of(self.whole.apply(some.rows.select(self.stored_columns)))
         rows = changed.rows.select(self.stored_columns).append_column(DELETED, deletes)
-        kept = pc.if_else(deletes, pa.scalar(Operation.UPSERT.value, pa.int8()), changed.operations)
+        kept = pc.if_else(deletes, operation_scalar(Operation.UPSERT), changed.operations)
         return ChangedRows(self.whole.apply(rows), kept, changed.places, changed.offsets)
 
     def deletes(self, changed: ChangedRows) -> ChangedRows | None:
         """The deletes, as the columns of key and sequence; None if there are none, or rows are stored for them."""
-        deletes = pc.equal(changed.operations, Operation.DELETE.value)
+        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
         some = None if self.soft_deletes else _only(changed, deletes)
         return None if some is None else some.of(self.narrow.apply(some.rows))
 
@@ -99,7 +100,7 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
 
 def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) -> str:
     """Where the first of these changes comes from, in words."""
-    at = pc.index(found, value=True).as_py()
+    at = pc.index(found, TRUE).as_py()
     known = place_in_words(changed.places[at].as_py(), changed.offsets[at].as_py())
     return known or f"row {first_row + at} of its task"
 

@@ -16,6 +16,7 @@ from lakesink.words import counted
 from lakesink.writer.changed_rows import ChangedRows, place_in_words
 from lakesink.writer.refusals import shown
 from lakesink.writer.same_rows import same_rows
+from lakesink.writer.scalars import TRUE, int64, operation_scalar
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
 
@@ -84,7 +85,7 @@ class HeldChanges:
         counts = pc.value_counts(numbers).field("counts")  # in the order of the numbers
         if len(counts) == len(numbers):
             return None
-        repeated = pc.greater(counts.take(numbers), 1)
+        repeated = pc.greater(counts.take(numbers), int64(1))
         return repeated, numbers.filter(repeated)
 
     def _facts(self, repeated: pa.BooleanArray, numbers: pa.Array) -> pa.Table:
@@ -92,16 +93,16 @@ class HeldChanges:
         held = [*self.stored, *self.deletes]
         operations = pa.concat_arrays([changes.operations for changes in held]).filter(repeated)
         places, offsets = (
-            pc.fill_null(pa.concat_arrays(arrays).filter(repeated), fill_value=_UNKNOWN)
+            pc.fill_null(pa.concat_arrays(arrays).filter(repeated), int64(_UNKNOWN))
             for arrays in ([changes.places for changes in held], [changes.offsets for changes in held])
         )
         facts = {
-            _AT: pc.indices_nonzero(repeated),
+            _AT: pc.indices_nonzero(repeated).cast(pa.int64()),
             _KEY: numbers,
             _OPERATION: operations,
             _PLACE: places,
             _OFFSET: offsets,
-            _OF_STREAM: pc.not_equal(operations, pa.scalar(Operation.SNAPSHOT.value, pa.int8())),
+            _OF_STREAM: pc.not_equal(operations, operation_scalar(Operation.SNAPSHOT)),
         }
         sequence = {f"s{at}": self._column(name).filter(repeated) for at, name in enumerate(self.columns.sequence)}
         return pa.table({**facts, **sequence})
@@ -132,7 +133,7 @@ class HeldChanges:
     def _same(self, some: pa.Table, others: pa.Table) -> pa.BooleanArray:
         """True for each pair of changes, of one key and sequence, that are the same: deletes, or equal rows."""
         same = _array(pc.equal(some[_OPERATION], others[_OPERATION]))
-        stored_rows = sum(changes.rows.num_rows for changes in self.stored)
+        stored_rows = int64(sum(changes.rows.num_rows for changes in self.stored))
         compared = _array(pc.and_(same, pc.less(some[_AT], stored_rows)))
         compared = pc.and_(compared, _array(pc.less(others[_AT], stored_rows)))
         pairs = some[_AT].filter(compared), others[_AT].filter(compared)
@@ -148,10 +149,11 @@ class HeldChanges:
         keys = counted(pc.count_distinct(tied[_KEY]).as_py(), "key")
         place, offset = tied[_PLACE][0].as_py(), tied[_OFFSET][0].as_py()
         where = "" if place == _UNKNOWN else f" One of them is at {place_in_words(place, offset)}."
+        names = _named(self.columns.keys)
         if not self.columns.sequence:
             return WriteError(
                 "KEY_TWICE",
-                f"{keys} ({_named(self.columns.keys)}) came more than once in a batch, and nothing orders the changes.{where}",
+                f"{keys} ({names}) came more than once in a batch, and nothing orders the changes.{where}",
                 action=(
                     "Name a column that orders the changes of a key: sequence_by='updated_at'.",
                     "Keep one row of each key in the query, for example with dropDuplicates, also of equal rows.",
@@ -159,7 +161,7 @@ class HeldChanges:
             )
         return WriteError(
             "SEQUENCE_TIED",
-            f"{keys} ({_named(self.columns.keys)}) came with different rows of one and the greatest sequence"
+            f"{keys} ({names}) came with different rows of one and the greatest sequence"
             f" ({_named(self.columns.sequence)}).{where}",
             action=(
                 "Add a column to sequence_by that decides, such as an offset: sequence_by=['updated_at', 'offset'].",
@@ -185,13 +187,12 @@ def _starts(ordered: pa.Table, *names: str) -> pa.BooleanArray:
     differs = [
         pc.not_equal(column.slice(1), column.slice(0, max(rows - 1, 0))) for column in map(ordered.column, names)
     ]
-    first = pa.scalar(value=True)
-    return pa.concat_arrays([pa.repeat(first, min(rows, 1)), _array(reduce(pc.or_, differs))])
+    return pa.concat_arrays([pa.repeat(TRUE, min(rows, 1)), _array(reduce(pc.or_, differs))])
 
 
 def _leaders(first: pa.BooleanArray) -> pa.Array:
     """For each change, the position of the first of its group."""
-    groups = pc.subtract(pc.cumulative_sum(first.cast(pa.int64())), 1)
+    groups = pc.subtract(pc.cumulative_sum(first.cast(pa.int64())), int64(1))
     return pc.indices_nonzero(first).take(groups)
 
 
@@ -203,7 +204,7 @@ def _like_first(ordered: pa.Table, first: pa.BooleanArray, names: Sequence[str])
 
 def _kept(repeated: pa.BooleanArray, kept: pa.Table) -> pa.BooleanArray:
     """True for each change that is not repeated, or kept."""
-    among_repeated = pc.is_in(pc.indices_nonzero(repeated), value_set=_array(kept[_AT]))
+    among_repeated = pc.is_in(pc.indices_nonzero(repeated).cast(pa.int64()), value_set=_array(kept[_AT]))
     return pc.replace_with_mask(pc.invert(repeated), repeated, among_repeated)
 
 
@@ -214,7 +215,7 @@ def _dense(column: pa.ChunkedArray) -> pa.Array:
 
 def _combined(numbers: pa.Array, more: pa.Array) -> pa.Array:
     """A number for each pair of numbers."""
-    shifted = pc.multiply(numbers.cast(pa.int64()), pc.add(pc.max(more).cast(pa.int64()), 1))
+    shifted = pc.multiply(numbers.cast(pa.int64()), pc.add(pc.max(more).cast(pa.int64()), int64(1)))
     return _dense(pa.chunked_array([pc.add(shifted, more.cast(pa.int64()))]))
 
 

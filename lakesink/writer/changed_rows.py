@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.writer.scalars import operation_scalar
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
 from lakesink_protocol.row_changes import Operation
@@ -103,7 +104,7 @@ class ChangeDecoder(Protocol):
 
 def same_operation(operation: Operation, rows: int) -> pa.Array:
     """The operations of rows that all have this one."""
-    return pa.repeat(pa.scalar(operation.value, pa.int8()), rows)
+    return pa.repeat(operation_scalar(operation), rows)
 
 
 def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
@@ -118,7 +119,7 @@ def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     partitions, offsets = batch.column(PARTITION).cast(pa.int64()), batch.column(OFFSET).cast(pa.int64())
     places = pc.add(partitions, _topics(batch.column(TOPIC))) if TOPIC in names else partitions
     known = pc.and_(places.is_valid(), offsets.is_valid())
-    nothing = pa.scalar(None, pa.int64())
+    nothing = pa.nulls(1, pa.int64())[0]
     return pc.if_else(known, places, nothing), pc.if_else(known, offsets, nothing)
 
 

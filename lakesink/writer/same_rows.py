@@ -6,8 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.writer.nested import as_list
+from lakesink.writer.scalars import FALSE, whole_number
 from lakesink.writer.transforms import distinguishable
 from lakesink.writer.unfit import all_but
+
+_NO_LENGTH = whole_number(-1, pa.int32())
 
 
 def same_rows(some: Sequence[pa.Array], others: Sequence[pa.Array]) -> pa.BooleanArray:
@@ -31,12 +34,12 @@ def _same(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
         for part, counterpart in pairs:  # a flattened child is NULL wherever its parent is
             same = pc.and_(same, _same(part, counterpart))
         return same
-    equal = pc.fill_null(pc.equal(distinguishable(one), distinguishable(other)), fill_value=False)
+    equal = pc.fill_null(pc.equal(distinguishable(one), distinguishable(other)), FALSE)
     return pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
 
 
 def _same_lists(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
-    length, other_length = (pc.fill_null(pc.list_value_length(array), fill_value=-1) for array in (one, other))
+    length, other_length = (pc.fill_null(pc.list_value_length(array), _NO_LENGTH) for array in (one, other))
     same_length = pc.equal(length, other_length)
     kept, counterparts = one.filter(same_length), other.filter(same_length)
     differ = pc.invert(_same(kept.flatten(), counterparts.flatten()))

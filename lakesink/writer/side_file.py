@@ -18,7 +18,7 @@ from lakesink.writer.filesystem import open_filesystem
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import storage_failures
 
-_CODEC = pa.ipc.IpcWriteOptions(compression="zstd")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)  # a fork would lose threads
 _NAME = r"-{task:05d}-[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.{suffix}"
 
 
@@ -76,7 +76,7 @@ class SideFile:
             self._filesystem.create_dir(str(PurePosixPath(self._path).parent), recursive=True)
         self._sink = self._filesystem.open_output_stream(self._path, compression=None)
         stream = self._sink if self.digest is None else DigestingStream(self._sink, self.digest)
-        self._writer = pa.ipc.new_stream(stream, schema, options=_CODEC)
+        self._writer = pa.ipc.new_stream(stream, schema, options=_OPTIONS)
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ class Kinds:
             (*self.keys, *self.sequence), (*self.columns.keys, *self.columns.sequence), strict=True
         ):
             positions = {value: at for at, value in enumerate(raw_values(values))}
-            columns.append([positions[value] for value in raw_values(rows.rows.column(name))])  # type: ignore[index]
+            columns.append([positions[value] for value in raw_values(rows.rows.column(name))])
         count = rows.rows.num_rows
         payloads = rows.rows.column("payload").to_pylist() if "payload" in rows.rows.schema.names else [None] * count
         others = zip(rows.operations.to_pylist(), rows.places.to_pylist(), rows.offsets.to_pylist(), strict=True)
@@ -146,11 +146,10 @@ def newest_by_dictionary(changes: Sequence[Change], *, has_sequence: bool) -> se
     for change in changes:
         by_key.setdefault(change.key, []).append(change)
     kept = set()
-    for found in by_key.values():
-        if has_sequence:
-            greatest = max(change.order for change in found)
-            found = [change for change in found if change.order == greatest]
-        found = [change for change in found if not any(change.is_older_than(other) for other in found)]
+    for of_key in by_key.values():
+        greatest = max(change.order for change in of_key)
+        candidates = [change for change in of_key if change.order == greatest or not has_sequence]
+        found = [change for change in candidates if not any(change.is_older_than(other) for other in candidates)]
         if not has_sequence and len(found) > 1:
             return "LAKESINK_KEY_TWICE"
         if len({change.content for change in found}) > 1:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakesink.writer import newest
+from lakesink.writer.changed_rows import ChangedRows
 from lakesink.writer.same_rows import same_rows
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import Operation
@@ -34,6 +35,16 @@ def delete(key: int, sequence: int | None, place: int | None = None, offset: int
     return Change((key,), found, Operation.DELETE, place, None if place is None else offset, None)
 
 
+def made(
+    key: tuple[int, ...],
+    sequence: tuple[int, ...],
+    operation: Operation,
+    position: tuple[int | None, int | None],
+    payload: int | None,
+) -> Change:
+    return Change(key, sequence, operation, *position, None if operation is Operation.DELETE else payload)
+
+
 @st.composite
 def batches_of(draw: st.DrawFn, kinds: Kinds) -> list[list[Change]]:
     """Changes of few keys, sequences and payloads, in batches."""
@@ -43,9 +54,7 @@ def batches_of(draw: st.DrawFn, kinds: Kinds) -> list[list[Change]]:
         key = st.tuples(*(st.integers(0, len(values) - 1) for values in kinds.keys))
         sequence = st.tuples(*(st.integers(0, len(values) - 1) for values in kinds.sequence))
         parts = st.tuples(key, sequence, operation, POSITIONS, st.sampled_from([None, 0, 1]))
-        return parts.map(
-            lambda found: Change(*found[:3], *found[3], None if found[2] is Operation.DELETE else found[4])
-        )
+        return parts.map(lambda found: made(*found))
 
     return draw(st.lists(st.lists(change(), max_size=8), max_size=6))
 
@@ -70,7 +79,7 @@ def compaction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("compaction")
 @pytest.mark.parametrize("name", KEYS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(data=st.data())
 def test_keys_of_every_type_are_told_apart_as_by_a_dictionary(name: str, data: st.DataObject) -> None:
     kinds = Kinds((KEYS[name],), (LONG,))
@@ -79,7 +88,7 @@ def test_keys_of_every_type_are_told_apart_as_by_a_dictionary(name: str, data: s
 
 @pytest.mark.usefixtures("compaction")
 @pytest.mark.parametrize("name", SEQUENCES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(data=st.data())
 def test_sequences_of_every_type_are_compared_by_their_values(name: str, data: st.DataObject) -> None:
     kinds = Kinds((KEYS["boolean"],), (SEQUENCES[name],))
@@ -87,7 +96,7 @@ def test_sequences_of_every_type_are_compared_by_their_values(name: str, data: s
 
 
 @pytest.mark.usefixtures("compaction")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(data=st.data())
 def test_keys_and_sequences_of_several_columns_compare_in_order(data: st.DataObject) -> None:
     kinds = Kinds((KEYS["string"], KEYS["boolean"]), (SEQUENCES["date"], SEQUENCES["string"]))
@@ -95,14 +104,14 @@ def test_keys_and_sequences_of_several_columns_compare_in_order(data: st.DataObj
 
 
 @pytest.mark.usefixtures("compaction")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(data=st.data())
 def test_without_a_sequence_only_offsets_of_one_place_order_changes(data: st.DataObject) -> None:
     kinds = Kinds((KEYS["boolean"],), ())
     check(kinds, data.draw(batches_of(kinds)))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(data=st.data(), size=st.integers(1, 5), smallest=st.sampled_from([1, 200, 2**40]))
 def test_how_rows_are_split_into_batches_changes_nothing(
     data: st.DataObject, size: int, smallest: int, monkeypatch: pytest.MonkeyPatch
@@ -173,14 +182,14 @@ def test_memory_grows_with_the_keys_and_not_with_the_changes(monkeypatch: pytest
             names=["k0", "s0"],
         )
         unknown = pa.nulls(10_000, pa.int64())
-        held.store(newest.ChangedRows(rows, pa.repeat(pa.scalar(0, pa.int8()), 10_000), unknown, unknown))
+        held.store(ChangedRows(rows, pa.repeat(pa.scalar(0, pa.int8()), 10_000), unknown, unknown))
         assert pa.total_allocated_bytes() - before < 8_000_000 + 2_000_000
     [stored], [] = held.taken()
     assert stored.rows.column("s0").to_pylist() == list(range(999_900, 1_000_000))
     assert held.superseded == 999_900
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(case=cases(partitioned=False), seed=st.randoms(use_true_random=False))
 def test_rows_are_the_same_if_every_value_has_the_same_bits(case: Case, seed: random.Random) -> None:
     """Rows of every type, nested, beside others of the same batch: some columns are equal and some are not."""

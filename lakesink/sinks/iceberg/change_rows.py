@@ -14,6 +14,7 @@ from lakesink.writer.changed_rows import DELETE_MARK, ChangeDecoder, ChangedRows
 from lakesink.writer.expectations import Marks
 from lakesink.writer.newest import NewestChanges
 from lakesink.writer.plan import ChangesPlan, WritePlan
+from lakesink.writer.scalars import operation_scalar
 from lakesink.writer.schema import Struct
 from lakesink.writer.texts import check_texts
 from lakesink_protocol.errors import WriteError
@@ -106,7 +107,7 @@ def _marked(batch: pa.RecordBatch, first_row: int) -> ChangedRows:
     if DELETE_MARK not in batch.schema.names:
         return ChangedRows(batch, same_operation(Operation.UPSERT, batch.num_rows), unknown, unknown)
     marks = batch.column(DELETE_MARK)
-    operations = pc.if_else(marks, *(pa.scalar(one.value, pa.int8()) for one in (Operation.DELETE, Operation.UPSERT)))
+    operations = pc.if_else(marks, operation_scalar(Operation.DELETE), operation_scalar(Operation.UPSERT))
     changed = ChangedRows(batch.drop_columns([DELETE_MARK]), operations, unknown, unknown)
     if marks.null_count:
         where = first_place(changed, marks.is_null(), first_row)
