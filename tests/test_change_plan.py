@@ -54,9 +54,10 @@ COLUMNS: Mapping[str, IcebergType] = {
 def table(folder: Path, *keys: str, required: bool = True, deleted: IcebergType | None = None) -> Table:
     """A table with these identifier fields; with `required`, the first two columns are required."""
     folder.mkdir(exist_ok=True)
+    soft = {} if deleted is None else {DELETED: deleted}
     fields = [
         NestedField(at, name, kind, required=required and at <= 2)
-        for at, (name, kind) in enumerate((COLUMNS | ({} if deleted is None else {DELETED: deleted})).items(), start=1)
+        for at, (name, kind) in enumerate(({**COLUMNS, **soft}).items(), start=1)
     ]
     ids = [field.field_id for field in fields if field.name in keys]
     return Lake.make(folder, schema=Schema(*fields, identifier_field_ids=ids)).table()

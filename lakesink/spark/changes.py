@@ -10,11 +10,9 @@ from lakesink.sinks.iceberg.change_plan import check_left_out
 from lakesink.spark.expectations import check_condition
 from lakesink.spark.query import sources_of
 from lakesink.spark.rows.schema import is_case_sensitive
-from lakesink.writer.changed_rows import DELETE_MARK, OFFSET, PARTITION, TOPIC
+from lakesink.writer.changed_rows import DELETE_MARK
 
 KAFKA = "kafka"
-_POSITION = (TOPIC, PARTITION, OFFSET)
-"""Columns that order the changes of a key also if they are not stored."""
 
 
 def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
@@ -27,7 +25,7 @@ def with_operations(df: DataFrame, settings: Settings) -> DataFrame:
     if DELETE_MARK in map(str.lower, df.columns):
         raise option_invalid("apply_as_deletes", f"The rows have a column {DELETE_MARK}, a name for lakesink alone.")
     marked = _marked(df, settings.apply_as_deletes) if settings.apply_as_deletes else df
-    return marked.drop(*(name for name in settings.except_column_list if name.lower() not in _POSITION))
+    return marked.drop(*settings.except_column_list)
 
 
 def _marked(df: DataFrame, condition: str) -> DataFrame:

@@ -52,10 +52,12 @@ def test_a_row_is_marked_with_what_the_condition_is_for_it(spark: Any) -> None:
     assert [row[DELETE_MARK] for row in rows] == [False, True, None]
 
 
-def test_columns_that_are_left_out_do_not_travel_but_those_of_kafka_do(spark: Any) -> None:
-    settings = changes(except_column_list=["op", "offset"])
-    rows = spark.sql(CHANGES).selectExpr("*", "7L as offset")
-    assert with_operations(rows, settings).columns == ["id", "lsn", "offset", DELETE_MARK]
+def test_columns_that_are_left_out_do_not_travel(spark: Any) -> None:
+    rows = with_operations(spark.sql(CHANGES), changes(except_column_list=["OP"]))
+    assert rows.columns == ["id", "lsn", DELETE_MARK]
+    assert [row[DELETE_MARK] for row in rows.collect()] == [False, True, None]
+    with pytest.raises(SettingsError, match=r"except_column_list names the column 'opp'.*Did you mean 'op'"):
+        with_operations(spark.sql(CHANGES), changes(except_column_list="opp"))
 
 
 @pytest.mark.parametrize(
