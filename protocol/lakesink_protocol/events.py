@@ -362,6 +362,25 @@ class ManifestsUnmerged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangesLocated(BatchEvent):
+    """The rows that the batch replaces or deletes were located on a head of the branch.
+
+    `files` is the number of delete files for them, `rows` that of the rows.
+    """
+
+    head: int | None
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesLocatedAgain(BatchEvent):
+    """Another writer has moved the branch to this head, so the batch's rows are located on it before the commit."""
+
+    head: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestSetAside(Event):
     """A manifest cannot be read exactly, so it is never merged."""
 
