@@ -1,0 +1,164 @@
+"""Key and sequence columns of data files that are not on the local disk, or have no field ids: copied once, and kept.
+
+Data files never change, so a copy is never out of date. Several processes share the folder: a copy appears by a rename,
+and a scan holds its copies by hard links, which outlive the removal of a copy by another process.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakesink.locate.data_file import DataFile
+from lakesink.locate.footers import Footer, open_parquet
+from lakesink.locate.key_columns import KeyColumn, KeyColumns
+from lakesink.locate.keys_files import AT_ONCE, OpenInput
+from lakesink.locate.refusals import cache_unsafe, file_unreadable, reading
+from lakesink_protocol.redact import describe
+
+DEFAULT_BYTES = 2**30
+_HELD, _PARTIAL, _SUFFIX = "held-", "partial-", ".parquet"
+_ABANDONED_SECONDS = 24 * 60 * 60
+_PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A data file whose key columns are wanted, and its footer."""
+
+    file: DataFile
+    footer: Footer
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCache:
+    """A folder of copies with a limit of bytes; the least recently used copies are removed first."""
+
+    folder: str
+    most_bytes: int = DEFAULT_BYTES
+
+    @contextmanager
+    def held(self, wanted: Sequence[Wanted], columns: KeyColumns, open_input: OpenInput) -> Iterator[list[str]]:
+        """Local copies of the key columns of these files, in their order; they exist inside the block."""
+        root = self._private_folder()
+        held = Path(tempfile.mkdtemp(prefix=_HELD, dir=root))
+        try:
+            hold = partial(self._hold, held=held, columns=columns, open_input=open_input)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                yield list(pool.map(hold, wanted))
+        finally:
+            shutil.rmtree(held, ignore_errors=True)
+            self._evict(root)
+
+    def _private_folder(self) -> Path:
+        root = Path(self.folder)
+        root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        if root.stat().st_uid != os.getuid():
+            raise cache_unsafe(self.folder)
+        root.chmod(_PRIVATE)
+        return root
+
+    def _hold(self, wanted: Wanted, held: Path, columns: KeyColumns, open_input: OpenInput) -> str:
+        kept = Path(self.folder) / _name(wanted.file, columns)
+        link = held / kept.name
+        if not (_linked(kept, link) and _is_whole(link, wanted.file.rows)):
+            link.unlink(missing_ok=True)
+            copied = self._copy(wanted, columns, open_input)
+            os.link(copied, link)
+            copied.replace(kept)
+        os.utime(link)  # the copy is the same file: used now
+        return str(link)
+
+    def _copy(self, wanted: Wanted, columns: KeyColumns, open_input: OpenInput) -> Path:
+        path = wanted.file.path
+        number, name = tempfile.mkstemp(prefix=_PARTIAL, dir=self.folder)
+        with os.fdopen(number, "wb") as sink, reading(path, file_unreadable), open_input(path) as source:
+            _copy_columns(open_parquet(path, source, wanted.file.rows), wanted, columns, sink)
+        return Path(name)
+
+    def _evict(self, root: Path) -> None:
+        """Remove the least recently used copies beyond the limit, and what ended processes left."""
+        before = time.time() - _ABANDONED_SECONDS
+        found = [(entry, entry.stat()) for entry in _entries(root)]
+        for entry, facts in found:
+            if not entry.name.endswith(_SUFFIX) and facts.st_mtime < before:
+                _remove(entry)
+        copies = sorted((facts.st_mtime, facts.st_size, entry.name) for entry, facts in found if _is_copy(entry))
+        excess = sum(size for _, size, _ in copies) - self.most_bytes
+        for _, size, name in copies:
+            if excess <= 0:
+                return
+            (root / name).unlink(missing_ok=True)
+            excess -= size
+
+
+def _name(file: DataFile, columns: KeyColumns) -> str:
+    described = "\0".join([file.path, *(f"{column.field_id} {column.kind.name}" for column in columns.all)])
+    return hashlib.sha256(described.encode()).hexdigest() + _SUFFIX
+
+
+def _linked(kept: Path, link: Path) -> bool:
+    try:
+        os.link(kept, link)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_whole(copy: Path, rows: int) -> bool:
+    """True if the copy has a footer with this number of rows: a copy is torn after a power failure."""
+    try:
+        return bool(pq.read_metadata(copy).num_rows == rows)
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def _copy_columns(file: pq.ParquetFile, wanted: Wanted, columns: KeyColumns, sink: Any) -> None:
+    """Copy row group by row group, in the types and with the field ids of the table; a missing sequence is NULL."""
+    schema = pa.schema([column.parquet_field for column in columns.all])
+    with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
+        for group in range(file.metadata.num_row_groups):
+            places = {column.field_id: wanted.footer.columns.get(column.field_id) for column in columns.all}
+            arrays = [_read_column(file, group, places[column.field_id], column, wanted.file) for column in columns.all]
+            writer.write_table(pa.table(arrays, schema=schema))
+
+
+def _read_column(
+    file: pq.ParquetFile, group: int, place: int | None, column: KeyColumn, data_file: DataFile
+) -> pa.ChunkedArray:
+    if place is None:
+        return pa.chunked_array([pa.nulls(file.metadata.row_group(group).num_rows, column.arrow)])
+    name = file.schema_arrow.field(place).name
+    try:
+        found = file.read_row_group(group, columns=[name])
+        return found.column(found.schema.get_field_index(name)).cast(column.arrow)
+    except (pa.ArrowException, KeyError) as error:
+        raise file_unreadable(data_file.path, describe(error)) from error
+
+
+def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(root) as found:
+        yield from found
+
+
+def _is_copy(entry: "os.DirEntry[str]") -> bool:
+    return entry.name.endswith(_SUFFIX)
+
+
+def _remove(entry: "os.DirEntry[str]") -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path, ignore_errors=True)
+    else:
+        with suppress(FileNotFoundError):
+            Path(entry.path).unlink()
