@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakesink_protocol.row_changes import Mode
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
@@ -28,6 +30,9 @@ class ParquetOptions:
 
 JSON, AVRO = "json", "avro"
 """Formats of documents."""
+
+DEBEZIUM = DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
+"""Formats of Debezium's events."""
 
 
 class OnMalformed(StrEnum):
@@ -58,6 +63,29 @@ class NewsPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangesPlan:
+    """How rows that are changes by key are written. All ids are of top-level columns of the table.
+
+    Attributes:
+        mode: Upsert or changes.
+        keys: Field ids of the key, in order.
+        sequence: Field ids of the columns whose greatest value is the newest change, the most significant one first.
+        soft_deletes: True if a delete is stored as a row whose column `DELETED` is true.
+        except_columns: Columns of the rows that are not stored.
+    """
+
+    mode: Mode
+    keys: tuple[int, ...]
+    sequence: tuple[int, ...] = ()
+    soft_deletes: bool = False
+    except_columns: tuple[str, ...] = ()
+
+
+DELETED = "_deleted"
+"""The table's BOOLEAN column that marks rows as deleted, with soft deletes."""
+
+
+@dataclass(frozen=True, slots=True)
 class WritePlan:
     """Everything that one batch's tasks need to write data files of one table.
 
@@ -78,6 +106,7 @@ class WritePlan:
         hash_distribution: True if one task should get all rows of a partition (``write.distribution-mode``).
         schema_registry: Location of the Avro schemas: a URL, or the file that the driver has read.
         writer_schemas: Schemas in that file, by number.
+        changes: How rows change others by key; None if they are only appended.
     """
 
     schema_json: str
@@ -107,3 +136,4 @@ class WritePlan:
     hash_distribution: bool = False
     schema_registry: str = ""
     writer_schemas: Mapping[int, str] = field(default_factory=dict)
+    changes: ChangesPlan | None = None

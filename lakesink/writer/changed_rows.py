@@ -1,0 +1,109 @@
+"""Changes of rows on their way to a task's files: rows with an operation and a place in the source. PyArrow only.
+
+A *mark* is a BOOLEAN column that Spark adds to rows with the table's columns: true if the row is a delete. Documents
+need none, because a decoder knows the operation of each.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink_protocol.quality import Quality
+from lakesink_protocol.receipt import Misfit
+
+DELETE_MARK = "_lakesink_delete"
+"""Name of the mark: true deletes, false upserts, NULL refuses the batch."""
+TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
+"""Columns of Kafka's source."""
+_PARTITION_BITS = 32
+_TOPIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Changes, one for each row.
+
+    Attributes:
+        rows: Columns with the names of the table's. A delete needs values only in the columns of key and sequence.
+        operations: `Operation` as int8, without NULLs.
+        places: int64: where the row comes from, see `positions_in`; NULL if that is unknown.
+        offsets: int64: the position within that place; NULL if the place is.
+    """
+
+    rows: pa.RecordBatch
+    operations: pa.Array
+    places: pa.Array
+    offsets: pa.Array
+
+
+class ChangeDecoder(Protocol):
+    """Decodes one task's documents to changes.
+
+    Every document is one change, but one that changes a key is two (a split), and a tombstone is none.
+    """
+
+    @property
+    def refuses(self) -> bool:
+        """True once a malformed document must fail the batch; no changes are returned from then on."""
+
+    @property
+    def quality(self) -> Quality:
+        """What was found in the documents."""
+
+    @property
+    def misfits(self) -> Sequence[Misfit]:
+        """The first malformed values."""
+
+    @property
+    def documents(self) -> int:
+        """Rows whose document is not NULL."""
+
+    @property
+    def splits(self) -> int:
+        """Documents that became two changes: a delete of the old key and an upsert of the new one."""
+
+    @property
+    def tombstones(self) -> int:
+        """Rows without a change, because they repeat the delete before them."""
+
+    def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ChangedRows]:
+        """The changes in these batches, in their order."""
+
+
+def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """Places and offsets of rows from Kafka; NULLs for rows of another source.
+
+    A place is a partition of a topic, as one number: offsets are comparable within a place only.
+    """
+    names = batch.schema.names
+    if PARTITION not in names or OFFSET not in names:
+        unknown = pa.nulls(batch.num_rows, pa.int64())
+        return unknown, unknown
+    partitions, offsets = batch.column(PARTITION).cast(pa.int64()), batch.column(OFFSET).cast(pa.int64())
+    places = pc.add(partitions, _topics(batch.column(TOPIC))) if TOPIC in names else partitions
+    known = pc.and_(places.is_valid(), offsets.is_valid())
+    nothing = pa.scalar(None, pa.int64())
+    return pc.if_else(known, places, nothing), pc.if_else(known, offsets, nothing)
+
+
+def place_in_words(place: int | None, offset: int | None) -> str:
+    """A position for messages; empty if it is unknown."""
+    return "" if place is None else f"partition {place % (1 << _PARTITION_BITS)}, offset {offset}"
+
+
+def _topics(names: pa.Array) -> pa.Array:
+    """A number for each topic, above those of partitions."""
+    encoded = names.dictionary_encode()
+    numbers = array("q", [_topic_number(name) for name in encoded.dictionary.to_pylist()])
+    values = [None, pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(pa.int64(), len(numbers), values).take(encoded.indices)  # pa.array would import pandas
+
+
+def _topic_number(name: str) -> int:
+    digest = hashlib.sha256(name.encode()).digest()[:_TOPIC_BYTES]
+    return int.from_bytes(digest) >> 1 << _PARTITION_BITS
