@@ -67,15 +67,17 @@ def _rows(file: OldDeletes, open_input: OpenInput) -> pa.Table:
     try:
         with reading(file.path, file_unreadable), open_input(file.path) as source:
             opened = pq.ParquetFile(source)
-            table = opened.read(columns=[_column(opened, FILE_PATH), _column(opened, POS)])
-        found = table.rename_columns([_PATHS, _POSITIONS]).cast(_SCHEMA)
-    except (pa.ArrowException, StopIteration) as error:
+            path, position = _column(opened, FILE_PATH, "file_path"), _column(opened, POS, "pos")
+            table = opened.read(columns=[path, position])
+        found = table.select([path, position]).rename_columns([_PATHS, _POSITIONS]).cast(_SCHEMA)
+    except (pa.ArrowException, KeyError) as error:
         raise file_unreadable(file.path, describe(error)) from error
     if found.num_rows != file.rows:
         raise file_unreadable(file.path, f"it has {found.num_rows} rows, and its manifest has {file.rows}")
     return found
 
 
-def _column(opened: pq.ParquetFile, field_id: int) -> str:
+def _column(opened: pq.ParquetFile, field_id: int, name: str) -> str:
+    """The name of a column by its field id; some writers leave out the ids, and the names are reserved."""
     fields = ((str(field.name), (field.metadata or {}).get(FIELD_ID_KEY.encode())) for field in opened.schema_arrow)
-    return next(name for name, found in fields if found == str(field_id).encode())
+    return next((column for column, found in fields if found == str(field_id).encode()), name)

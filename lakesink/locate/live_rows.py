@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.locate.scan import FILE, POSITION
-from lakesink.writer.deletes import FILE_PATH
 from lakesink.writer.partitions import Partition
 
 
@@ -42,26 +41,18 @@ class OldDeletes:
     only: bool
 
 
-def named_by_bounds(lower: Mapping[int, bytes], upper: Mapping[int, bytes]) -> str:
-    """The one data file that a delete file names, because the bounds of its paths are equal; empty if they are not."""
-    low, high = lower.get(FILE_PATH, b""), upper.get(FILE_PATH, b"")
-    return low.decode(errors="replace") if low and low == high else ""
-
-
 def applicable(data: Sequence[OldFile], deletes: Collection[OldFile]) -> list[OldDeletes]:
     """The delete files that may delete rows of these data files, each with these data files.
 
     Position deletes apply to data files of the same spec and partition whose sequence number is not higher.
     """
-    by_path = {file.path: file for file in data}
-    by_place: dict[tuple[int, Partition], list[OldFile]] = defaultdict(list)
+    by_path: dict[str, list[OldFile]] = {file.path: [file] for file in data}
+    by_partition: dict[tuple[int, Partition], list[OldFile]] = defaultdict(list)
     for file in data:
-        by_place[file.spec_id, file.partition].append(file)
+        by_partition[file.spec_id, file.partition].append(file)
     found = []
     for delete in deletes:
-        there = by_place.get((delete.spec_id, delete.partition), [])
-        if delete.names:
-            there = [file for file in (by_path.get(delete.names),) if file in there and file is not None]
+        there = by_path.get(delete.names, []) if delete.names else by_partition[delete.spec_id, delete.partition]
         paths = frozenset(file.path for file in there if _applies(delete, file))
         if paths:
             found.append(OldDeletes(delete.path, delete.rows, paths, bool(delete.names)))
@@ -99,5 +90,6 @@ def merged(arrays: Sequence[pa.Array]) -> pa.Array:
 
 def _applies(delete: OldFile, file: OldFile) -> bool:
     path = file.path.encode()
+    same_partition = (delete.spec_id, delete.partition) == (file.spec_id, file.partition)
     within = (not delete.lower or delete.lower <= path) and (not delete.upper or path <= delete.upper)
-    return delete.sequence_number >= file.sequence_number and within
+    return same_partition and within and delete.sequence_number >= file.sequence_number

@@ -46,11 +46,11 @@ class SortedValues:
         low, high = _decoded(self.kind, lower), _decoded(self.kind, upper)
         if low > high:  # type: ignore[operator] # both are of one kind
             return True
-        sample = bisect_left(self.samples, low)  # type: ignore[type-var] # of the same kind
+        sample = bisect_left(self.samples, low)
         if sample < len(self.samples) and self.samples[sample] <= high:  # type: ignore[operator] # of the same kind
             return True
         between = range(max(sample - 1, 0) * self.step, min(sample * self.step, len(self.values)))
-        place = bisect_left(between, low, key=lambda index: _raw(self.values, index))  # type: ignore[type-var] # the same
+        place = bisect_left(between, low, key=lambda index: _raw(self.values, index))
         return place < len(between) and _raw(self.values, between[place]) <= high  # type: ignore[operator] # the same
 
 

@@ -52,7 +52,7 @@ def find_rows(files: Sequence[str], changes: pa.Table, columns: KeyColumns, limi
     with _connection(limits) as (connection, error_class):
         connection.register("changes", keys)
         try:
-            found = connection.execute(_query(columns), [[file.translate(_GLOB) for file in files]])
+            found = connection.sql(_query(columns), params=[[file.translate(_GLOB) for file in files]])
             return found.to_arrow_table().cast(schema)
         except error_class as error:
             raise file_unreadable(files[0] if len(files) == 1 else f"{len(files)} files", describe(error)) from error
@@ -84,7 +84,7 @@ def _connection(limits: ScanLimits) -> Iterator[tuple[Any, type[Exception]]]:
         raise duckdb_missing() from None
     check_library("duckdb", duckdb.__version__)
     with tempfile.TemporaryDirectory(prefix="lakesink-scan-") as folder:
-        memory = f"{limits.memory_bytes}B"
-        config: dict[str, Any] = {**_SETTINGS, "threads": limits.threads, "memory_limit": memory, "temp_directory": folder}
+        spills = {"memory_limit": f"{limits.memory_bytes}B", "temp_directory": folder}
+        config: dict[str, Any] = {**_SETTINGS, **spills, "threads": limits.threads}
         with duckdb.connect(config=config) as connection:
             yield connection, duckdb.Error
