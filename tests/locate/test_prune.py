@@ -31,7 +31,7 @@ def test_a_file_with_one_of_the_keys_is_never_left_out(
     tmp_path_factory: pytest.TempPathFactory, kind: IcebergType, data: st.DataObject
 ) -> None:
     stored = data.draw(st.lists(values(kind), min_size=1, max_size=4))
-    keys = data.draw(st.lists(values(kind), max_size=4)) + [data.draw(st.sampled_from(stored))]
+    keys = [*data.draw(st.lists(values(kind), max_size=4)), data.draw(st.sampled_from(stored))]
     batch = pa.RecordBatch.from_arrays([array_of(columns_of([kind]).keys[0], stored)], names=["c"])
     folder = tmp_path_factory.mktemp("files")
     for mode in ("truncate(2)", "full", "counts"):
