@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakesink.locate.keys_files import OpenInput
 from lakesink.locate.refusals import file_unreadable
 from lakesink.writer.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe
@@ -27,6 +28,14 @@ class Footer:
     def has(self, field_ids: Iterable[int]) -> bool:
         """True if the file has all these columns."""
         return all(field_id in self.columns for field_id in field_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How data files are opened, and the field ids by column names of files without field ids."""
+
+    open_input: OpenInput
+    mapping: Mapping[str, int] = field(default_factory=dict)
 
 
 def footer_of(schema: pa.Schema, rows: int, mapping: Mapping[str, int]) -> Footer:

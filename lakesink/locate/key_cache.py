@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakesink.locate.data_file import DataFile
-from lakesink.locate.footers import Footer, open_parquet
+from lakesink.locate.footers import Source, footer_of, open_parquet
 from lakesink.locate.key_columns import KeyColumn, KeyColumns
-from lakesink.locate.keys_files import AT_ONCE, OpenInput
+from lakesink.locate.keys_files import AT_ONCE
 from lakesink.locate.refusals import cache_unsafe, file_unreadable, reading
 from lakesink_protocol.redact import describe
 
@@ -34,14 +34,6 @@ _PRIVATE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A data file whose key columns are wanted, and its footer."""
-
-    file: DataFile
-    footer: Footer
-
-
-@dataclass(frozen=True, slots=True)
 class KeyCache:
     """A folder of copies with a limit of bytes; the least recently used copies are removed first."""
 
@@ -49,14 +41,14 @@ class KeyCache:
     most_bytes: int = DEFAULT_BYTES
 
     @contextmanager
-    def held(self, wanted: Sequence[Wanted], columns: KeyColumns, open_input: OpenInput) -> Iterator[list[str]]:
+    def held(self, files: Sequence[DataFile], columns: KeyColumns, source: Source) -> Iterator[list[str]]:
         """Local copies of the key columns of these files, in their order; they exist inside the block."""
         root = self._private_folder()
         held = Path(tempfile.mkdtemp(prefix=_HELD, dir=root))
         try:
-            hold = partial(self._hold, held=held, columns=columns, open_input=open_input)
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                yield list(pool.map(hold, wanted))
+                copies = list(pool.map(partial(self._hold, held=held, columns=columns, source=source), files))
+            yield copies
         finally:
             shutil.rmtree(held, ignore_errors=True)
             self._evict(root)
@@ -69,23 +61,18 @@ class KeyCache:
         root.chmod(_PRIVATE)
         return root
 
-    def _hold(self, wanted: Wanted, held: Path, columns: KeyColumns, open_input: OpenInput) -> str:
-        kept = Path(self.folder) / _name(wanted.file, columns)
+    def _hold(self, file: DataFile, held: Path, columns: KeyColumns, source: Source) -> str:
+        kept = Path(self.folder) / _name(file, columns)
         link = held / kept.name
-        if not (_linked(kept, link) and _is_whole(link, wanted.file.rows)):
+        if not (_linked(kept, link) and _is_whole(link, file.rows)):
             link.unlink(missing_ok=True)
-            copied = self._copy(wanted, columns, open_input)
+            copied = held / f"{_PARTIAL}{kept.name}"
+            with copied.open("xb") as sink, reading(file.path, file_unreadable), source.open_input(file.path) as opened:
+                _copy_columns(open_parquet(file.path, opened, file.rows), file, columns, source.mapping, sink)
             os.link(copied, link)
             copied.replace(kept)
         os.utime(link)  # the copy is the same file: used now
         return str(link)
-
-    def _copy(self, wanted: Wanted, columns: KeyColumns, open_input: OpenInput) -> Path:
-        path = wanted.file.path
-        number, name = tempfile.mkstemp(prefix=_PARTIAL, dir=self.folder)
-        with os.fdopen(number, "wb") as sink, reading(path, file_unreadable), open_input(path) as source:
-            _copy_columns(open_parquet(path, source, wanted.file.rows), wanted, columns, sink)
-        return Path(name)
 
     def _evict(self, root: Path) -> None:
         """Remove the least recently used copies beyond the limit, and what ended processes left."""
@@ -124,27 +111,29 @@ def _is_whole(copy: Path, rows: int) -> bool:
         return False
 
 
-def _copy_columns(file: pq.ParquetFile, wanted: Wanted, columns: KeyColumns, sink: Any) -> None:
-    """Copy row group by row group, in the types and with the field ids of the table; a missing sequence is NULL."""
+def _copy_columns(
+    opened: pq.ParquetFile, file: DataFile, columns: KeyColumns, mapping: Mapping[str, int], sink: Any
+) -> None:
+    """Copy row group by row group, in the types and with the field ids of the table; a missing column is NULL."""
+    places = footer_of(opened.schema_arrow, file.rows, mapping).columns
     schema = pa.schema([column.parquet_field for column in columns.all])
     with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
-        for group in range(file.metadata.num_row_groups):
-            places = {column.field_id: wanted.footer.columns.get(column.field_id) for column in columns.all}
-            arrays = [_read_column(file, group, places[column.field_id], column, wanted.file) for column in columns.all]
+        for group in range(opened.metadata.num_row_groups):
+            arrays = [_read_column(opened, group, places.get(one.field_id), one, file) for one in columns.all]
             writer.write_table(pa.table(arrays, schema=schema))
 
 
 def _read_column(
-    file: pq.ParquetFile, group: int, place: int | None, column: KeyColumn, data_file: DataFile
+    opened: pq.ParquetFile, group: int, place: int | None, column: KeyColumn, file: DataFile
 ) -> pa.ChunkedArray:
     if place is None:
-        return pa.chunked_array([pa.nulls(file.metadata.row_group(group).num_rows, column.arrow)])
-    name = file.schema_arrow.field(place).name
+        return pa.chunked_array([pa.nulls(opened.metadata.row_group(group).num_rows, column.arrow)])
+    name = opened.schema_arrow.field(place).name
     try:
-        found = file.read_row_group(group, columns=[name])
+        found = opened.read_row_group(group, columns=[name])
         return found.column(found.schema.get_field_index(name)).cast(column.arrow)
     except (pa.ArrowException, KeyError) as error:
-        raise file_unreadable(data_file.path, describe(error)) from error
+        raise file_unreadable(file.path, describe(error)) from error
 
 
 def _entries(root: Path) -> Iterator[os.DirEntry[str]]:

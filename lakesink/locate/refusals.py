@@ -75,7 +75,7 @@ def reading(location: str, refused: Callable[[str, str], WriteError]) -> Iterato
 def duckdb_missing() -> WriteError:
     """DuckDB, which searches data files, is not installed."""
     return WriteError(
-        "DUCKDB_MISSING",
+        "UPSERT_LIBRARY_MISSING",
         "The modes 'upsert' and 'changes' need duckdb, which is not installed.",
         action='Run `pip install "lakesink[upsert]"` in the Python of driver and executors.',
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.locate.data_file import DataFile
+from lakesink.locate.footers import Source
 from lakesink.locate.key_cache import KeyCache
 from lakesink.locate.key_columns import KeyColumns
 from lakesink.locate.keys_files import read_changes
@@ -45,7 +46,7 @@ class RemoteSearch:
     def __call__(self, group: Group) -> bytes:
         """The found rows as an Arrow IPC stream; a file is its place in the group."""
         open_input = partial(_open_input, file_io=dict(self.file_io), catalog_name=self.catalog_name)
-        search = Search(self.columns, open_input, self.cache, dict(self.mapping), self.limits)
+        search = Search(self.columns, Source(open_input, dict(self.mapping)), self.cache, self.limits)
         return to_bytes(search.find(group, _changes(self.keys_files, self.columns, self.file_io, self.catalog_name)))
 
 

@@ -46,12 +46,12 @@ def write_keys(folder: Path, table: pa.Table, task: int = 0, stem: str = "s-0") 
     return KeysFile(str(path), task, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
 
 
-def write_rows(path: Path, columns: Mapping[tuple[str, int | None], pa.Array], rows_in_group: int = 1_000_000) -> str:
+def write_rows(path: Path, columns: Mapping[tuple[str, int], pa.Array], rows_in_group: int = 1_000_000) -> str:
     """A data file with the columns by name and field id."""
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = pa.schema(
         [
-            pa.field(name, array.type, metadata={} if field_id is None else {FIELD_ID_KEY: str(field_id)})
+            pa.field(name, array.type, metadata={FIELD_ID_KEY: str(field_id)})
             for (name, field_id), array in columns.items()
         ]
     )

@@ -129,7 +129,8 @@ class Store:
 
     def publish(self, added: Sequence[ContentFile], removed: set[str] | frozenset[str] = frozenset()) -> None:
         """A snapshot with these files more, and those less."""
-        number = self.table.metadata.last_sequence_number + 1
+        head = self.table.current_snapshot()
+        number = 1 + ((head.sequence_number or 0) if head else 0)
         kept = [one for one in self.live if one[0].path not in removed]
         self.live = [*kept, *((file, number) for file in added)]
         self._commit(number)
@@ -137,7 +138,7 @@ class Store:
     def rows(self) -> list[Row]:
         """All live rows, read by PyIceberg."""
         names = [field.name for field in self.table.schema().fields]
-        return [tuple(row[name] for name in names) for row in self.table.scan().to_arrow().to_pylist()]  # type: ignore[misc]
+        return [tuple(row[name] for name in names) for row in self.table.scan().to_arrow().to_pylist()]
 
     def data(self) -> list[ContentFile]:
         return [file for file, _ in self.live if file.content is Content.DATA]

@@ -2,7 +2,7 @@
 
 import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ class Model:
         elif change.operation is not Operation.DELETE:
             self.rows[change.key] = [change.row]
 
-    def insert(self, rows: list[Row]) -> None:
+    def insert(self, rows: Sequence[Row]) -> None:
         for row in rows:
             self.rows.setdefault(row[:2], []).append(row)
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from lakesink.locate.data_file import DataFile
 from lakesink.locate.deleted_rows import Deleted, read_deleted
-from lakesink.locate.footers import parse_name_mapping
+from lakesink.locate.footers import Source, parse_name_mapping
 from lakesink.locate.key_cache import DEFAULT_BYTES, KeyCache
 from lakesink.locate.key_columns import KeyColumns, key_columns
 from lakesink.locate.keys_files import read_changes
@@ -89,7 +89,6 @@ class BatchKeys:
     columns: KeyColumns
     newest: Newest
     search: Search
-    mapping: Mapping[str, int]
     keys_files: tuple[KeysFile, ...]
 
 
@@ -133,7 +132,7 @@ class RowsOnHead:
         old = applicable(_old(touched), _old(live.deletes))
         for delete in old:
             deletes[delete.path].check_parquet()
-        deleted = read_deleted(old, search.open_input)
+        deleted = read_deleted(old, search.source.open_input)
         by_number = {found.files[path]: arrays for path, arrays in deleted.positions.items()}
         return cls(not_deleted(there, by_number), files, deletes, deleted)
 
@@ -165,8 +164,8 @@ def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings) ->
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
     mapping = parse_name_mapping(table.properties.get(NAME_MAPPING))
     cache = KeyCache(settings.folder, settings.folder_bytes)
-    search = Search(columns, opened, cache, mapping, settings.limits)
-    return BatchKeys(columns, newest, search, mapping, tuple(changes.keys_files))
+    search = Search(columns, Source(opened, mapping), cache, settings.limits)
+    return BatchKeys(columns, newest, search, tuple(changes.keys_files))
 
 
 def _opener(table: Table) -> Callable[[str], Any]:
@@ -212,7 +211,7 @@ def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings:
             tuple(sorted(shareable_properties(table.io.properties).items())),
             table.catalog.name,
             batch.search.cache,
-            tuple(sorted(batch.mapping.items())),
+            tuple(sorted(batch.search.source.mapping.items())),
             settings.limits,
         )
         found = [from_bytes(data) for data in workers.run(remote, groups)]
