@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says of its columns: names by field id, and rows."""
+"""What the footer of a Parquet file says of its columns and rows."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,11 @@ from lakesink_protocol.redact import describe
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The rows of a file, and the places of its top-level columns by field id.
+    """The places of a file's top-level columns by field id.
 
     `has_ids` is False if the file itself has no field ids: another program wrote it, before it became a table's.
     """
 
-    rows: int
     columns: Mapping[int, int]
     has_ids: bool
 
@@ -38,14 +37,14 @@ class Source:
     mapping: Mapping[str, int] = field(default_factory=dict)
 
 
-def footer_of(schema: pa.Schema, rows: int, mapping: Mapping[str, int]) -> Footer:
+def footer_of(schema: pa.Schema, mapping: Mapping[str, int]) -> Footer:
     """From a file's schema; columns of a file without field ids get them from the name mapping."""
     found = ((_field_id(field), place) for place, field in enumerate(schema))
     ids = {field_id: place for field_id, place in found if field_id is not None}
     if ids:
-        return Footer(rows, ids, has_ids=True)
+        return Footer(ids, has_ids=True)
     named = {mapping[name]: place for place, name in enumerate(schema.names) if name in mapping}
-    return Footer(rows, named, has_ids=False)
+    return Footer(named, has_ids=False)
 
 
 def open_parquet(path: str, source: Any, rows: int) -> pq.ParquetFile:

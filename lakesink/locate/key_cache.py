@@ -75,18 +75,19 @@ class KeyCache:
         return str(link)
 
     def _evict(self, root: Path) -> None:
-        """Remove the least recently used copies beyond the limit, and what ended processes left."""
+        """Remove the least recently used copies beyond the limit, and what ended processes held."""
         before = time.time() - _ABANDONED_SECONDS
-        found = [(entry, entry.stat()) for entry in _entries(root)]
-        for entry, facts in found:
-            if not entry.name.endswith(_SUFFIX) and facts.st_mtime < before:
-                _remove(entry)
-        copies = sorted((facts.st_mtime, facts.st_size, entry.name) for entry, facts in found if _is_copy(entry))
+        copies = []
+        for path, facts in _entries(root):
+            if path.suffix == _SUFFIX:
+                copies.append((facts.st_mtime, facts.st_size, path))
+            elif facts.st_mtime < before:
+                shutil.rmtree(path, ignore_errors=True)
         excess = sum(size for _, size, _ in copies) - self.most_bytes
-        for _, size, name in copies:
+        for _, size, path in sorted(copies):
             if excess <= 0:
                 return
-            (root / name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             excess -= size
 
 
@@ -115,7 +116,7 @@ def _copy_columns(
     opened: pq.ParquetFile, file: DataFile, columns: KeyColumns, mapping: Mapping[str, int], sink: Any
 ) -> None:
     """Copy row group by row group, in the types and with the field ids of the table; a missing column is NULL."""
-    places = footer_of(opened.schema_arrow, file.rows, mapping).columns
+    places = footer_of(opened.schema_arrow, mapping).columns
     schema = pa.schema([column.parquet_field for column in columns.all])
     with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
         for group in range(opened.metadata.num_row_groups):
@@ -136,18 +137,8 @@ def _read_column(
         raise file_unreadable(file.path, describe(error)) from error
 
 
-def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(root) as found:
-        yield from found
-
-
-def _is_copy(entry: "os.DirEntry[str]") -> bool:
-    return entry.name.endswith(_SUFFIX)
-
-
-def _remove(entry: "os.DirEntry[str]") -> None:
-    if entry.is_dir(follow_symlinks=False):
-        shutil.rmtree(entry.path, ignore_errors=True)
-    else:
+def _entries(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The entries of the folder, without those that another process removes at the same time."""
+    for path in root.iterdir():
         with suppress(FileNotFoundError):
-            Path(entry.path).unlink()
+            yield path, path.stat()

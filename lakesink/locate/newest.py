@@ -64,7 +64,7 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
     if not repeated.num_rows:
         return pa.array([], pa.int64())
     ordered = repeated.sort_by(_newest_first(columns))
-    is_first = _differs_from_previous(ordered[_GROUP])
+    is_first = pc.invert(_like_previous(ordered[_GROUP]))
     firsts = pc.subtract(pc.cumulative_sum(is_first.cast(pa.int64())), 1)
     best = ordered.filter(is_first).take(firsts)
     tied = pc.and_(pc.invert(is_first), _has_no_order(ordered, best, columns))
@@ -75,18 +75,21 @@ def _superseded(changes: pa.Table, columns: KeyColumns) -> pa.Array:
 
 
 def _repeated(changes: pa.Table, columns: KeyColumns) -> pa.Table:
-    """The changes of keys with several changes, with the number of their key."""
-    tasks = pc.count_distinct(changes[TASK]).as_py()
-    if tasks < 2:  # a task reports one change of a key
+    """The changes of keys with several changes, with a number for each key.
+
+    A sort needs less memory than a hash table of the keys.
+    """
+    if pc.count_distinct(changes[TASK]).as_py() < 2:  # a task reports one change of a key
         return changes.slice(0, 0)
-    counted = changes.group_by(columns.key_names).aggregate([(CHANGE, "min"), (CHANGE, "count")])
-    several = counted.filter(pc.greater(counted[f"{CHANGE}_count"], 1))
-    several = several.rename_columns({f"{CHANGE}_min": _GROUP}).drop_columns(f"{CHANGE}_count")
-    if not several.num_rows:
+    order = pc.sort_indices(changes, sort_keys=[(name, "ascending") for name in columns.key_names])
+    like_previous = _all([_like_previous(changes[name].take(order)) for name in columns.key_names], len(order))
+    if not pc.any(like_previous).as_py():
         return changes.slice(0, 0)
-    found = changes.select([CHANGE, *columns.key_names]).join(several, columns.key_names, join_type="inner")
-    rows = changes.take(found[CHANGE]).append_column(_GROUP, found[_GROUP])
-    return rows.append_column(_SNAPSHOT, pc.equal(rows[OP], int(Operation.SNAPSHOT)))
+    like_next = pa.chunked_array([*like_previous[1:].chunks, pa.array([False])])
+    several = pc.or_(like_previous, like_next)
+    rows = changes.take(order.filter(several.combine_chunks()))
+    groups = pc.cumulative_sum(pc.invert(like_previous).cast(pa.int64())).filter(several)
+    return rows.append_column(_GROUP, groups).append_column(_SNAPSHOT, pc.equal(rows[OP], int(Operation.SNAPSHOT)))
 
 
 def _newest_first(columns: KeyColumns) -> list[tuple[str, str]]:
@@ -114,7 +117,6 @@ def _all(conditions: Sequence[pa.ChunkedArray], rows: int) -> pa.ChunkedArray:
     return found
 
 
-def _differs_from_previous(groups: pa.ChunkedArray) -> pa.ChunkedArray:
-    values = groups.combine_chunks()
-    first = pa.array([True])
-    return pa.chunked_array([pa.concat_arrays([first, pc.not_equal(values[1:], values[:-1])])])
+def _like_previous(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """True for a value that equals the one before it."""
+    return pa.chunked_array([pa.array([False]), *pc.equal(values[1:], values[:-1]).chunks])

@@ -27,7 +27,7 @@ _SAMPLES = 256
 
 @dataclass(frozen=True, slots=True)
 class SortedValues:
-    """The distinct values of a column in ascending order, and raw values of some of them, evenly spaced."""
+    """The values of a column in ascending order, and raw values of some of them, evenly spaced."""
 
     kind: Primitive
     values: pa.Array
@@ -35,9 +35,9 @@ class SortedValues:
     samples: tuple[Raw, ...]
 
     @classmethod
-    def of(cls, kind: Primitive, values: pa.Array) -> "SortedValues":
-        """Sort distinct values."""
-        ordered = values.take(pc.sort_indices(values))
+    def of(cls, kind: Primitive, values: pa.ChunkedArray) -> "SortedValues":
+        """Sort the values."""
+        ordered = values.take(pc.sort_indices(values)).combine_chunks()
         step = len(ordered) // _SAMPLES + 1
         return cls(kind, ordered, step, tuple(_raw(ordered, place) for place in range(0, len(ordered), step)))
 
@@ -72,7 +72,7 @@ class KeyRanges:
 def key_ranges(changes: pa.Table, columns: KeyColumns) -> KeyRanges:
     """The ranges of the keys of some changes."""
     ordered = (column for column in columns.keys if column.kind.name not in _UNORDERED)
-    return KeyRanges(tuple((one.field_id, SortedValues.of(one.kind, pc.unique(changes[one.alias]))) for one in ordered))
+    return KeyRanges(tuple((one.field_id, SortedValues.of(one.kind, changes[one.alias])) for one in ordered))
 
 
 def key_partitions(

@@ -22,6 +22,8 @@ _GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    # DuckDB expects one row of files with a given schema, and would build its hash table of the files' rows.
+    "disabled_optimizers": "build_side_probe_side,join_order",
     "preserve_insertion_order": "false",
 }
 
@@ -31,7 +33,7 @@ class ScanLimits:
     """What a scan may use of the machine."""
 
     threads: int = 2
-    memory_bytes: int = 512 * 2**20
+    memory_bytes: int = 256 * 2**20
 
 
 def found_schema(columns: KeyColumns) -> pa.Schema:

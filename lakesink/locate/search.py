@@ -66,4 +66,4 @@ class Search:
 def _read_footer(file: DataFile, source: Source) -> Footer:
     with reading(file.path, file_unreadable), source.open_input(file.path) as opened:
         parquet = open_parquet(file.path, opened, file.rows)
-        return footer_of(parquet.schema_arrow, file.rows, source.mapping)
+        return footer_of(parquet.schema_arrow, source.mapping)

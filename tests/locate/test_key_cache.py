@@ -134,14 +134,12 @@ def test_the_folder_is_private_and_leftovers_of_ended_processes_go(bucket: Bucke
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o777)
     old = time.time() - 2 * 24 * 60 * 60
-    (cache / "held-x").mkdir()
-    (cache / "partial-y").touch()
-    (cache / "partial-z").touch()
-    for name in ("held-x", "partial-y"):
-        os.utime(cache / name, (old, old))
+    for name in ("held-old", "held-new"):
+        (cache / name).mkdir()
+    os.utime(cache / "held-old", (old, old))
     search(bucket, tmp_path).find([bucket.put("a")], wanted(1))
     assert cache.stat().st_mode & 0o777 == 0o700
-    assert sorted(entry.name for entry in cache.iterdir() if entry.suffix != ".parquet") == ["partial-z"]
+    assert sorted(entry.name for entry in cache.iterdir() if entry.suffix != ".parquet") == ["held-new"]
 
 
 def test_a_file_without_a_key_column_has_no_rows_of_the_keys(bucket: Bucket, tmp_path: Path) -> None:

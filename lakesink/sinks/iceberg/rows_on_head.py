@@ -162,6 +162,7 @@ def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings) ->
     columns = key_columns(table.schema().model_dump_json(), changes.key_ids, changes.sequence_ids)
     opened = _opener(table)
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
+    pa.default_memory_pool().release_unused()  # the files' content, and the sort
     mapping = parse_name_mapping(table.properties.get(NAME_MAPPING))
     cache = KeyCache(settings.folder, settings.folder_bytes)
     search = Search(columns, Source(opened, mapping), cache, settings.limits)
@@ -186,6 +187,7 @@ def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile
         return (there is None or file.partition in there) and ranges.may_be_in(file.lower_bounds, file.upper_bounds)
 
     found = [file for file in live.data if may_have(file)]
+    pa.default_memory_pool().release_unused()  # the sorted keys
     for file in found:
         file.check_parquet()
     return found
