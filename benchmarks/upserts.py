@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakesink
 from benchmarks.oracle import WrongRows
-from benchmarks.result import Goal, Ratio, Result
+from benchmarks.result import Cell, Goal, Ratio, Result
 from benchmarks.session import CATALOG, catalog_properties, iceberg_conf, session
 
 ROWS = 10_000_000
@@ -179,7 +179,8 @@ def _merge_into(table: str) -> Callable[[DataFrame, int], None]:
 
 def report(found: Mapping[Work, Times], rows: int) -> Result:
     """Medians of `addBatch`, and how many times as long ``MERGE INTO`` takes."""
-    lines, goals = [], []
+    lines: list[tuple[Cell, ...]] = []
+    goals = []
     for work, times in found.items():
         ratio = Ratio.of(times[MERGE], times[LAKESINK])
         medians = (int(statistics.median(times[sink])) for sink in (LAKESINK, MERGE))
