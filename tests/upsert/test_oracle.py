@@ -12,7 +12,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.row_changes import counts_in
 from testkit.builders import Lake
-from testkit.upserts import ChangeStream, Reference, rows_of, upsert_lake
+from testkit.change_table import ChangeStream, Reference, rows_of, upsert_lake
 
 
 class Killed(BaseException):
