@@ -249,7 +249,7 @@ def test_a_catalog_whose_loads_stay_behind_stops_the_batch(lake: Lake, monkeypat
     _, dropped = _letters_of_1_were_dropped(lake)
     with monkeypatch.context() as patched:
         _shown(lake, patched, dict.fromkeys(range(100), dropped))
-        with pytest.raises(CommitUnresolved, match="Start the query again"):
+        with pytest.raises(CommitUnresolved, match="older state than it has"):
             run(sink_of(lake), 1)
     assert rows_in(lake) == [0]
     assert isinstance(run(sink_of(lake), 1), Committed)

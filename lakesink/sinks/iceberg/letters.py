@@ -37,7 +37,7 @@ from lakesink_protocol.votes import receipt_rejected
 
 Participant = TwoPhaseCommitSink[Any, Any]
 
-_MOST_LOOKS = 10
+MOST_LOOKS = 10
 """Each look after the first one follows another driver's commit, or an older answer of the catalog."""
 
 
@@ -181,7 +181,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
         """
         found = PreparedLetters(rows, fingerprint)
         self._first = batch.batch_id if self._first is None else self._first
-        for _ in range(_MOST_LOOKS):
+        for _ in range(MOST_LOOKS):
             table = self._load_or_create()
             there = _batch_or_later(table, self._key(batch), batch.batch_id)
             has_batch = there is not None and there.batch_id == batch.batch_id
@@ -201,7 +201,7 @@ class LettersSink(TwoPhaseCommitSink[LettersTransaction, PreparedLetters]):
             begun = self._of(batch).begin(Batch(batch.batch_id, "", fingerprint, start=None, end=""))
             if not isinstance(begun, AlreadyCommitted):  # by a driver that came between the two looks
                 return replace(found, transaction=begun)
-        raise unsettled(self.table, batch)
+        raise unsettled(self.table, f"the dead letters of batch {batch.batch_id} are")
 
     def _of(self, batch: Batch) -> Participant:
         key = self._key(batch)

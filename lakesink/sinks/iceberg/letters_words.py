@@ -56,12 +56,11 @@ def rewound(table: str, batch: Batch, newest: int) -> WriteError:
     )
 
 
-def unsettled(table: str, batch: Batch) -> CommitUnresolved:
+def unsettled(table: str, unknown: str) -> CommitUnresolved:
     """The error for a catalog whose loads do not show the state on which it decides requests."""
     return CommitUnresolved(
         "COMMIT_UNRESOLVED",
-        f"The catalog shows {table} in an older state than it has, so the dead letters of batch {batch.batch_id} are"
-        " not known.",
-        data="This run committed nothing of this batch to the table; no file was deleted.",
-        action="Start the query again. If this happens again, look for a cache between the query and the catalog.",
+        f"The catalog shows {table} in an older state than it has, so {unknown} not known.",
+        data="This run committed nothing to the table; no file was deleted.",
+        action="Start it again. If this happens again, look for a cache between lakesink and the catalog.",
     )
