@@ -281,7 +281,7 @@ def test_the_command_shows_the_letters_and_counts_them_by_reason(spark: Any, tmp
         {"sink": "people", "reason": "EXPECTATION_UNMET", "column": "valid_age", "letters": 1, "replayed": 0}
     ]
     status = CliRunner().invoke(main, ["status", TABLE]).output
-    assert "2 of 7 rows are dead letters" in status
+    assert "2 of 7 rows became dead letters" in status
     quality = CliRunner().invoke(main, ["quality", TABLE]).output
     assert "dead letters" in quality
     assert [one.dead_letters for one in lakesink.history(TABLE, sink="people")] == [1, 1]
