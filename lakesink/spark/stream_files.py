@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Never
+from typing import Any, Never
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -74,16 +74,9 @@ def stream_files(  # noqa: PLR0913 - the options, each by its name
     """
     _check_known(others)
     check_streaming(df, "lakesink.stream_files")
-    new_sink = partial(
-        FileSink,
-        directory,
-        sink_id,
-        format=format,
-        compression_codec=compression_codec,
-        target_file_size_bytes=target_file_size_bytes,
-        accept=accept,
-        prepared_max_age=prepared_max_age,
-    )
+    sizes: dict[str, Any] = {"target_file_size_bytes": target_file_size_bytes, "prepared_max_age": prepared_max_age}
+    files: dict[str, Any] = {"format": format, "compression_codec": compression_codec, "accept": accept, **sizes}
+    new_sink = partial(FileSink, directory, sink_id, **files)
     settings = new_sink().settings
     _check_columns(df, settings.part_format)
     reporter = _reporter(settings.layout.directory, sink_id, verbose=verbose)
