@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField
 from lakesink.sinks.iceberg import letters
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink_catalog.commit.current import is_current as current
 from lakesink_protocol.coordinator import Write, run_batch
 from lakesink_protocol.errors import BatchRefused, CommitUnresolved, Reason, WriteError
 from lakesink_protocol.identity import Batch, stream_batch
@@ -291,7 +292,6 @@ def test_only_the_first_batch_of_a_run_asks_for_letters_that_no_load_shows(
         asked += 1
         return current(*of)
 
-    current = letters.is_current
     monkeypatch.setattr(letters, "is_current", is_current)
     sink = sink_of(lake)
     for batch_id in range(3):
