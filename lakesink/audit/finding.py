@@ -190,7 +190,7 @@ def of_quality(state: SinkState) -> Iterator[str]:
         yield f"{rows} did not meet an expectation of the query; lakesink quality shows which."
     if state.dead_letters:
         rows = f"{state.dead_letters:,} of {counted(state.rows + state.dead_letters, 'row')}"
-        yield f"{rows} are dead letters; lakesink dead-letters shows why."
+        yield f"{rows} became dead letters; lakesink dead-letters shows those that were not replayed."
     if state.rescued_rows:
         rows = f"{state.rescued_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} have a text in the rescue column: a part of their document has no column, or does not fit it."

@@ -222,7 +222,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         replaced = prepared.table_uuid != seen.view.table_uuid
         if replaced and seen.entry is None:
             prepared_for = Situation(seen.view, seen.key, seen.batch, prepared.table_uuid)
-            raise refusal(Reason.TABLE_REPLACED, prepared_for)
+            raise refusal(Reason.TABLE_REPLACED, prepared_for, self.words)
         prepared = prepared.pinned(transaction.decision.table.metadata)
         # An entry in the present table's ledger means that the stream continued there: the record is obsolete.
         decision, stem = transaction.decision, transaction.write.plan.file_stem
@@ -284,6 +284,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         except ReceiptInvalid as error:
             raise receipt_rejected(str(error)) from None
         self.effects.emit(events.BatchPrepared(batch_id, prepared.snapshot_id))
+        if counted.quality.dead_letters:
+            self._check_again(transaction)
         return prepared
 
     def commit(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> Outcome | None:
@@ -301,6 +303,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and the data path deletes nothing."""
         self.effects.emit(events.BatchAborted(transaction.batch.batch_id, "table", self.table))
+
+    def _check_again(self, transaction: IcebergTransaction) -> None:
+        """Refuse the batch before its letters are committed: they would stay in their table."""
+        found = transaction.fence.decide_on(self._load(), transaction.batch)
+        if isinstance(found.verdict, Refuse):
+            raise refusal(found.verdict.reason, found.situation, self.words)
 
     def _new_letters(self) -> LettersSink:
         table = letters_table(self.table, self.settings)
