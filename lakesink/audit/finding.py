@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from lakesink.words import counted
+from lakesink.words import changed, counted
 from lakesink_catalog.read.history import Record, SinkState
 from lakesink_protocol.identity import SinkKey, SinkKind
 
@@ -194,3 +194,12 @@ def of_quality(state: SinkState) -> Iterator[str]:
     if state.rescued_rows:
         rows = f"{state.rescued_rows:,} of {counted(state.rows, 'row')}"
         yield f"{rows} have a text in the rescue column: a part of their document has no column, or does not fit it."
+
+
+def of_changes(state: SinkState) -> Iterator[str]:
+    """A sentence about changes of rows by key, if there were any, and about rows that are replaced and not lost."""
+    if state.changes is None:
+        return
+    removed = state.changes.rows_removed
+    replaced = f" They replaced or removed {counted(removed, 'row')} of earlier snapshots: these are not lost."
+    yield f"The changes by key: {changed(state.changes)}.{replaced if removed else ''}"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from lakesink.audit.finding import key_of, of_quality, sink_label
+from lakesink.audit.finding import key_of, of_changes, of_quality, sink_label
 from lakesink.audit.no_records import has_no_records
 from lakesink.cli.output import NOT_WELL, OK, Report, plain
 from lakesink.cli.standing import STALE, Standing, document_of, prepared_hint, stale_hint, standing_of
@@ -128,7 +128,9 @@ def _hints(found: list[tuple[SinkState, Standing]], max_age: timedelta | None, n
         for state, standing in found
         if state.trouble is not None
     ]
-    hints += [f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in of_quality(state)]
+    hints += [
+        f"Sink {plain(state.sink)}: {said}" for state, _ in found for said in (*of_changes(state), *of_quality(state))
+    ]
     hints += [
         stale_hint(plain(state.sink), state.committed_at, max_age, now)
         for state, standing in found
