@@ -68,6 +68,13 @@ def changed(counts: ChangeCounts) -> str:
     return ", ".join(f"{number(amount)} {word}" for word, amount in amounts.items() if amount) or "no change"
 
 
+def rows_in_words(stored: int | None, position_deletes: int | None) -> str:
+    """``12 rows``, or ``12 stored rows with 4 deletes``: a delete may be of a row that compaction left out."""
+    if not position_deletes:
+        return counted(stored, "row")
+    return f"{counted(stored, 'stored row')} with {counted(position_deletes, 'delete')}"
+
+
 def as_arguments(table: str, catalog: str | None) -> str:
     """A table as the arguments of a command, with the catalog that the user named."""
     return shlex.join([table] if catalog is None else [table, "--catalog", catalog])

@@ -19,6 +19,7 @@ from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.scan import TableScan
 from lakesink.words import counted, number
 from lakesink_catalog.read.history import SinkState
+from lakesink_protocol.row_changes import ChangeCounts, sum_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class SinkProof:
     unmet_rows: int = 0  # rows that did not meet an expectation of the query
     dead_letters: int = 0  # rows that are in the table of dead letters instead
     rescued_rows: int = 0  # rows, included in `rows`, with a text in the rescue column
+    changes: ChangeCounts | None = None  # by key; None if all batches appended
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def audit(
 
 def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
     steps = scan.steps(key_of(state))
+    changes = [step.snapshot.changes for step in steps if step.snapshot.changes is not None]
     return SinkProof(
         sink=state.sink,
         branch=state.branch,
@@ -116,11 +119,12 @@ def _proof_of(scan: TableScan, state: SinkState) -> SinkProof:
         last=state.batch_id,
         oldest=steps[0].mark.batch_id if steps else None,
         batches=len(steps),
-        rows=sum(step.snapshot.added_rows or 0 for step in steps),
+        rows=sum(step.snapshot.added_rows for step in steps),
         since=state.since if steps else None,
         malformed_rows=sum(step.snapshot.malformed_rows for step in steps),
         unknown_keys=sum(step.snapshot.unknown_keys for step in steps),
         unmet_rows=sum(step.snapshot.unmet_rows for step in steps),
         dead_letters=sum(step.snapshot.dead_letters for step in steps),
         rescued_rows=sum(step.snapshot.rescued_rows for step in steps),
+        changes=sum_of(changes) if changes else None,
     )

@@ -108,6 +108,18 @@ class Code(Enum):
         "The totals in the summary of a branch's head differ from its files.",
         "Trust the files. Engines that answer count(*) from totals return wrong counts until a rewrite corrects them.",
     )
+    CHANGES_DISAGREE = (
+        "A batch's changes by key contradict its snapshot: rows may be missing, or be there twice.",
+        "Run lakesink audit --keys. If keys have several rows, send them again: a change of a key removes all but one.",
+    )
+    KEY_REPEATED = (
+        "A key has more than one live row: readers see several versions of it.",
+        "Find who inserted them (lakesink log), and send each such key again: a change removes all but one.",
+    )
+    KEY_NULL = (
+        "Rows have NULL in a column of the key: no change can address them.",
+        "Delete these rows, or give them a key.",
+    )
     DEAD_LETTERS_DIFFER = (
         "A batch put rows aside that its table of dead letters does not have: they are in neither table.",
         "Restore the table of dead letters from a backup, or roll it forward again; else replay the batch.",

@@ -10,6 +10,8 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 PREFIX = "lakesink."
+MODE = "lakesink.mode"
+"""Summary property of a batch that changed rows by key."""
 _WORDS = {
     "upserts": "upserts",
     "deletes": "deletes",
@@ -107,7 +109,9 @@ class ChangeCounts:
 def sum_of(found: Iterable[ChangeCounts]) -> ChangeCounts:
     """The counts of several batches together."""
     every = list(found)
-    return ChangeCounts(**{one.name: sum(getattr(counts, one.name) for counts in every) for one in fields(ChangeCounts)})
+    return ChangeCounts(
+        **{one.name: sum(getattr(counts, one.name) for counts in every) for one in fields(ChangeCounts)}
+    )
 
 
 def counts_in(summary: Mapping[str, Any]) -> ChangeCounts | None:
