@@ -31,6 +31,9 @@ class ParquetOptions:
 JSON, AVRO = "json", "avro"
 """Formats of documents."""
 
+DEBEZIUM = DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
+"""Formats of Debezium's events."""
+
 
 class OnMalformed(StrEnum):
     """The treatment of a document that cannot be decoded, or of another row that cannot be written."""

@@ -20,7 +20,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakesink.settings.table_settings import PROPERTIES
-from lakesink.sinks.iceberg.sink import IcebergTransaction, ReportedLog
+from lakesink.sinks.iceberg.records import ReportedLog
+from lakesink.sinks.iceberg.sink import IcebergTransaction
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.two_phase import TaskWriter

@@ -1,7 +1,7 @@
 """The Iceberg sink: a two-phase sink whose target is one table. It handles receipts and never reads a row."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 
 from lakesink.settings.policy import policy_of
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.batch_warnings import BatchWarnings
 from lakesink.sinks.iceberg.document_evolution import follow_documents, left_rows, not_followed, possible
 from lakesink.sinks.iceberg.evolution import BatchWrite, plan_write
 from lakesink.sinks.iceberg.expectations import marks_invalid
@@ -19,34 +20,31 @@ from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS
 from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
+from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
-from lakesink.sinks.iceberg.votes import Written, count_votes, is_data_file, opened
+from lakesink.sinks.iceberg.votes import Written, count_votes, opened
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink.writer.columns import missing_columns, unknown_columns
-from lakesink.writer.expectations import Expected, OnUnmet, expected_in, without_marks
+from lakesink.writer.expectations import Expected, expected_in, without_marks
 from lakesink.writer.letters import LETTERS, LettersPlan
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import schema_mismatch
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.evolution import ChangeImpossible
-from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit, still_usable
+from lakesink_catalog.commit.fence import Decision, Effects, FencedCommit
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
-from lakesink_catalog.commit.recovery import matches_manifests
 from lakesink_catalog.commit.request import CommitOptions
-from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.manifests.merging import MergeMemory
-from lakesink_catalog.tables.locations import all_under, data_location, metadata_location
+from lakesink_catalog.tables.locations import metadata_location
 from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
-from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from lakesink_protocol.quality import LONGEST_NAME, Quality
+from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import ReceiptInvalid
-from lakesink_protocol.redact import shown
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
 from lakesink_protocol.situation import Situation
@@ -223,7 +221,10 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise refusal(Reason.TABLE_REPLACED, prepared_for)
         prepared = prepared.pinned(transaction.decision.table.metadata)
         # An entry in the present table's ledger means that the stream continued there: the record is obsolete.
-        trouble = "it was prepared for an earlier table" if replaced else _trouble(transaction, prepared)
+        decision, stem = transaction.decision, transaction.write.plan.file_stem
+        trouble = (
+            "it was prepared for an earlier table" if replaced else why_unusable(decision, prepared, stem, self.effects)
+        )
         if trouble:
             self.effects.emit(events.PreparedUnusable(transaction.batch.batch_id, trouble))
             return None
@@ -262,20 +263,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         rest = None if followed is None else followed.table
         counted = count_votes(receipts, Written(write.table, rest), write.plan.file_stem, batch_id, self.expected)
         check_letters(counted, self.letters, self.settings, batch_id)
-        if counted.quality.malformed_rows:
-            malformed = counted.quality.malformed_rows, counted.first_malformed
-            self.effects.emit(events.RowsMalformed(batch_id, self.table, *malformed))
-        warned = counted.quality.unmet_in_words(one.name for one in self.expected if one.on_unmet is OnUnmet.WARN)
-        if warned:
-            self.effects.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
-        if counted.quality.dead_letters:
-            aside = counted.quality.dead_letters, self.letters.table
-            self.effects.emit(events.RowsPutAside(batch_id, self.table, *aside))
+        warnings = BatchWarnings(self.table, self.key.name, self.effects.emit, self.reported)
+        warnings.of_receipts(batch_id, counted, self.expected, self.letters.table)
         if transaction.writer is not None:
-            self._warn_of_missing(transaction)
-            self._warn_of_ignored(transaction)
-        self._warn_of_unknown(batch_id, counted.quality)
-        self._warn_of_rescued(batch_id, counted.quality)
+            plan = transaction.write.plan
+            warnings.of_columns(batch_id, missing_columns(self.schema, plan), unknown_columns(self.schema, plan))
+        warnings.of_documents(batch_id, counted.quality)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,
@@ -394,64 +387,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         of_run = self.merges, self.clock, self.words, partial(self.effects.turn, table, self.effects.emit)
         return FencedCommit(self._load, self.key, start_uuid, options, self.effects, *of_run)
 
-    def _warn_of_missing(self, transaction: IcebergTransaction) -> None:
-        """Warn once for each column, with its first batch: a column that the query no longer has becomes NULL."""
-        columns = self._unreported_columns("column", missing_columns(self.schema, transaction.write.plan))
-        if columns:
-            self.effects.emit(events.ColumnsMissing(transaction.batch.batch_id, self.table, self.key.name, columns))
-
-    def _warn_of_ignored(self, transaction: IcebergTransaction) -> None:
-        """Warn once for each column that `schema_evolution` leaves out."""
-        columns = self._unreported_columns("ignored column", unknown_columns(self.schema, transaction.write.plan))
-        if columns:
-            self.effects.emit(events.ColumnsIgnored(transaction.batch.batch_id, self.table, self.key.name, columns))
-
     def _with_table(self, quality: Quality) -> Quality:
         return replace(quality, letters_table=self.letters.table) if quality.dead_letters else quality
-
-    def _unreported(self, kind: str, names: Iterable[str]) -> list[str]:
-        """Those of the names that no earlier warning had."""
-        news = [name for name in names if f"{kind} {name}" not in self.reported]
-        self.reported.update(f"{kind} {name}" for name in news)
-        return news
-
-    def _unreported_columns(self, kind: str, names: Iterable[str]) -> str:
-        """The same of columns, safe to show."""
-        return ", ".join(shown(name, LONGEST_NAME) for name in self._unreported(kind, names))
-
-    def _warn_of_unknown(self, batch_id: int, quality: Quality) -> None:
-        """Warn once for each name: omitting a key may be intended, and a stream runs for a long time."""
-        news = self._unreported("key", quality.unknown_names)
-        if news:
-            names = Quality(unknown_names=tuple(news)).names_text
-            self.effects.emit(events.KeysUnknown(batch_id, self.table, names))
-
-    def _warn_of_rescued(self, batch_id: int, quality: Quality) -> None:
-        """Warn once for each reason: a column for such values may be missing."""
-        news = self._unreported("reason", quality.rescued)
-        if news:
-            self.effects.emit(events.RowsRescued(batch_id, self.table, ", ".join(news)))
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedLog:
-    """The prepared records of a sink; emits an event when a record is durable."""
-
-    records: TableLog
-    emit: Listener
-
-    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """See `TableLog.find`."""
-        return self.records.find(batch)
-
-    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """See `TableLog.put`."""
-        self.records.put(batch, payloads)
-        self.emit(events.BatchRecorded(batch.batch_id))
-
-    def landed(self, batch: Batch) -> None:
-        """See `TableLog.landed`."""
-        self.records.landed(batch)
 
 
 def _dropped(table: str, batch: Batch) -> CatalogError:
@@ -469,27 +406,6 @@ def _dropped(table: str, batch: Batch) -> CatalogError:
             ),
         ),
     )
-
-
-def _trouble(transaction: IcebergTransaction, prepared: PreparedBatch) -> str | None:
-    """The reason that a prepared batch can no longer be committed; None if it can."""
-    decision, table = transaction.decision, transaction.decision.table
-    if prepared.deletes:
-        return "a newer lakesink prepared it, with deletes"
-    if not still_usable(decision, prepared):
-        return "the ledger, the schema or the specs changed"
-    manifests = (manifest.path for manifest in prepared.manifests)
-    own = (is_data_file(path, data_location(table), transaction.write.plan.file_stem) for path, _ in prepared.files)
-    if not all_under(manifests, metadata_location(table)) or not all(own):
-        return "a path is outside the table's locations, or belongs to another batch"
-    io = table.io
-    if not prepared.is_there(io, transaction.fence.effects.at_once):
-        return "a file is missing or has another size"
-    premises = prepared.premises
-    assert premises is not None
-    if not translate_storage_errors(io.properties, lambda: matches_manifests(prepared, premises, io)):
-        return "its manifests name other files than it does"
-    return None
 
 
 def _milliseconds(duration: timedelta) -> int:

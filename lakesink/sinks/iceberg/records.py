@@ -1,0 +1,57 @@
+"""The prepared batch that an earlier run left: whether it can still be committed, and its log with events."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakesink.sinks.iceberg.votes import is_data_file
+from lakesink_catalog.commit.fence import Decision, Effects, still_usable
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
+from lakesink_catalog.commit.recovery import matches_manifests
+from lakesink_catalog.connect.errors import translate_storage_errors
+from lakesink_catalog.tables.locations import all_under, data_location, metadata_location
+from lakesink_protocol import events
+from lakesink_protocol.events import Listener
+from lakesink_protocol.identity import Batch
+from lakesink_protocol.two_phase import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLog:
+    """The prepared records of a sink; emits an event when a record is durable."""
+
+    records: TableLog
+    emit: Listener
+
+    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
+        """See `TableLog.find`."""
+        return self.records.find(batch)
+
+    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
+        """See `TableLog.put`."""
+        self.records.put(batch, payloads)
+        self.emit(events.BatchRecorded(batch.batch_id))
+
+    def landed(self, batch: Batch) -> None:
+        """See `TableLog.landed`."""
+        self.records.landed(batch)
+
+
+def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:
+    """The reason that a prepared batch can no longer be committed; None if it can."""
+    table = decision.table
+    if prepared.deletes:
+        return "a newer lakesink prepared it, with deletes"
+    if not still_usable(decision, prepared):
+        return "the ledger, the schema or the specs changed"
+    manifests = (manifest.path for manifest in prepared.manifests)
+    own = (is_data_file(path, data_location(table), file_stem) for path, _ in prepared.files)
+    if not all_under(manifests, metadata_location(table)) or not all(own):
+        return "a path is outside the table's locations, or belongs to another batch"
+    io = table.io
+    if not prepared.is_there(io, effects.at_once):
+        return "a file is missing or has another size"
+    premises = prepared.premises
+    assert premises is not None
+    if not translate_storage_errors(io.properties, lambda: matches_manifests(prepared, premises, io)):
+        return "its manifests name other files than it does"
+    return None
