@@ -208,7 +208,7 @@ class Upserts:
         self, table: Table, batch_id: int, new: Sequence[DataFile], fresh: Mapping[str, DataFile], summary: Summary
     ) -> int:
         head, snapshot_id = table.current_snapshot(), uuid.uuid4().int >> 65
-        number = table.metadata.last_sequence_number + 1
+        number = 1 + max((one.sequence_number or 0 for one in table.metadata.snapshots), default=0)
         batch = stream_batch(batch_id, self.query, start=[batch_id], end=[batch_id + 1])
         entry = next_entry(
             batch, snapshot_id=snapshot_id, sequence_number=number, table_uuid=str(table.metadata.table_uuid)

@@ -5,6 +5,7 @@ Compaction, deletes, expiry and replayed rollbacks are no violations. What the r
 reported as unknown, not assumed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from lakesink.audit.checkpoint import Done
 from lakesink.audit.finding import Finding, Note, key_of
 from lakesink.audit.html import MOST_ROWS, page
 from lakesink.audit.in_words import sink_in_words, told, verdict_of
+from lakesink.audit.key_proof import KeyProof
 from lakesink.audit.leftovers import Leftovers, look_for_leftovers
 from lakesink.audit.scan import TableScan
 from lakesink.words import counted, number
@@ -56,6 +58,7 @@ class Proof:
     footers: bool  # True if row counts were compared with Parquet footers
     leftovers: Leftovers  # own files that no snapshot references
     unchecked: int  # files that could not be checked
+    keys: KeyProof | None = None  # None if the keys were not asked for
 
     def _repr_html_(self) -> str:
         """The result as a notebook shows it."""
@@ -73,24 +76,33 @@ class Proof:
 
 
 def audit(
-    table: Table, *, done: Done | None = None, sink: str | None = None, footers: bool = True, now_ms: int | None = None
+    table: Table,
+    *,
+    done: Done | None = None,
+    sink: str | None = None,
+    footers: bool = True,
+    now_ms: int | None = None,
+    prove_keys: Callable[[Table], KeyProof] | None = None,
 ) -> Proof:
     """Prove what can be proved of a table. Raises an OSError if the storage failed.
 
     A running stream commits, so its checkpoint, `done`, is read before the table is loaded. `sink` limits batches and
     ledgers; files and manifests are always checked completely. Parquet footers cost one more request for each file. The
-    wall clock `now_ms` is compared with the table's last change, unless it is None.
+    wall clock `now_ms` is compared with the table's last change, unless it is None. `prove_keys` reads the key columns
+    of all data files.
     """
     scan = TableScan.at(table, sink)
     entries = scan.entries()
     faults = data_files.faults(table.io, entries, footers=footers)
     leftovers = look_for_leftovers(table, (entry.path for entry in entries), scan.ledgers())
+    keys = prove_keys(table) if prove_keys is not None else None
     said = [
         *scan.of_sinks(),
         *(scan.of_clock(now_ms) if now_ms is not None else ()),
         *scan.of_contents(),
         *scan.of_dead_letters(),
         *data_files.findings(faults),
+        *(keys.findings() if keys is not None else ()),
         *(scan.of_checkpoint(done) if done is not None else ()),
         *scan.of_history(),
         *leftovers.notes(),
@@ -106,6 +118,7 @@ def audit(
         footers=footers,
         leftovers=leftovers,
         unchecked=sum(fault.code is None for fault in faults),
+        keys=keys,
     )
 
 

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.util import find_spec
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakesink.audit.as_of import look_back
 from lakesink.audit.finding import sink_label
+from lakesink.audit.need_duckdb import check_duckdb
 from lakesink.audit.resolve_snapshot import Chosen, Past, by_batch
 from lakesink.cli.output import Report, invalid
 from lakesink.cli.rows import cells, documents
@@ -16,7 +16,6 @@ from lakesink.words import as_arguments, changed, counted, number
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import time_of, total_changes
 from lakesink_catalog.tables.tables import load_table
-from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.row_changes import ChangeCounts
 
@@ -75,12 +74,7 @@ def diff(
 def _check_possible(from_batch: int, to_batch: int) -> None:
     if from_batch >= to_batch:
         raise invalid("--to-batch is not above --from-batch.", "Give an earlier batch as --from-batch.")
-    if find_spec("duckdb") is None:
-        raise SettingsError(
-            "DUCKDB_MISSING",
-            "lakesink diff needs DuckDB, which is not installed.",
-            action="pip install duckdb",
-        )
+    check_duckdb("lakesink diff")
 
 
 def _end(past: Past, chosen: Chosen | None, batch_id: int) -> dict[str, Any]:
