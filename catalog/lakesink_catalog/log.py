@@ -22,6 +22,10 @@ LINES: Mapping[type[events.Event], str] = {
     events.OptionDeprecated: (
         "lakesink.option.deprecated option=%(option)s: use %(instead)s, which keeps what cannot be decoded"
     ),
+    events.OrderTrusted: (
+        "lakesink.changes.order-trusted table=%(table)s sink=%(sink)s: without sequence_by, a later batch counts as"
+        " newer, and a batch with two changes of a key is refused"
+    ),
     events.LedgerTagOff: (
         "lakesink.ledger.without-tag table=%(table)s sink=%(sink)s: without the tag, lakesink cannot detect a rollback"
         " that expiry hides, or a late request on an old head"

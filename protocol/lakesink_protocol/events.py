@@ -102,6 +102,14 @@ class LedgerTagOff(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderTrusted(Event):
+    """Changes have no `sequence_by`, and the source keeps no order of its own: a later batch counts as newer."""
+
+    table: str
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryStarted(Event):
     """The first batch of a run begins; `is_weakened` if a fact of the query weakens the guarantee.
 

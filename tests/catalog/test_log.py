@@ -86,6 +86,14 @@ CASES: list[tuple[events.Event, str, str]] = [
     ),
     (events.PropertiesIgnored(("a", "b")), "WARNING", "lakesink.settings.ignored properties=a,b"),
     (
+        events.OrderTrusted("demo.orders", "orders"),
+        "WARNING",
+        (
+            "lakesink.changes.order-trusted table=demo.orders sink=orders: without sequence_by, a later batch counts as"
+            " newer, and a batch with two changes of a key is refused"
+        ),
+    ),
+    (
         events.LedgerTagOff("demo.events", "events"),
         "WARNING",
         (
