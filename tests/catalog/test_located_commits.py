@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from lakesink_catalog.commit.keys import check_changeable
+from lakesink_catalog.commit.keys import check_key
 from lakesink_catalog.commit.recovery import matches_keys_files
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_protocol import events
@@ -136,15 +136,12 @@ def test_a_key_that_was_renamed_is_the_same(keyed: Keyed) -> None:
 
 def refused(keyed: Keyed, key_ids: tuple[int, ...] = (1,), entry_keys: tuple[int, ...] | None = None) -> str:
     """The code with which a batch with this key is refused before its rows are written; empty if it is not."""
-    decision = keyed.fence.decide(keyed.batch)
-    situation = decision.situation
-    if entry_keys is not None:
-        entry = next_entry(
-            keyed.batch, snapshot_id=1, sequence_number=1, table_uuid=situation.view.table_uuid, keys=entry_keys
-        )
-        situation.view = replace(situation.view, entry=entry)
+    table = keyed.lake.table()
+    uuid = str(table.metadata.table_uuid)
+    keys = key_ids if entry_keys is None else entry_keys
+    entry = next_entry(keyed.batch, snapshot_id=1, sequence_number=1, table_uuid=uuid, keys=keys)
     try:
-        check_changeable(decision.table, situation, key_ids)
+        check_key(table, entry, key_ids)
     except CatalogError as error:
         return error.code
     return ""
@@ -153,6 +150,7 @@ def refused(keyed: Keyed, key_ids: tuple[int, ...] = (1,), entry_keys: tuple[int
 def test_a_key_is_that_of_the_table_and_of_the_ledger(keyed: Keyed) -> None:
     assert not refused(keyed)
     assert not refused(keyed, entry_keys=())
+    check_key(keyed.lake.table(), None, (1,))
     assert refused(keyed, (3,)) == refused(keyed, (1, 3)) == refused(keyed, entry_keys=(3,)) == "LAKESINK_KEY_CHANGED"
     with keyed.lake.table().update_schema() as schema:
         schema.rename_column("id", "number")

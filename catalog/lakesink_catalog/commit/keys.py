@@ -6,31 +6,25 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_catalog.manifests.live import equality_deletes
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError
-from lakesink_protocol.ledger import stated
+from lakesink_protocol.ledger import LedgerEntry
 from lakesink_protocol.redact import shown
-from lakesink_protocol.situation import Situation
 
 LONGEST_NAMES = 90
 
 
-def check_changeable(table: Table, situation: Situation, key_ids: Sequence[int]) -> None:
-    """Refuse, before rows are written, to replace or delete rows by this key.
+def check_key(table: Table, entry: LedgerEntry | None, key_ids: Sequence[int]) -> None:
+    """Refuse, before rows are written, to replace or delete rows by a key of which others do not know.
 
     Raises:
-        CatalogError: `KEY_CHANGED` if the table or the ledger has another key. `EQUALITY_DELETES` if the head states
-            that it has such files; a head that states nothing is checked when rows are located.
+        CatalogError: `KEY_CHANGED` if the table, or the sink's newest batch in the ledger, has another key.
     """
-    present, entry = set(table.schema().identifier_field_ids), situation.entry
+    present = set(table.schema().identifier_field_ids)
     if present != set(key_ids):
         raise _key_changed("the table's identifier fields are", table.schema(), sorted(present))
     if entry is not None and entry.keys and set(entry.keys) != present:
         raise _key_changed("the sink's earlier batches had the key", table.schema(), entry.keys)
-    head = None if situation.view.head is None else situation.view.snapshots.get(situation.view.head)
-    if head is not None and stated(head.summary, "total-equality-deletes"):
-        raise equality_deletes()
 
 
 def key_holds(changes: PreparedChanges | None, present: Schema) -> bool:

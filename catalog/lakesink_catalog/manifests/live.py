@@ -56,15 +56,3 @@ class LiveFiles:
 
     data: tuple[LiveFile, ...]
     deletes: tuple[LiveFile, ...]
-
-
-def equality_deletes() -> CatalogError:
-    """The error for a table with equality deletes."""
-    return CatalogError(
-        "EQUALITY_DELETES",
-        "The table has equality deletes; they hide rows that upserts and deletes would find.",
-        data=DataState.NOT_IN,
-        action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
-        " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
-        " map('delete-file-threshold', '1')).",
-    )

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
 from lakesink_catalog.manifests.lists import manifests_under
-from lakesink_catalog.manifests.live import LiveFile, LiveFiles, equality_deletes
+from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
@@ -111,6 +111,18 @@ def _with_certain_references(
     for file in deletes:
         doubtful = file.path in derived and file.referenced_data_file not in live
         yield replace(file, referenced_data_file="") if doubtful else file
+
+
+def equality_deletes() -> CatalogError:
+    """The error for a table with equality deletes."""
+    return CatalogError(
+        "EQUALITY_DELETES",
+        "The table has equality deletes; they hide rows that upserts and deletes would find.",
+        data=DataState.NOT_IN,
+        action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
+        " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
+        " map('delete-file-threshold', '1')).",
+    )
 
 
 def _unreadable(path: str, error: Malformed) -> CatalogError:
