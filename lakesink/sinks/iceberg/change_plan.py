@@ -32,7 +32,7 @@ from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink.writer.columns import NameRule
 from lakesink.writer.plan import DELETED, ChangesPlan
 from lakesink.writer.refusals import shown
-from lakesink_catalog.manifests.live import equality_deletes
+from lakesink_catalog.manifests.live_reading import equality_deletes
 from lakesink_catalog.spark_types import sql_name
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.suggest import did_you_mean
