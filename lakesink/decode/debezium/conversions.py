@@ -3,7 +3,6 @@
 Values arrive as texts, see `json_scalars`. A column that is not in the tables below follows the rules for JSON.
 """
 
-import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -168,12 +167,12 @@ def _number(text: str, scale: int) -> str:
     """A decimal with all its digits, from JSON: Base64 in a text, else a number."""
     if not text.startswith('"'):
         return text
-    content = as_text(text) or ""
+    content = as_text(text) if "\\" in text else text[1:-1]
     try:
-        unscaled = base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError):
+        unscaled = binascii.a2b_base64(content or "", strict_mode=True)
+    except ValueError:
         raise pa.ArrowInvalid("not Base64") from None
-    if base64.b64encode(unscaled).decode() != content:
+    if binascii.b2a_base64(unscaled, newline=False).decode() != content:
         raise pa.ArrowInvalid("Base64 that no encoder writes")
     return digits_of(unscaled, scale)
 

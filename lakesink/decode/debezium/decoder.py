@@ -145,7 +145,7 @@ class DebeziumDecoder:
     def _faults(self, batch: pa.RecordBatch, found: SortedEvents) -> dict[int, Fault]:
         """Why rows cannot be changes; the first malformed documents only are explained, for it takes time."""
         faults = dict.fromkeys(_positions(found.unknown), Fault("OPERATION_UNKNOWN"))
-        faults |= dict.fromkeys(_positions(found.keyless), Fault("KEY_NULL", ", ".join(self._columns.keys)))
+        faults |= dict.fromkeys(_positions(found.keyless), Fault("KEY_MISSING", ", ".join(self._columns.keys)))
         positions = pc.indices_nonzero(found.malformed)
         faults |= dict.fromkeys(positions.to_pylist(), Fault("VALUE_MALFORMED"))
         some = positions[: max(MOST_EXPLAINED - self._explained, 0)]

@@ -35,7 +35,7 @@ def truncated(place: str) -> WriteError:
 def key_missing(places: Sequence[str], count: int, keys: Sequence[str]) -> WriteError:
     """The row before a delete or an update lacks columns of the key."""
     return WriteError(
-        "KEY_NULL",
+        "KEY_MISSING",
         f"{counted(count, 'event')} of a task delete or update a row without telling its whole key "
         f"({', '.join(keys)[:40]}). The first: {places[0][:60]}.",
         action="Let the database log the whole row: ALTER TABLE ... REPLICA IDENTITY FULL in PostgreSQL, "

@@ -39,9 +39,11 @@ def unwrapped(texts: pa.StringArray) -> list[Payloads]:
         fits = pc.and_(pc.starts_with(chosen, prefix), pc.ends_with(chosen, "}"))
         if not prefix or not fits[0].as_py():
             break
-        payloads = pc.binary_slice(chosen.filter(fits).cast(pa.binary()), len(prefix.encode()), -1)
-        found.append(Payloads(left.filter(fits), payloads.cast(pa.string()), types))
-        left = left.filter(pc.invert(fits))
+        others = left.filter(pc.invert(fits))
+        chosen, positions = (chosen.filter(fits), left.filter(fits)) if len(others) else (chosen, left)
+        payloads = pc.binary_slice(chosen.cast(pa.binary()), len(prefix.encode()), -1)
+        found.append(Payloads(positions, payloads.cast(pa.string()), types))
+        left = others
     others = pa.concat_arrays([pc.indices_nonzero(pc.invert(wrapped)).cast(pa.int64()), left])
     if len(others) or not found:
         found.append(Payloads(others, texts if len(others) == len(texts) else texts.take(others), None))
