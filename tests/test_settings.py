@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink.settings.metrics_modes import metrics_modes
-from lakesink.settings.option_types import Options
+from lakesink.settings.option_types import Deletes, LocateIn, Options, OutputMode
 from lakesink.settings.options import OPTIONS, options_table_markdown
 from lakesink.settings.parse import duration, size_bytes, switch, whole_number
 from lakesink.settings.settings import Settings
@@ -22,6 +22,7 @@ from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import Reason, SettingsError
 from lakesink_protocol.identity import SinkKind
+from lakesink_protocol.row_changes import Mode
 
 CANARY = "c4n4ry-Sw0rdfish"
 NEEDED = {"sink_id": "events", "checkpoint": "/ck"}
@@ -160,7 +161,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_a_hint(name: str, given: An
         ("checkpoint-location", "Did you mean 'checkpoint'?"),
         ("target-file-size-bytes", "Did you mean 'target_file_size_bytes'?"),
         ("write.target-file-size-bytes", "Use the option target_file_size_bytes, which overrides this table property."),
-        ("zzzzzz", "Known: accept, branch"),
+        ("zzzzzz", "Known: accept, apply_as_deletes, branch"),
         ("_reported", "There is no option '_reported'"),
     ],
 )
@@ -291,6 +292,104 @@ def test_any_value_is_read_or_refused(value: Any) -> None:
             read(value)
         except ValueError as error:
             assert str(error).startswith("expected")  # noqa: PT017 - both ends are right
+
+
+# Changes
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    [
+        ("mode", "upsert", Mode.UPSERT),
+        ("keys", ["region", "order, id"], ("region", "order, id")),
+        ("keys", ("id",), ("id",)),
+        ("keys", " region , order_id ", ("region", "order_id")),
+        ("sequence_by", "lsn", ("lsn",)),
+        ("except_column_list", ["op", "ts"], ("op", "ts")),
+        ("output_mode", "update", OutputMode.UPDATE),
+        ("locate_in", "executors", LocateIn.EXECUTORS),
+    ],
+)
+def test_an_option_of_changes_is_read(name: str, given: Any, read: Any) -> None:
+    assert getattr(parse(**{"mode": "upsert", name: given}), name) == read
+
+
+def test_rows_are_appended_unless_the_mode_says_otherwise() -> None:
+    assert not parse().has_changes
+    assert parse(mode="changes", apply_as_deletes="op = 'd'", deletes="soft").deletes is Deletes.SOFT
+    assert parse(mode="changes", decode="debezium-json").has_changes
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "hint"),
+    [
+        ("mode", "merge", "expected 'append', 'upsert' or 'changes'"),
+        ("keys", [], "expected 1 to 32 names"),
+        ("keys", "id,", "expected 1 to 32 names"),
+        ("keys", ["id", "ID"], "named twice"),
+        ("keys", ["id", 7], "expected a list of columns"),
+        ("keys", 7, "expected a list of columns"),
+        ("keys", {"id": 1}, "expected a list of columns"),
+        ("keys", b"id", "expected a list of columns"),
+        ("keys", ["x" * 256], "at most 255 bytes"),
+        ("sequence_by", "a" + ",a" * 40, "expected 1 to 32 names"),
+        ("apply_as_deletes", " ", "expected a condition"),
+        ("apply_as_deletes", True, "expected a condition"),
+        ("deletes", "both", "expected 'hard' or 'soft'"),
+        ("output_mode", "complete", "expected 'append' or 'update'"),
+        ("locate_in", ["driver"], "expected 'auto', 'driver' or 'executors'"),
+    ],
+)
+def test_a_wrong_option_of_changes_is_refused_with_a_hint(name: str, given: Any, hint: str) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as refused:
+        parse(**({"mode": "changes", "decode": "debezium-json"} | {name: given}))
+    assert hint in refused.value.what
+    assert refused.value.action.startswith(name)
+
+
+BY_DEBEZIUM = {"mode": "changes", "decode": "debezium-json"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"keys": ["id"]}, "keys needs mode='upsert' or 'changes'"),
+        ({"sequence_by": "lsn"}, "sequence_by needs mode='upsert' or 'changes'"),
+        ({"apply_as_deletes": "op = 'd'"}, "apply_as_deletes needs mode='changes'"),
+        ({"mode": "append", "locate_in": "driver"}, "locate_in needs mode='upsert' or 'changes'"),
+        ({"decode": "debezium-json"}, "needs mode='changes'"),
+        ({"mode": "upsert", "decode": "debezium-json"}, "'upsert' would store deletes"),
+        ({"mode": "upsert", "apply_as_deletes": "op = 'd'"}, "apply_as_deletes needs mode='changes'"),
+        ({"mode": "upsert", "deletes": "soft"}, "deletes needs mode='changes'"),
+        ({"mode": "changes"}, "needs apply_as_deletes or decode="),
+        ({"mode": "changes", "decode": "json"}, "needs apply_as_deletes or decode="),
+        (BY_DEBEZIUM | {"apply_as_deletes": "true"}, "exclude each other"),
+        ({"mode": "changes", "decode": "debezium-avro"}, "decode='debezium-avro' and schema_registry need each other"),
+        (BY_DEBEZIUM | {"except_column_list": "op"}, "except_column_list excludes decode"),
+        ({"mode": "upsert", "keys": "id", "except_column_list": "ID"}, "has 'id', a column of keys"),
+        ({"mode": "upsert", "sequence_by": "lsn", "except_column_list": "lsn"}, "has 'lsn', a column of sequence_by"),
+        ({"mode": "upsert", "on_late": "fail"}, "on_late needs sequence_by"),
+        ({"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
+        (BY_DEBEZIUM | {"output_mode": "update"}, "output_mode='update' needs mode='upsert'"),
+        ({"mode": "upsert", "on_malformed": "quarantine"}, "on_malformed='quarantine' is for mode='append' only"),
+        (BY_DEBEZIUM | {"on_malformed": "null-row"}, "on_malformed='null-row' is for mode='append' only"),
+        ({"mode": "upsert", "dead_letter_table": "a.b"}, "dead_letter_table is for mode='append' only"),
+        (BY_DEBEZIUM | {"rescue_column": "_rescued"}, "rescue_column is for mode='append' only"),
+        ({"mode": "upsert", "schema_evolution": "add"}, "schema_evolution='add' is for mode='append' only"),
+        (BY_DEBEZIUM | {"schema_evolution": "widen"}, "schema_evolution='widen' is for mode='append' only"),
+        ({"mode": "upsert", "expect": {"r": ("a > 0", "quarantine")}}, "'quarantine' of the expectation r is for"),
+    ],
+)
+def test_options_that_changes_exclude_or_need_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match="LAKESINK_OPTION_INVALID") as refused:
+        parse(**options)
+    assert said in refused.value.what
+    assert len(str(refused.value).splitlines()[0]) < 200
+
+
+def test_a_batch_has_no_output_mode() -> None:
+    with pytest.raises(SettingsError, match=r"LAKESINK_OPTION_INVALID.*output_mode is for streams only"):
+        Settings.parse({"mode": "upsert", "output_mode": "append"}, kind=SinkKind.TXN)
 
 
 # In force for a table

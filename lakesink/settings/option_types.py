@@ -21,8 +21,37 @@ class SchemaEvolution(StrEnum):
     WIDEN = "widen"
 
 
+class Deletes(StrEnum):
+    """What a delete does to the row of its key."""
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
+class OnLate(StrEnum):
+    """What happens to a change that is older than the row of its key."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class OutputMode(StrEnum):
+    """Spark's output modes that lakesink writes."""
+
+    APPEND = "append"
+    UPDATE = "update"
+
+
+class LocateIn(StrEnum):
+    """Where the rows of the keys are found."""
+
+    AUTO = "auto"
+    DRIVER = "driver"
+    EXECUTORS = "executors"
+
+
 class Options(TypedDict, total=False):
-    """Keyword options of `lakesink.stream` and `lakesink.append`; None means that an option is not given."""
+    """Keyword options of `lakesink.stream`, `append` and `upsert`; None means that an option is not given."""
 
     catalog: str | None
     catalog_properties: Mapping[str, Any] | None
@@ -33,6 +62,15 @@ class Options(TypedDict, total=False):
     compression_codec: str | None
     compression_level: int | str | None
     distribution_mode: Literal["none", "hash"] | str | None
+    mode: Literal["append", "upsert", "changes"] | str | None
+    keys: Sequence[str] | str | None
+    sequence_by: Sequence[str] | str | None
+    apply_as_deletes: str | None
+    except_column_list: Sequence[str] | str | None
+    deletes: Literal["hard", "soft"] | str | None
+    on_late: Literal["ignore", "fail"] | str | None
+    output_mode: Literal["append", "update"] | str | None
+    locate_in: Literal["auto", "driver", "executors"] | str | None
     expect: Mapping[str, str | Sequence[str]] | None
     snapshot_properties: Mapping[str, str | int] | None
     max_new_columns: int | str | None
@@ -44,7 +82,7 @@ class Options(TypedDict, total=False):
     max_clock_ahead: Duration | None
     tag_every: Duration | int | None
     tag_max_age: Duration | None
-    decode: Literal["json", "avro"] | str | None
+    decode: Literal["json", "avro", "debezium-json", "debezium-avro"] | str | None
     on_malformed: Literal["fail", "quarantine", "null-row"] | str | None
     dead_letter_table: str | None
     max_dead_letters: int | str | None

@@ -9,23 +9,24 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from lakesink.settings.change_rules import check_changes
 from lakesink.settings.expectations import Expectation
-from lakesink.settings.option_types import SchemaEvolution
-from lakesink.settings.options import OPTIONS
+from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode, SchemaEvolution
+from lakesink.settings.options import BY_NAME, OPTIONS, option_invalid, read_option
 from lakesink.settings.table_settings import Effective, unsupported_level
-from lakesink.writer.plan import AVRO, OnMalformed
+from lakesink.writer.plan import AVRO, DEBEZIUM_AVRO, OnMalformed
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.accept import Accept
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.events import Listener, OptionDeprecated, PropertiesIgnored
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKind
-from lakesink_protocol.redact import MASK, contains_secret, redact
-from lakesink_protocol.suggest import did_you_mean, sentence
+from lakesink_protocol.redact import MASK, redact
+from lakesink_protocol.row_changes import Mode
+from lakesink_protocol.suggest import did_you_mean
 from lakesink_protocol.tags import EveryBatches, EveryPeriod, TagEvery
 
 PREPARED_MAX_AGE = timedelta(hours=20)
 """Shorter than the 24 hours for which other tools' orphan cleanups keep unreferenced files."""
-_BY_NAME = {option.name: option for option in OPTIONS}
 _REQUIRED = ("sink_id", "checkpoint")
 
 
@@ -46,6 +47,15 @@ class Settings:
     distribution_mode: str | None = None
     schema_evolution: SchemaEvolution = SchemaEvolution.FAIL
     max_new_columns: int = 100
+    mode: Mode = Mode.APPEND
+    keys: tuple[str, ...] = ()
+    sequence_by: tuple[str, ...] = ()
+    apply_as_deletes: str = ""
+    except_column_list: tuple[str, ...] = ()
+    deletes: Deletes = Deletes.HARD
+    on_late: OnLate = OnLate.IGNORE
+    output_mode: OutputMode = OutputMode.APPEND
+    locate_in: LocateIn = LocateIn.AUTO
     expect: Mapping[str, Expectation] = field(default_factory=dict)
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     accept: Accept | None = None
@@ -86,14 +96,20 @@ class Settings:
         if kind is SinkKind.STREAM:
             for name in _REQUIRED:
                 if name not in given:
-                    doc = f"{name}: {_BY_NAME[name].doc}"
+                    doc = f"{name}: {BY_NAME[name].doc}"
                     raise SettingsError("OPTION_MISSING", f"The option {name} is required.", action=doc)
         _check_agreement(settings, given)
         _check_tags(settings, given, kind)
         _check_decode(settings, given)
+        check_changes(settings, given, kind)
         if settings.on_malformed is OnMalformed.NULL_ROW:
             _tell_of_null_row()
         return settings
+
+    @property
+    def has_changes(self) -> bool:
+        """True if rows replace or delete the row of their key."""
+        return self.mode is not Mode.APPEND
 
     @property
     def follows_documents(self) -> bool:
@@ -124,7 +140,7 @@ def _check_known(name: str, kind: SinkKind) -> None:
     usable = [option.name for option in OPTIONS if kind is SinkKind.STREAM or not option.stream_only]
     if name in usable:
         return
-    if name in _BY_NAME:
+    if name in BY_NAME:
         raise option_invalid(
             name, f"The option {name} is for streams only; an append is identified by txn=(app id, version)."
         )
@@ -139,23 +155,6 @@ def _check_known(name: str, kind: SinkKind) -> None:
         f"There is no option {str(name)[:60]!r}. {hint}"[:180],
         action=f"Options are {', '.join(usable)}.",
     )
-
-
-def read_option(name: str, value: Any) -> Any:
-    """Parse the value of one option of `OPTIONS`."""
-    try:
-        return _BY_NAME[name].read(value)
-    except ValueError as error:
-        shown = MASK if contains_secret(name, value) or name == "catalog_properties" else _shown(value)
-        why = f"The option {name} is {shown}: {sentence(redact(str(error)))}"
-    raise option_invalid(name, why)
-
-
-def _shown(value: Any) -> str:
-    if not isinstance(value, (str, int, float)):
-        return f"a {type(value).__name__}"
-    text = redact(repr(value))
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _check_agreement(settings: Settings, given: Mapping[str, Any]) -> None:
@@ -193,8 +192,10 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
     for name in (*null_row, "rescue_column", "show_values"):
         if settings.decode is None and name in given:
             raise option_invalid(name, f"The option {name} needs decode: without it nothing is decoded.")
-    if (settings.decode == AVRO) != bool(settings.schema_registry):
-        raise option_invalid("schema_registry", "The options decode='avro' and schema_registry need each other.")
+    is_avro = settings.decode in (AVRO, DEBEZIUM_AVRO)
+    if is_avro != bool(settings.schema_registry):
+        asks = settings.decode if is_avro else AVRO
+        raise option_invalid("schema_registry", f"The options decode='{asks}' and schema_registry need each other.")
     if settings.follows_documents and settings.on_malformed is OnMalformed.NULL_ROW:
         raise option_invalid(
             "schema_evolution", "The option schema_evolution needs on_malformed='fail' or 'quarantine', not 'null-row'."
@@ -209,9 +210,3 @@ def _check_decode(settings: Settings, given: Mapping[str, Any]) -> None:
 def _tell_of_null_row() -> None:
     """Once a process: the format parses its options for every batch."""
     LISTENERS(OptionDeprecated("on_malformed='null-row'", "on_malformed='quarantine'"))
-
-
-def option_invalid(name: str, what: str) -> SettingsError:
-    """The error for the value of an option."""
-    option = _BY_NAME[name]
-    return SettingsError("OPTION_INVALID", what, action=f"{name} ({option.type}): {option.doc}")

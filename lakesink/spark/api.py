@@ -15,7 +15,8 @@ from pyspark.sql.types import BinaryType
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
 from lakesink.settings.option_types import Options
-from lakesink.settings.settings import Settings, read_option
+from lakesink.settings.options import read_option
+from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import is_of_connect

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType
 
 from lakesink.settings.expectations import Expectation, parse_expectations
-from lakesink.settings.settings import option_invalid
+from lakesink.settings.options import option_invalid
 from lakesink.writer.expectations import Expected, is_mark
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import redact

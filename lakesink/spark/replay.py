@@ -9,7 +9,8 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from lakesink.settings.option_types import Options
-from lakesink.settings.settings import Settings, option_invalid
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.letters_policy import letters_table
 from lakesink.sinks.iceberg.pending import MOST_BYTES, OfTable, check_letter_table, count_letters, first_letters
 from lakesink.sinks.iceberg.preflight import open_existing

@@ -7,7 +7,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from lakesink.settings.settings import read_option
+from lakesink.settings.options import read_option
 from lakesink.sinks.directory.part_formats import PartFormat, check_part_schema
 from lakesink.sinks.directory.sink import FileSink
 from lakesink.spark.api import check_streaming, stream_writer

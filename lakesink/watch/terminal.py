@@ -10,8 +10,8 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from lakesink.settings.options import read_option
 from lakesink.settings.parse import switch
-from lakesink.settings.settings import read_option
 from lakesink.watch.lines import Line, Totals, ended, started
 from lakesink.words import printable
 from lakesink_catalog.listeners import LISTENERS

@@ -32,6 +32,9 @@ JSON, AVRO = "json", "avro"
 DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
 """Formats of documents; the last two are change events."""
 
+DEBEZIUM = DEBEZIUM_JSON, DEBEZIUM_AVRO = "debezium-json", "debezium-avro"
+"""Formats of Debezium's events."""
+
 
 class OnMalformed(StrEnum):
     """The treatment of a document that cannot be decoded, or of another row that cannot be written."""

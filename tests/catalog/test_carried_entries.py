@@ -10,9 +10,6 @@ from typing import Any
 
 import fastavro
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
 from lakesink_catalog.manifests.avro import container, read_header, values
 from lakesink_catalog.manifests.avro_skips import skipper
@@ -27,10 +24,7 @@ from lakesink_catalog.manifests.entries import (
     Inherited,
     carry_over,
 )
-from testkit.builders import Lake
-from tests.catalog.partition_cases import CASES
 from tests.catalog.raw_avro import plain, raw
-from tests.catalog.test_exact_manifests import Writer
 
 Document = dict[str, Any]
 INHERITED = Inherited(snapshot_id=2**40, sequence_number=9)
@@ -38,21 +32,6 @@ CODECS = ("null", "deflate", "zstandard")
 NUMBERS = (0, 1, -1, 63, 64, -65, 2**13, 2**31 - 1, -(2**31))
 LARGE = (*NUMBERS, 2**35, 2**62, -(2**63), 2**63 - 1)
 SIZES = (0, 0, 1, 1, 2, 13, 64, 255, 256, 300)
-
-
-@pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Document:
-    """The schema of a manifest that lakesink wrote, with a partition field of every type."""
-    cases = list({case.name: case for case in CASES}.values())
-    schema = Schema(*(NestedField(2 + number, f"c{number}", case.source) for number, case in enumerate(cases)))
-    parts = (
-        PartitionField(2 + number, 1000 + number, case.transform, f"p{number}") for number, case in enumerate(cases)
-    )
-    spec = PartitionSpec(*parts)
-    lake = Lake.make(tmp_path_factory.mktemp("lake"), schema=schema, spec=spec)
-    [manifest] = Writer(lake).prepare(0, [(None,) * len(spec.fields)]).manifests
-    found: Document = json.loads(raw(manifest.path).metadata["avro.schema"])
-    return found
 
 
 def shuffled(layout: Document, chance: random.Random) -> Document:

@@ -129,7 +129,7 @@ class ManifestCopy:
             members = [self._unread.popleft()]
             while self._unread and sum(map(entries_of, [*members, self._unread[0]])) <= most:
                 members.append(self._unread.popleft())
-            data = list(at_once(partial(_contents, io), members))
+            data = list(at_once(partial(contents, io), members))
             self._parts = chain.from_iterable(starmap(_carried, zip(members, data, strict=True)))
         return part
 
@@ -147,7 +147,8 @@ class ManifestCopy:
             del self._entries[:ENTRIES_PER_BLOCK]
 
 
-def _contents(io: FileIO, manifest: ManifestFile) -> bytes:
+def contents(io: FileIO, manifest: ManifestFile) -> bytes:
+    """The bytes of a manifest."""
     with io.new_input(manifest.manifest_path).open() as stream:
         return stream.read()
 
@@ -156,22 +157,24 @@ def _carried(manifest: ManifestFile, data: bytes) -> Iterator[tuple[Header, Carr
     """The live entries of a manifest, whose size and counts must agree with the manifest list."""
     files = rows = 0
     try:
-        _check_size(manifest, len(data))
+        check_size(manifest, len(data))
         header = read_header(data)
         for part in carry_over(data, header, Inherited(manifest.added_snapshot_id, manifest.sequence_number)):
             files, rows = files + len(part.entries), rows + part.rows
             yield header, part
-        _check_counts(manifest, files, rows)
+        check_counts(manifest, files, rows)
     except Malformed as error:
         raise ManifestMalformed(manifest.manifest_path, error) from error
 
 
-def _check_size(manifest: ManifestFile, length: int) -> None:
+def check_size(manifest: ManifestFile, length: int) -> None:
+    """Raise `Malformed` unless the file has the size that the manifest list states."""
     if length != manifest.manifest_length:
         raise Malformed("it has another size than the manifest list states")
 
 
-def _check_counts(manifest: ManifestFile, files: int, rows: int) -> None:
+def check_counts(manifest: ManifestFile, files: int, rows: int) -> None:
+    """Raise `Malformed` unless so many live entries, with so many rows, are what the manifest list states."""
     stated_files = manifest.added_files_count, manifest.existing_files_count
     stated_rows = manifest.added_rows_count, manifest.existing_rows_count
     for stated, found in ((stated_files, files), (stated_rows, rows)):

@@ -1,9 +1,15 @@
-"""The live files of a snapshot, read from its manifests without losing a field that locating needs."""
+"""The live files of a snapshot, as its manifests state them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
+from lakesink_protocol.errors import CatalogError
+
+PARQUET = "PARQUET"
+FILE_PATH_COLUMN = 2147483546
+"""Iceberg's reserved field id of ``file_path`` in files of position deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +19,10 @@ class LiveFile:
     Attributes:
         partition: One value per partition field in single-value form; None is NULL.
         sequence_number: The data sequence number.
-        lower_bounds: By field id, of the fields that the caller asked for; of a delete file also those of ``file_path``.
+        lower_bounds: By field id, of the fields that the caller asked for; of a delete file those of ``file_path``.
         referenced_data_file: The one data file that a delete file deletes from; empty if there may be several.
         manifest_path: The manifest with the live entry.
+        file_format: In capital letters.
     """
 
     path: str
@@ -29,6 +36,18 @@ class LiveFile:
     upper_bounds: Mapping[int, bytes]
     referenced_data_file: str
     manifest_path: str
+    file_format: str = PARQUET
+
+    def check_parquet(self) -> None:
+        """Refuse a file whose rows lakesink cannot locate, because it is not Parquet."""
+        if self.file_format != PARQUET:
+            raise CatalogError(
+                "FILES_NOT_PARQUET",
+                f"The table has a file of format {self.file_format[:20]}, in which no row can be located.",
+                data=DataState.NOT_IN,
+                action="Rewrite the files of the table as Parquet (Spark SQL: CALL system.rewrite_data_files), then"
+                f" start again. The file: {self.path}",
+            )
 
 
 @dataclass(frozen=True, slots=True)

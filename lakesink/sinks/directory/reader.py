@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakesink.settings.settings import read_option
+from lakesink.settings.options import read_option
 from lakesink.sinks.directory.layout import FOLDER, Layout
 from lakesink.sinks.directory.marker import Marker, MarkerDamaged
 from lakesink.sinks.directory.markers import find_markers, read_history

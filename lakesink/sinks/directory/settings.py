@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lakesink.settings.settings import PREPARED_MAX_AGE, read_option
+from lakesink.settings.options import read_option
+from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.directory.layout import Layout
 from lakesink.sinks.directory.part_formats import FORMATS, PartFormat
 from lakesink.writer.filesystem import local_path, scheme_of

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from lakesink.settings.settings import Settings, option_invalid
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.votes import CombinedReceipts
 from lakesink.words import counted as in_words

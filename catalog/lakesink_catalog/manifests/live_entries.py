@@ -1,0 +1,265 @@
+"""Decodes the live entries of a manifest, and of each only what locating needs. Pure.
+
+PyIceberg drops fields that it does not know, reads doubles as floats, and decodes every statistic of every column.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from lakesink_catalog.manifests.avro import Header, blocks, check_end, parsed_schema, read_header
+from lakesink_catalog.manifests.avro_skips import Skip, Skipper, skipper
+from lakesink_catalog.manifests.avro_values import Malformed, Read, counts, read_bytes, read_long, reader
+from lakesink_catalog.manifests.encode import FILE_FORMAT, LOWER_BOUNDS, UPPER_BOUNDS
+from lakesink_catalog.manifests.entries import (
+    ADDED,
+    CONTENT,
+    DATA_FILE,
+    DELETED,
+    EXISTING,
+    FILE_PATH,
+    FILE_SIZE,
+    PARTITION,
+    RECORD_COUNT,
+    REFERENCED_DATA_FILE,
+    SEQUENCE_NUMBER,
+    STATUS,
+    partition_kinds,
+    single_values,
+)
+from lakesink_catalog.manifests.live import FILE_PATH_COLUMN, LiveFile
+from lakesink_catalog.manifests.partitions import Kind
+from lakesink_protocol.change import Content, content_of
+
+EQUALITY_DELETES = 2
+_VERSIONS = (b"1", b"2")
+"""A table that was upgraded to version 2 keeps the manifests of version 1, whose entries have sequence number 0."""
+_REQUIRED: Mapping[int, str] = {
+    STATUS: "int",
+    FILE_PATH: "string",
+    FILE_FORMAT: "string",
+    RECORD_COUNT: "long",
+    FILE_SIZE: "long",
+}
+_OPTIONAL = (SEQUENCE_NUMBER, CONTENT, REFERENCED_DATA_FILE)
+
+_BOUNDS = (LOWER_BOUNDS, UPPER_BOUNDS)
+_STATUSES = (EXISTING, ADDED, DELETED)
+
+Bounds = Mapping[int, bytes]
+_NONE: Bounds = MappingProxyType({})
+
+
+class EqualityDeletes(ValueError):
+    """The manifest has live equality deletes, which no position can replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the manifest list says of a manifest; `deletes` is its content."""
+
+    path: str
+    spec_id: int
+    sequence_number: int
+    deletes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEntries:
+    """The live files of one manifest.
+
+    `derived` are the paths of delete files whose data file follows from their bounds alone: bounds may have been cut.
+    """
+
+    files: tuple[LiveFile, ...]
+    derived: frozenset[str] = frozenset()
+
+
+def live_entries(data: bytes, origin: Origin, bounds_of: frozenset[int]) -> LiveEntries:
+    """The live files of a manifest, with the bounds of the fields in `bounds_of`.
+
+    Raises:
+        Malformed: The manifest cannot be read exactly.
+        EqualityDeletes: It has live ones.
+    """
+    header = read_header(data)
+    _check_content(header, origin)
+    layout = _layout(header.avro_schema, frozenset({FILE_PATH_COLUMN}) if origin.deletes else bounds_of)
+    files, derived = [], set()
+    for count, block in blocks(data, header):
+        for found in layout.live(block, count, origin):
+            path = _only_path(found)
+            if path:
+                derived.add(found.path)
+            files.append(replace(found, referenced_data_file=path) if path else found)
+    return LiveEntries(tuple(files), frozenset(derived))
+
+
+def _check_content(header: Header, origin: Origin) -> None:
+    metadata = header.metadata
+    content = b"deletes" if origin.deletes else b"data"
+    if metadata.get("format-version", b"1") not in _VERSIONS or metadata.get("content", b"data") != content:
+        raise Malformed("a manifest of another version or content than its list states")
+
+
+def _only_path(file: LiveFile) -> str:
+    """The data file that both bounds of a delete file name; empty if its manifest states one, or if they differ."""
+    lower, upper = file.lower_bounds.get(FILE_PATH_COLUMN), file.upper_bounds.get(FILE_PATH_COLUMN)
+    if file.content is Content.DATA or file.referenced_data_file or lower is None or lower != upper:
+        return ""
+    try:
+        return lower.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+class _Layout:
+    """How a writer's schema lays out the entries of a manifest, and how the wanted fields are read."""
+
+    def __init__(self, schema: Any, wanted: frozenset[int]) -> None:
+        types = _types(schema)
+        if any(types.get(number) != kind for number, kind in _REQUIRED.items()) or PARTITION not in types:
+            raise Malformed("not the schema of a manifest")
+        self._skips: list[Skip] = []
+        self._places: dict[int | str, int] = {}
+        for number, one in _flat(skipper(schema).fields):
+            self._places[number] = len(self._skips)
+            self._skips.append(one.skip)
+        self._reads = {number: reader(types[number]) for number in (*_REQUIRED, *_OPTIONAL) if number in types}
+        self._reads |= {number: _bounds(types[number], wanted) for number in _BOUNDS if number in types}
+        self._kinds, self._partition = partition_kinds(schema), reader(types[PARTITION])
+
+    def live(self, block: bytes, count: int, origin: Origin) -> Iterator[LiveFile]:
+        """The files of the live entries of a block."""
+        at, partitions = 0, _Partitions(self._partition, self._kinds)
+        for _ in range(count):
+            try:
+                starts, at = self._starts(block, at)
+                found = {number: read(block, starts[self._places[number]])[0] for number, read in self._reads.items()}
+            except IndexError:
+                raise Malformed("an entry is cut") from None
+            if found[STATUS] not in _STATUSES:
+                raise Malformed("an unknown status")
+            if found[STATUS] != DELETED:
+                partition = partitions.of(block, starts[self._places[PARTITION]], starts[self._places[PARTITION] + 1])
+                yield _file(found, partition, origin)
+        check_end(block, at)
+
+    def _starts(self, block: bytes, at: int) -> tuple[list[int], int]:
+        """Where each field of an entry begins, and where the entry ends."""
+        starts = []
+        for skip in self._skips:
+            starts.append(at)
+            at = skip(block, at)
+        starts.append(at)
+        return starts, at
+
+
+class _Partitions:
+    """Partitions in single-value form; neighbouring files mostly have few different ones."""
+
+    def __init__(self, read: Read, kinds: Sequence[Kind]) -> None:
+        self._read, self._kinds = read, kinds
+        self._known: dict[bytes, tuple[bytes | None, ...]] = {}
+
+    def of(self, block: bytes, begin: int, end: int) -> tuple[bytes | None, ...]:
+        encoded = block[begin:end]
+        if encoded not in self._known:
+            self._known[encoded] = single_values(self._kinds, self._read(encoded, 0)[0])
+        return self._known[encoded]
+
+
+@lru_cache(maxsize=64)
+def _layout(avro_schema: bytes, wanted: frozenset[int]) -> _Layout:
+    return _Layout(parsed_schema(avro_schema), wanted)
+
+
+def _types(schema: Any) -> dict[int, Any]:
+    """The Avro type of every field of an entry and of its file, by id."""
+    try:
+        entry = {field["field-id"]: field["type"] for field in schema["fields"]}
+        return entry | {field["field-id"]: field["type"] for field in entry[DATA_FILE]["fields"]}
+    except (KeyError, TypeError) as error:
+        raise Malformed("not the schema of a manifest") from error
+
+
+def _flat(fields: Sequence[tuple[int | str, Skipper]]) -> Iterator[tuple[int | str, Skipper]]:
+    """The fields of an entry with those of its file in their place: a record has no bytes of its own."""
+    for number, one in fields:
+        yield from one.fields if number == DATA_FILE else ((number, one),)
+
+
+def _file(found: Mapping[int, Any], partition: tuple[bytes | None, ...], origin: Origin) -> LiveFile:
+    content = found.get(CONTENT) or Content.DATA.value
+    if content == EQUALITY_DELETES:
+        raise EqualityDeletes
+    if (content == Content.POSITION_DELETES.value) != origin.deletes:
+        raise Malformed("an entry of another content than its manifest")
+    return LiveFile(
+        path=found[FILE_PATH],
+        content=content_of(content),
+        spec_id=origin.spec_id,
+        partition=partition,
+        record_count=found[RECORD_COUNT],
+        file_size_bytes=found[FILE_SIZE],
+        sequence_number=_sequence_number(found, origin),
+        lower_bounds=found.get(LOWER_BOUNDS, _NONE),
+        upper_bounds=found.get(UPPER_BOUNDS, _NONE),
+        referenced_data_file=found.get(REFERENCED_DATA_FILE) or "",
+        manifest_path=origin.path,
+        file_format=found[FILE_FORMAT].upper(),
+    )
+
+
+def _sequence_number(found: Mapping[int, Any], origin: Origin) -> int:
+    """Added entries inherit the manifest's number, and so do all entries from before sequence numbers existed."""
+    number = found.get(SEQUENCE_NUMBER)
+    if number is None and (found[STATUS] == ADDED or origin.sequence_number == 0):
+        return origin.sequence_number
+    if type(number) is not int:
+        raise Malformed("an entry without a sequence number")
+    return number
+
+
+def _bounds(schema: Any, wanted: frozenset[int]) -> Read:
+    """Reads the bounds of the wanted fields only: tables can have thousands of columns."""
+    branches = schema if isinstance(schema, list) else [schema]
+    maps = [place for place, branch in enumerate(branches) if _is_bounds(branch)]
+    if len(maps) != 1 or not wanted:
+        return lambda _, at: (_NONE, at)
+
+    def read(data: bytes, at: int) -> tuple[Bounds, int]:
+        if isinstance(schema, list):
+            place, at = read_long(data, at)
+            if place != maps[0]:
+                return _NONE, at
+        return _wanted(data, at, wanted)
+
+    return read
+
+
+def _wanted(data: bytes, at: int, wanted: frozenset[int]) -> tuple[Bounds, int]:
+    """The values of these keys in a map; does not read on behind the last of them."""
+    found: dict[int, bytes] = {}
+    while len(found) < len(wanted):
+        count, _, at = counts(data, at)
+        if count == 0:
+            break
+        for _ in range(count):
+            key, at = read_long(data, at)
+            value, at = read_bytes(data, at)
+            if key in wanted:
+                found[key] = value
+                if len(found) == len(wanted):
+                    break
+    return found or _NONE, at
+
+
+def _is_bounds(schema: Any) -> bool:
+    """True for a map from field ids to bytes, in the form that Iceberg has for maps whose keys are no texts."""
+    match schema:
+        case {"type": "array", "items": {"type": "record", "fields": [{"type": "int"}, {"type": "bytes"}]}}:
+            return True
+    return False

@@ -1,0 +1,135 @@
+"""Reads the live files of a snapshot from its manifests.
+
+Manifests never change, so each is decoded once: a later snapshot costs its manifest list and its new manifests.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table import Table
+
+from lakesink_catalog.manifests.avro_values import Malformed
+from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size, contents
+from lakesink_catalog.manifests.live import LiveFile, LiveFiles
+from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
+from lakesink_catalog.manifests.write import manifests_under
+from lakesink_protocol.catalogue import DataState
+from lakesink_protocol.change import Content
+from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.redact import redact
+
+MOST_REMEMBERED = 50_000
+"""Files that a sink remembers between batches, at about one kilobyte each."""
+
+Key = tuple[str, int, int, int | None, frozenset[int]]
+"""Of a decoded manifest: equal only for one file with one origin, of which the same bounds are wanted."""
+
+
+@dataclass(slots=True)
+class LiveMemory:
+    """The decoded manifests of the newest snapshot, kept by a sink from batch to batch, up to a limit of files."""
+
+    most_files: int = MOST_REMEMBERED
+    _known: dict[Key, LiveEntries] = field(default_factory=dict)
+
+    def recall(self, key: Key) -> LiveEntries | None:
+        """The files of a manifest, if it is remembered."""
+        return self._known.get(key)
+
+    def keep(self, decoded: Mapping[Key, LiveEntries]) -> None:
+        """Remember these manifests and no others; if they are too many, those at the end of the list: the oldest."""
+        left, self._known = self.most_files, {}
+        for key, found in reversed(list(decoded.items())):
+            if len(found.files) <= left:
+                self._known[key] = found
+                left -= len(found.files)
+
+
+def live_files(
+    table: Table, head: int | None, memory: LiveMemory, *, bounds_of: Collection[int] = (), at_once: AtOnce = map
+) -> LiveFiles:
+    """The live files of one snapshot of the table; none for an empty branch.
+
+    Args:
+        table: The table as loaded.
+        head: Id of the snapshot.
+        memory: The sink's memory of manifests that it has decoded.
+        bounds_of: Ids of the columns whose bounds are wanted.
+        at_once: Reads several manifests, perhaps in parallel.
+
+    Raises:
+        CatalogError: EQUALITY_DELETES if there are any; MANIFEST_UNREADABLE if a manifest cannot be read exactly.
+    """
+    snapshot = None if head is None else table.metadata.snapshot_by_id(head)
+    wanted = frozenset(bounds_of)
+    manifests = {_key(manifest, wanted): manifest for manifest in manifests_under(table.io, snapshot)}
+    new = [manifest for key, manifest in manifests.items() if memory.recall(key) is None]
+    found = iter(at_once(partial(_read, table.io, wanted), new) if new else ())
+    decoded = {key: memory.recall(key) or next(found) for key in manifests}
+    memory.keep(decoded)
+    return _live_files(decoded.values())
+
+
+def _key(manifest: ManifestFile, wanted: frozenset[int]) -> Key:
+    origin = manifest.manifest_length, manifest.sequence_number, manifest.added_snapshot_id
+    return (manifest.manifest_path, *origin, wanted)
+
+
+def _read(io: FileIO, wanted: frozenset[int], manifest: ManifestFile) -> LiveEntries:
+    path = manifest.manifest_path
+    deletes = manifest.content == ManifestContent.DELETES
+    origin = Origin(path, manifest.partition_spec_id, manifest.sequence_number, deletes=deletes)
+    try:
+        data = contents(io, manifest)
+        check_size(manifest, len(data))
+        found = live_entries(data, origin, wanted)
+        check_counts(manifest, len(found.files), sum(file.record_count for file in found.files))
+    except EqualityDeletes:
+        raise equality_deletes() from None
+    except Malformed as error:
+        raise _unreadable(path, error) from error
+    return found
+
+
+def _live_files(decoded: Collection[LiveEntries]) -> LiveFiles:
+    files = [file for one in decoded for file in one.files]
+    data = tuple(file for file in files if file.content is Content.DATA)
+    deletes = tuple(file for file in files if file.content is Content.POSITION_DELETES)
+    derived = frozenset[str]().union(*(one.derived for one in decoded))
+    if derived:
+        deletes = tuple(_with_certain_references(deletes, derived, {file.path for file in data}))
+    return LiveFiles(data, deletes)
+
+
+def _with_certain_references(
+    deletes: Iterable[LiveFile], derived: Collection[str], live: Collection[str]
+) -> Iterator[LiveFile]:
+    """A bound that is no live data file may be the beginning of several of their paths."""
+    for file in deletes:
+        doubtful = file.path in derived and file.referenced_data_file not in live
+        yield replace(file, referenced_data_file="") if doubtful else file
+
+
+def equality_deletes() -> CatalogError:
+    """The error for a table with equality deletes."""
+    return CatalogError(
+        "EQUALITY_DELETES",
+        "The table has equality deletes; they hide rows that upserts and deletes would find.",
+        data=DataState.NOT_IN,
+        action="Stop the other writer of equality deletes (Flink's upsert mode, some connectors), and apply those that"
+        " are there: Spark SQL: CALL system.rewrite_data_files(table => '...', options =>"
+        " map('delete-file-threshold', '1')).",
+    )
+
+
+def _unreadable(path: str, error: Malformed) -> CatalogError:
+    return CatalogError(
+        "MANIFEST_UNREADABLE",
+        f"A manifest of the table cannot be read exactly: {error}.",
+        data=DataState.NOT_IN,
+        action="Upserts and deletes must know every live file. Write the manifests again (Spark SQL: CALL"
+        f" system.rewrite_manifests(...)), then start again. The manifest: {redact(path)}",
+    )

@@ -1,0 +1,117 @@
+"""Options of changes: rows that replace or remove the row of their key."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of
+from lakesink.settings.option_types import Deletes, LocateIn, OnLate, OutputMode
+from lakesink_protocol.row_changes import Mode
+
+_MOST_COLUMNS = 32
+_MOST_LEFT_OUT = 1_000
+_LONGEST_CONDITION = 4_000
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    """Names of columns: a sequence, or text with commas between the names."""
+    return _names(value, _MOST_COLUMNS)
+
+
+def _except_column_list(value: Any) -> tuple[str, ...]:
+    return _names(value, _MOST_LEFT_OUT)
+
+
+def _names(value: Any, most: int) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ValueError("expected a list of columns, or text such as 'region, order_id'")
+    if not 0 < len(names) <= most or not all(map(_is_name, names)):
+        raise ValueError(f"expected 1 to {most} names of columns, each of at most {LONGEST_COLUMN_BYTES} bytes")
+    if len({name.casefold() for name in names}) != len(names):
+        raise ValueError("a column is named twice")
+    return tuple(names)
+
+
+def _is_name(name: str) -> bool:
+    return bool(name.strip()) and len(name.encode()) <= LONGEST_COLUMN_BYTES
+
+
+def _condition(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_CONDITION:
+        raise ValueError(f"expected a condition in SQL of at most {_LONGEST_CONDITION} characters")
+    return value
+
+
+OPTIONS_OF_CHANGES = (
+    Option(
+        "mode",
+        "text",
+        one_of(Mode),
+        "`append`; `upsert` in `lakesink.upsert`",
+        "`append` adds every row. `upsert`: a row replaces the row of its key. `changes`: a row replaces or deletes the"
+        " row of its key, as `apply_as_deletes` or a `decode` of Debezium's events says.",
+    ),
+    Option(
+        "keys",
+        "list of columns, or text",
+        _columns,
+        "the table's identifier fields",
+        "The columns that identify a row: `['order_id']`, or `'region, order_id'`. They must be the identifier fields"
+        " of the table, in any order; a table that lakesink creates gets them. Only with `upsert` and `changes`.",
+    ),
+    Option(
+        "sequence_by",
+        "list of columns, or text",
+        _columns,
+        "none",
+        "Stored columns that order the changes of a key: the greatest value wins, also against the stored row. Without"
+        " it, the order of the stream is trusted. Only with `upsert` and `changes`.",
+    ),
+    Option(
+        "apply_as_deletes",
+        "text",
+        _condition,
+        "none",
+        "Condition in Spark SQL that is true for a delete: `\"op = 'd'\"`. NULL fails the batch. In"
+        ' `format("lakesink")`, the name of a BOOLEAN column, which is not stored. Only with `changes`.',
+    ),
+    Option(
+        "except_column_list",
+        "list of columns, or text",
+        _except_column_list,
+        "none",
+        "Columns of the rows that are not stored: `['op']`. Only with `upsert` and `changes`, without `decode`.",
+    ),
+    Option(
+        "deletes",
+        "text",
+        one_of(Deletes),
+        "`hard`",
+        "`hard` removes the row. `soft` keeps it, with `_deleted = true` in a BOOLEAN column `_deleted`, so that a late"
+        " change cannot bring it back. Only with `changes`.",
+    ),
+    Option(
+        "on_late",
+        "text",
+        one_of(OnLate),
+        "`ignore`",
+        "What happens to a change with a lower sequence than the stored row: `ignore` counts it, `fail` fails the"
+        " batch. Only with `sequence_by`.",
+    ),
+    Option(
+        "output_mode",
+        "text",
+        one_of(OutputMode),
+        "`append`",
+        "Spark's output mode of the query. `update`, for aggregations whose results replace earlier ones, only with"
+        ' `mode="upsert"`. Streams only, not in `format("lakesink")`.',
+    ),
+    Option(
+        "locate_in",
+        "text",
+        one_of(LocateIn),
+        "`auto`",
+        "Where the stored rows of the keys are found: in the `driver`, or in Spark's `executors`. `auto` decides by the"
+        " size of the key columns that must be read. Only with `upsert` and `changes`.",
+    ),
+)

@@ -1,0 +1,154 @@
+"""Options of the rows: their columns, their expectations, documents in them, and rows that cannot be written."""
+
+import math
+import os
+from typing import Any
+
+from lakesink.settings.expectations import parse_expectations
+from lakesink.settings.option import LONGEST_COLUMN_BYTES, Option, one_of, read_text
+from lakesink.settings.option_types import SchemaEvolution
+from lakesink.settings.parse import switch, whole_number
+from lakesink.writer.plan import AVRO, DEBEZIUM, JSON, OnMalformed
+from lakesink_protocol.redact import contains_secret
+
+_MOST_NEW_COLUMNS = 1_000
+_OF_KAFKA = "_kafka_"
+
+
+def _decode(value: Any) -> str:
+    if value not in (JSON, AVRO, *DEBEZIUM):
+        raise ValueError("expected 'json', 'avro', 'debezium-json' or 'debezium-avro'")
+    return str(value)
+
+
+def _schema_registry(value: Any) -> str:
+    text = read_text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if contains_secret("schema_registry", text):
+        raise ValueError(
+            "expected no name and password in it: set LAKESINK_REGISTRY_USER and LAKESINK_REGISTRY_PASSWORD"
+        )
+    if "://" in text and ("?" in text or "#" in text):
+        raise ValueError("expected an address without query and fragment")
+    return text
+
+
+def _on_malformed(value: Any) -> OnMalformed:
+    if value not in tuple(OnMalformed):
+        raise ValueError("expected 'fail' or 'quarantine'")
+    return OnMalformed(value)
+
+
+def _ratio(value: Any) -> float:
+    try:
+        found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= 1:
+        raise ValueError("expected a number from 0 to 1")
+    return found
+
+
+def _rescue_column(value: Any) -> str:
+    text = read_text(value)
+    if text != text.strip() or len(text.encode()) > LONGEST_COLUMN_BYTES:
+        raise ValueError(f"expected the name of a column, at most {LONGEST_COLUMN_BYTES} bytes")
+    if text.lower().startswith(_OF_KAFKA):
+        raise ValueError(f"names that begin with {_OF_KAFKA} are for columns of Kafka's metadata")
+    return text
+
+
+OPTIONS_OF_ROWS = (
+    Option(
+        "schema_evolution",
+        "text",
+        one_of(SchemaEvolution),
+        "`fail`; `ignore` with `decode`",
+        "What happens if the columns of the rows differ from the table's. `fail` stops the query and names the"
+        " differences; `ignore` leaves out columns that the table lacks; `add` adds them to the table; `widen` does the"
+        " same, promotes INT to BIGINT, FLOAT to DOUBLE and DECIMAL to more digits, and makes required columns optional"
+        " that the rows lack. The schema changes in the batch's own commit. With `decode`, the keys of the documents or"
+        " the fields of the writers' schemas count, and no restart is needed.",
+    ),
+    Option(
+        "max_new_columns",
+        "whole number from 1 to 1000",
+        lambda value: whole_number(value, 1, _MOST_NEW_COLUMNS),
+        "100",
+        "Columns, nested ones counted one by one, that one batch of documents may add to the table, with"
+        " `schema_evolution` and `decode`. Keys beyond the limit get no column.",
+    ),
+    Option(
+        "expect",
+        "mapping",
+        parse_expectations,
+        "none",
+        "Conditions that every row must make true, in Spark SQL: `{'valid_age': 'age between 0 and 120'}`. A batch with"
+        " other rows fails; with `('age between 0 and 120', 'warn')` they are written and counted, with `'quarantine'`"
+        " they become dead letters. With `decode`,"
+        ' conditions see the columns of the source. Not in `format("lakesink")`, which needs `with_expectations`.',
+    ),
+    Option(
+        "decode",
+        "text",
+        _decode,
+        "none",
+        "`json` or `avro`: the column `value` of the rows contains such documents, for example from Kafka. Executors"
+        " decode them into the table's columns. `debezium-json` or `debezium-avro`: it contains Debezium's events,"
+        ' which insert, update and delete rows; only with `mode="changes"`.',
+    ),
+    Option(
+        "on_malformed",
+        "text",
+        _on_malformed,
+        "`fail`",
+        "Action for a row that cannot be written: a document that cannot be decoded exactly, NULL in a required column,"
+        " a value that the column or its partition cannot hold. `fail` stops the query; `quarantine` makes it a dead"
+        " letter: a row of another table, under the same batch id. `null-row` writes a row of NULLs for a document; it"
+        " is deprecated, use `quarantine`.",
+    ),
+    Option(
+        "dead_letter_table",
+        "text",
+        read_text,
+        "the table's name with `__dead_letters`",
+        "Table for rows that are put aside, by `quarantine` of `on_malformed` or of `expect`. lakesink creates it.",
+    ),
+    Option(
+        "max_dead_letters",
+        "whole number",
+        lambda value: whole_number(value, 0),
+        "none",
+        "A batch with more dead letters fails.",
+    ),
+    Option(
+        "max_dead_letter_ratio",
+        "number from 0 to 1",
+        _ratio,
+        "0.5",
+        "A batch fails if a larger part of its rows would be dead letters; 1 allows any part.",
+    ),
+    Option(
+        "rescue_column",
+        "text",
+        _rescue_column,
+        "none",
+        "Column of STRING that keeps, as JSON, what other columns do not hold of a document: keys or fields without a"
+        " column, and values that do not fit an optional column. It is added to the table if it is missing. Only with"
+        " `decode`; needs numpy.",
+    ),
+    Option(
+        "show_values",
+        "true or false",
+        switch,
+        "false",
+        "True to show malformed values, 60 characters of each, in errors and logs. The values may be personal data, and"
+        " logs may have many readers.",
+    ),
+    Option(
+        "schema_registry",
+        "URL, path or URI",
+        _schema_registry,
+        "required by `avro`",
+        "Location of the writers' schemas: a Schema Registry, or a JSON file that maps ids to schemas.",
+    ),
+)

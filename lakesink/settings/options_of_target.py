@@ -1,0 +1,117 @@
+"""Options of the target: the sink, its table, and the files of its rows."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from lakesink.settings.option import Option, read_text
+from lakesink.settings.parse import size_bytes, switch, whole_number
+from lakesink.settings.table_settings import codec, distribution_mode
+from lakesink_protocol.identity import NAME_PATTERN
+
+
+def _sink_id(value: Any) -> str:
+    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
+        raise ValueError("expected 1 to 64 characters A-Z a-z 0-9 . _ -, beginning with a letter or digit")
+    return value
+
+
+def _branch(value: Any) -> str:
+    text = read_text(value)
+    if text != text.strip() or len(text) > 255:
+        raise ValueError("expected the name of a branch, at most 255 characters")
+    return text
+
+
+def _checkpoint(value: Any) -> str:
+    text = read_text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if text.startswith("~"):
+        raise ValueError(f"only a shell expands ~; write {os.path.expanduser(text)!r}")  # noqa: PTH111 - a URI stays
+    return text
+
+
+def _partition_by(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected text such as 'month(time_hour), bucket(16, carrier)'")  # noqa: TRY004 - all parsers raise ValueError
+    return value
+
+
+def _catalog_properties(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValueError("expected a mapping from names to values")
+    return dict(value)
+
+
+OPTIONS_OF_TARGET = (
+    Option(
+        "sink_id",
+        "text",
+        _sink_id,
+        "required",
+        "Permanent name of the stream in the table; it outlives the checkpoint. Each stream into a table needs one.",
+        stream_only=True,
+    ),
+    Option("checkpoint", "path or URI", _checkpoint, "required", "Spark's checkpoint location.", stream_only=True),
+    Option(
+        "catalog",
+        "text",
+        read_text,
+        "PyIceberg's default, else the embedded one",
+        "Name of a catalog in PyIceberg's configuration.",
+    ),
+    Option(
+        "catalog_properties",
+        "mapping",
+        _catalog_properties,
+        "none",
+        "Added to the catalog's configuration. They stay in the driver and are never printed.",
+    ),
+    Option("branch", "text", _branch, "`main`", "Branch to write; it must exist."),
+    Option(
+        "create_table",
+        "true or false",
+        switch,
+        "false",
+        "Create the table from the DataFrame's schema at the first batch, if it does not exist.",
+    ),
+    Option(
+        "partition_by",
+        "text",
+        _partition_by,
+        "unpartitioned",
+        'Partitions of a table that lakesink creates: `"month(time_hour), bucket(16, carrier)"`.',
+    ),
+    Option(
+        "target_file_size_bytes",
+        "bytes, or `512MB`",
+        size_bytes,
+        "512 MiB",
+        "Compressed size at which a task begins a new data file.",
+        "write.target-file-size-bytes",
+    ),
+    Option(
+        "compression_codec",
+        "text",
+        codec,
+        "`zstd`",
+        "`zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `uncompressed`.",
+        "write.parquet.compression-codec",
+    ),
+    Option(
+        "compression_level",
+        "whole number",
+        whole_number,
+        "the codec's own",
+        "For `zstd` 1 to 22, `gzip` 1 to 9, `brotli` 0 to 11.",
+        "write.parquet.compression-level",
+    ),
+    Option(
+        "distribution_mode",
+        "text",
+        distribution_mode,
+        "`none`",
+        "`hash` shuffles every batch so that one task writes all rows of a partition: fewer files, but a shuffle takes"
+        ' time. Not for fields of `bucket` transforms, not with `decode`, not in `format("lakesink")`.',
+        "write.distribution-mode",
+    ),
+)
