@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -168,19 +168,14 @@ class Orders:
 
     def _value(self, name: str, value: Any) -> Any:
         match value:
-            case Decimal() if self.wrapped:
-                unscaled = int(value.scaleb(2))
-                return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)).decode()
             case Decimal():
-                return str(value)
+                return _digits(value) if self.wrapped else str(value)
             case datetime() if name == "updated_at" and self.wrapped:
                 return (value.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
             case datetime():
                 return value.replace(tzinfo=None).isoformat() + "Z"
-            case date() if self.wrapped:
-                return (value - _EPOCH.date()).days
             case date():
-                return f"{value.isoformat()}Z"
+                return (value - _EPOCH.date()).days if self.wrapped else f"{value.isoformat()}Z"
         return value
 
     def _key_alone(self, row: Row) -> Row:
@@ -210,7 +205,7 @@ class Orders:
 
     def _amount(self) -> Decimal:
         digits = self._random.choice((1, 4, 9, 17, 37))
-        return Decimal(self._random.randrange(-(10**digits), 10**digits)).scaleb(-2)
+        return Decimal(f"{self._random.randrange(-(10**digits), 10**digits)}E-2")
 
     def _note(self) -> str | None:
         return self._random.choice(_NOTES)
@@ -244,6 +239,12 @@ def batch_of(messages: list[Message], topic: str = "shop.public.orders") -> pa.R
         "offset": pa.array([one.offset for one in messages], pa.int64()),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _digits(value: Decimal) -> str:
+    """A decimal with two places as Kafka Connect writes it in JSON."""
+    unscaled = int(value.scaleb(2, Context(prec=40)))
+    return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
 def _row_schema(side: str) -> Row:

@@ -14,7 +14,7 @@ def operation_unknown(places: Sequence[str], count: int) -> WriteError:
     return WriteError(
         "OPERATION_UNKNOWN",
         f"{counted(count, 'document')} of a task {'is' if count == 1 else 'are'} no Debezium change "
-        f"{'event' if count == 1 else 'events'}: no operation c, u, d, r, t or m. The first: {places[0][:80]}.",
+        f"{'event' if count == 1 else 'events'}: no operation c, u, d, r, t or m. The first: {places[0][-60:]}.",
         action="Subscribe to the topic of one table only, without heartbeats and transaction metadata. If the events "
         "are flattened (ExtractNewRecordState), use mode='upsert' with decode='json' or 'avro', or remove that "
         "transform.",
@@ -26,7 +26,7 @@ def truncated(place: str) -> WriteError:
     """The source table was truncated."""
     return WriteError(
         "TRUNCATE",
-        f"The source table was truncated, at {place[:100]}. lakesink never empties a table because of an event.",
+        f"The source table was truncated, at {place[-60:]}. lakesink never empties a table because of an event.",
         action="Delete the rows of the table yourself, if that is wanted, and leave these events out: set "
         "skipped.operations=t in Debezium, or filter them in the query.",
     )
@@ -37,7 +37,7 @@ def key_missing(places: Sequence[str], count: int, keys: Sequence[str]) -> Write
     return WriteError(
         "KEY_MISSING",
         f"{counted(count, 'event')} of a task delete or update a row without telling its whole key "
-        f"({', '.join(keys)[:40]}). The first: {places[0][:60]}.",
+        f"({', '.join(keys)[:25]}). The first: {places[0][-60:]}.",
         action="Let the database log the whole row: ALTER TABLE ... REPLICA IDENTITY FULL in PostgreSQL, "
         "binlog_row_image=FULL in MySQL. Or let keys be the columns of the messages' keys (message.key.columns).",
         details=places[:MOST_PLACES],

@@ -1,14 +1,22 @@
 """A whole change stream becomes the very table of its source, compared with a dictionary."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.writer.plan import DEBEZIUM_JSON, ChangesPlan
 from lakesink.writer.schema import Field, Primitive, Struct
-from lakesink_protocol.row_changes import Operation
+from lakesink_protocol.receipt import decode
+from lakesink_protocol.row_changes import Mode, Operation
 from testkit.change_stream import COLUMNS, KEY, Message, Orders, batches_of
 from tests.decode.debezium.events import decoder
+from tests.writer.builders import plan_for
 
 _NAMES = {"int64": "long", "timestamp[us]": "timestamp", "timestamp[us, tz=UTC]": "timestamptz", "bool": "boolean"}
 _NAMES |= {"decimal128(38, 2)": "decimal(38, 2)", "date32[day]": "date"}
@@ -65,3 +73,18 @@ def test_a_change_stream_is_the_same_for_a_seed_and_keeps_the_order_of_each_part
     for partition in range(3):
         offsets = [one.offset for one in written(1) if one.partition == partition]
         assert offsets == list(range(len(offsets)))
+
+
+def test_a_task_writes_the_newest_change_of_every_key_of_a_change_stream(tmp_path: Path) -> None:
+    orders = Orders(seed=5)
+    orders.load(40)
+    orders.change(400)
+    fields = [NestedField(1, KEY, LongType(), required=True), NestedField(2, "region", StringType())]
+    changes = ChangesPlan(Mode.CHANGES, (1,))
+    plan = plan_for(Schema(*fields), tmp_path, decode=DEBEZIUM_JSON, changes=changes)
+    receipt = decode(ChangeTaskWriter(plan).write(0, batches_of(orders.messages, seed=1)))
+    written = [row for file in receipt.files for row in pq.read_table(file.path).to_pylist()]
+    assert {row[KEY]: row["region"] for row in written} == {key: row["region"] for key, row in orders.table.items()}
+    assert len(written) == len(orders.table)
+    assert receipt.rows == len(orders.messages)
+    assert receipt.rows + receipt.splits == len(written) + receipt.deletes + receipt.superseded + receipt.tombstones
