@@ -34,7 +34,7 @@ KEY = "order_id"
 REGIONS = ("africa", "americas", "asia", "europe", "oceania")
 _NOTES = (None, "", "x" * 300, 'a "quoted" note', "back\\slash", "line\nbreak", "naïve 漢字 😀", '"op":"d"', "\x00")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CONNECT = {
+_CONNECT: dict[str, Row] = {
     "order_id": {"type": "int64"},
     "amount": {
         "type": "bytes",

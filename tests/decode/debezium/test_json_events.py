@@ -43,7 +43,7 @@ def in_every_form(after: str, **columns: Any) -> list[Any]:
         return rows
 
     documents = [form.replace("%s", after) for form in FORMS.values()]
-    settings = {"put_aside": put_aside, "on_malformed": OnMalformed.QUARANTINE}
+    settings: dict[str, Any] = {"put_aside": put_aside, "on_malformed": OnMalformed.QUARANTINE}
     changes, _ = decoded(table(**columns), *documents, **settings)
     assert {name for name, _, _ in changes} <= {"UPSERT"}
     found = {offset: row for _, row, offset in changes} | {at: fault.column for at, fault in aside.items()}
