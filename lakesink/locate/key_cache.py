@@ -69,6 +69,8 @@ class KeyCache:
             copied = held / f"{_PARTIAL}{kept.name}"
             with copied.open("xb") as sink, reading(file.path, file_unreadable), source.open_input(file.path) as opened:
                 _copy_columns(open_parquet(file.path, opened, file.rows), file, columns, source.mapping, sink)
+                sink.flush()
+                os.fsync(sink.fileno())  # a power failure must not leave a footer without its pages
             os.link(copied, link)
             copied.replace(kept)
         os.utime(link)  # the copy is the same file: used now
