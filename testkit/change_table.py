@@ -136,7 +136,7 @@ class ChangeStream(Stream):
     def sink(self, **options: Any) -> IcebergSink:
         """The sink of a driver that has just started."""
         sink = Stream.sink(self, **options)
-        return IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, CHANGES, effects=sink.effects)
+        return IcebergSink(sink.table, sink.key, sink.open_catalog, sink.settings, ROWS, effects=sink.effects)
 
     def changes(self, number: int) -> list[Change]:
         """The changes of a batch. Versions grow with the batches, with some late ones; two of a key never tie."""
