@@ -17,6 +17,7 @@ from benchmarks import (
     from_kafka,
     history,
     latency,
+    misfits,
     partitions,
     recovery,
     slow_catalog,
@@ -65,6 +66,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W7": partial(recovery.measure, kills=kills),
         "W8": slow_catalog.measure,
         "W9": partitions.measure,
+        "W11": partial(misfits.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 
