@@ -17,6 +17,7 @@ from benchmarks import (
     from_kafka,
     history,
     latency,
+    misfits,
     partitions,
     recovery,
     slow_catalog,
@@ -67,6 +68,7 @@ def others(scale: float, kills: int) -> dict[str, Callable[[Path, Say], Result]]
         "W8": slow_catalog.measure,
         "W9": partitions.measure,
         "W10": partial(upserts.measure, scale=scale),
+        "W11": partial(misfits.measure, scale=scale),
         "waterfall": waterfall.measure,
     }
 

@@ -97,10 +97,13 @@ class JsonReader:
         """For each of a few malformed documents, the values that do not fit."""
         # a second reading must not count unknown keys again
         alone = JsonReader(marks=self.marks, forgives=self.forgives)
-        columns = misfitting(values, kind, alone.documents)
-        texts, valid = values.cast(pa.binary()).to_pylist(), alone._are(values, _VALID).to_pylist()
+        valid = alone._are(values, _VALID)
+        # What is no JSON has no columns: most malformed documents are such, and the search is the longer part.
+        columns = iter(misfitting(values.filter(valid), kind, alone.documents))
+        texts = values.cast(pa.binary()).to_pylist()
         return [
-            alone._explained(text, found, is_valid=one) for text, found, one in zip(texts, columns, valid, strict=True)
+            alone._explained(text, next(columns) if is_valid else [], is_valid=is_valid)
+            for text, is_valid in zip(texts, valid.to_pylist(), strict=True)
         ]
 
     def _explained(self, value: bytes | None, columns: list[Column], *, is_valid: bool) -> list[Found]:

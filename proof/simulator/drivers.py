@@ -114,9 +114,12 @@ class Stream:
         actor = self.world.current
         if self.trap == trap and actor in self.running:
             self.trap = ""
-            self.content, self.content_after_trap = self.content_after_trap or self.content, None
             self.outcomes[f"killed at the commit of {trap}"] += 1
-            self.kill(actor)
+            if self.content_after_trap is None:
+                self.kill(actor)
+            else:  # two drivers with other options at a time are a known limit: who changes options stops all drivers
+                self.content, self.content_after_trap = self.content_after_trap, None
+                self.kill_all()
             self.start(self.world.random.randrange(1000))
 
     def kill_all(self) -> None:
