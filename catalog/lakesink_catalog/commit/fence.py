@@ -281,6 +281,7 @@ class _Attempts:
     _started: tuple[int, int] = field(init=False)
     _known: Mapping[str, Any] = field(default_factory=dict)
     _sent: bool = False
+    _sent_on: int | None = None
     _began_ms: int = 0
 
     def __post_init__(self) -> None:
@@ -306,7 +307,7 @@ class _Attempts:
                 return fence.found(decision, prepared, number)
             if not still_usable(decision, prepared):
                 return MustBeWrittenAgain()
-            located = self.locating.on(decision.table, decision.situation.view.head)
+            located = self._located(decision)
             request = fence.request(decision, batch, prepared, self._merger, located)
             if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
                 return MustBeWrittenAgain()
@@ -331,10 +332,17 @@ class _Attempts:
         fence = self.fence
         decision = fence.decide_on(fence.load(), self.batch)
         if isinstance(decision.verdict, Commit) and still_usable(decision, self.prepared):
-            self.locating.on(decision.table, decision.situation.view.head)
+            self._located(decision)
+
+    def _located(self, decision: Decision) -> Located | None:
+        """What the changes mean on this head. No earlier request can succeed on another one: errors are final again."""
+        head = decision.situation.view.head
+        if self.locating.is_needed and head != self._sent_on:
+            self._sent = False
+        return self.locating.on(decision.table, head)
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
-        self._sent = True
+        self._sent, self._sent_on = True, decision.situation.view.head
         try:
             return self.fence.send(decision, self.batch, self.prepared, request)
         except CommitFailedException as error:

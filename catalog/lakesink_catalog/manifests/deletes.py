@@ -38,7 +38,7 @@ from lakesink_catalog.manifests.entries import (
     partition_kinds,
 )
 from lakesink_catalog.manifests.live import LiveFile
-from lakesink_catalog.manifests.partitions import Kind, field_summaries, kinds_of, promoted, summaries
+from lakesink_catalog.manifests.partitions import Kind, field_summaries, kinds_of, promoted, schema_for, summaries
 from lakesink_catalog.manifests.write import (
     UNASSIGNED_SEQUENCE,
     avro_layout,
@@ -206,12 +206,9 @@ def _as_it_is(one: _Opened) -> _Group:
 
 
 def _schema_of(table: Table, spec: PartitionSpec) -> Schema:
-    """The newest schema with all source columns of a spec: a column of an old spec may have been dropped."""
-    sources = {part.source_id for part in spec.fields}
-    older = sorted(table.metadata.schemas, key=lambda schema: -schema.schema_id)
-    for schema in (table.schema(), *older):
-        if all(schema.find_column_name(source) is not None for source in sources):
-            return schema
+    found = schema_for(spec, table.metadata)
+    if found is not None:
+        return found
     raise CatalogError(
         "SCHEMA_UNSUPPORTED",
         f"No schema of the table has all columns of its partition spec {spec.spec_id}.",

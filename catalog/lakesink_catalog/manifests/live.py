@@ -17,7 +17,7 @@ class LiveFile:
     """One live data file, or one live file of position deletes, as its manifest states it.
 
     Attributes:
-        partition: One value per partition field in single-value form; None is NULL.
+        partition: One value per partition field in single-value form of the field's present type; None is NULL.
         sequence_number: The data sequence number.
         lower_bounds: By field id, of the fields that the caller asked for; of a delete file those of ``file_path``.
         referenced_data_file: The one data file that a delete file deletes from; empty if there may be several.

@@ -9,6 +9,7 @@ from functools import partial
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from lakesink_catalog.manifests.avro_values import Malformed
@@ -16,6 +17,7 @@ from lakesink_catalog.manifests.copying import AtOnce, check_counts, check_size,
 from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import EqualityDeletes, LiveEntries, Origin, live_entries
+from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
@@ -24,8 +26,9 @@ from lakesink_protocol.redact import redact
 MOST_REMEMBERED = 50_000
 """Files that a sink remembers between batches, at about one kilobyte each."""
 
-Key = tuple[str, int, int, int | None, frozenset[int]]
-"""Of a decoded manifest: equal only for one file with one origin, of which the same bounds are wanted."""
+Kinds = tuple[Kind, ...]
+Key = tuple[str, int, int, int | None, frozenset[int], Kinds | None]
+"""Of a decoded manifest: equal only for one file with one origin, of which the same bounds and types are wanted."""
 
 
 @dataclass(slots=True)
@@ -65,20 +68,30 @@ def live_files(
     """
     snapshot = None if head is None else table.metadata.snapshot_by_id(head)
     wanted = frozenset(bounds_of)
-    manifests = {_key(manifest, wanted): manifest for manifest in manifests_under(table.io, snapshot)}
+    of_specs = {spec_id: _present_kinds(table, spec) for spec_id, spec in table.specs().items()}
+    listed = manifests_under(table.io, snapshot)
+    manifests = {_key(one, wanted, of_specs.get(one.partition_spec_id)): one for one in listed}
     new = [manifest for key, manifest in manifests.items() if memory.recall(key) is None]
-    found = iter(at_once(partial(_read, table.io, wanted), new) if new else ())
+    found = iter(at_once(partial(_read, table.io, wanted, of_specs), new) if new else ())
     decoded = {key: memory.recall(key) or next(found) for key in manifests}
     memory.keep(decoded)
     return _live_files(decoded.values())
 
 
-def _key(manifest: ManifestFile, wanted: frozenset[int]) -> Key:
+def _present_kinds(table: Table, spec: PartitionSpec) -> Kinds | None:
+    """The types of a spec's values as they are now; None if no schema has all of its columns."""
+    schema = schema_for(spec, table.metadata)
+    return None if schema is None else kinds_of(spec, schema)
+
+
+def _key(manifest: ManifestFile, wanted: frozenset[int], kinds: Kinds | None) -> Key:
     origin = manifest.manifest_length, manifest.sequence_number, manifest.added_snapshot_id
-    return (manifest.manifest_path, *origin, wanted)
+    return (manifest.manifest_path, *origin, wanted, kinds)
 
 
-def _read(io: FileIO, wanted: frozenset[int], manifest: ManifestFile) -> LiveEntries:
+def _read(
+    io: FileIO, wanted: frozenset[int], of_specs: Mapping[int, Kinds | None], manifest: ManifestFile
+) -> LiveEntries:
     path = manifest.manifest_path
     deletes = manifest.content == ManifestContent.DELETES
     origin = Origin(path, manifest.partition_spec_id, manifest.sequence_number, deletes=deletes)
@@ -87,11 +100,22 @@ def _read(io: FileIO, wanted: frozenset[int], manifest: ManifestFile) -> LiveEnt
         check_size(manifest, len(data))
         found = live_entries(data, origin, wanted)
         check_counts(manifest, len(found.files), sum(file.record_count for file in found.files))
+        kinds = of_specs.get(manifest.partition_spec_id)
+        if kinds is not None:
+            found = replace(found, files=tuple(_promoted(file, kinds) for file in found.files))
     except EqualityDeletes:
         raise equality_deletes() from None
     except Malformed as error:
         raise _unreadable(path, error) from error
     return found
+
+
+def _promoted(file: LiveFile, kinds: Kinds) -> LiveFile:
+    """The file with its partition in the present types: files of before and after a widening share a partition."""
+    if len(kinds) != len(file.partition):
+        raise Malformed("a partition with other fields than its spec")
+    partition = promoted(kinds, file.partition)
+    return file if partition == file.partition else replace(file, partition=partition)
 
 
 def _live_files(decoded: Collection[LiveEntries]) -> LiveFiles:

@@ -10,6 +10,7 @@ from typing import Any
 from pyiceberg.manifest import PartitionFieldSummary
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import (
     BooleanType,
     DateType,
@@ -88,6 +89,13 @@ def promoted(kinds: Sequence[Kind], partition: Sequence[bytes | None]) -> tuple[
         else value
         for kind, value in zip(kinds, partition, strict=True)
     )
+
+
+def schema_for(spec: PartitionSpec, metadata: TableMetadata) -> Schema | None:
+    """The present or newest schema with all source columns of a spec: a column of an old spec may have been dropped."""
+    sources = {part.source_id for part in spec.fields}
+    newest = sorted(metadata.schemas, key=lambda one: (one.schema_id == metadata.current_schema_id, one.schema_id))
+    return next((one for one in newest[::-1] if all(map(one.find_column_name, sources))), None)
 
 
 def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:

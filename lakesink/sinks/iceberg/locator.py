@@ -23,6 +23,7 @@ from lakesink.sinks.iceberg.rows_on_head import (
     PreparedKeys,
     RowsOnHead,
     candidates,
+    columns_of,
     read_batch,
 )
 from lakesink.writer.deletes import DeletedRows, write_deletes
@@ -75,7 +76,7 @@ class Locator:
     def _locate(self, table: Table, head: int | None) -> Located:
         if not self.changes.keys_files:
             return Located(head, counts=ChangeCounts(superseded=self.changes.superseded))
-        batch = self._batch = self._batch or read_batch(table, self.changes, self.settings, self.memory)
+        batch = self._batch_for(table)
         live = live_files(table, head, self.memory.live, bounds_of=self.changes.key_ids, at_once=self.at_once)
         rows = self._found = self._found or FoundRows(found_schema(batch.columns).empty_table())
         rows.search(batch, table, candidates(table, live, batch), self.settings)
@@ -103,6 +104,13 @@ class Locator:
         pairs = zip(files, deleted, strict=True)
         self.memory.written.keep([(file.path, rows.data_file, rows.positions) for file, rows in pairs])
         return tuple(files)
+
+    def _batch_for(self, table: Table) -> BatchKeys:
+        """The batch's keys. They are read again if a column was widened: values of the new type do not fit the old."""
+        columns = columns_of(table, self.changes)
+        if self._batch is None or self._batch.columns != columns:
+            self._batch, self._found = read_batch(table, self.changes, columns, self.settings, self.memory), None
+        return self._batch
 
     def _masked(self, table: Table, batch: BatchKeys, resolution: Resolution) -> list[DeletedRows]:
         """The rows of the batch itself without effect: of late upserts, and of upserts that another task supersedes."""

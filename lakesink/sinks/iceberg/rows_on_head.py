@@ -173,9 +173,15 @@ class RowsOnHead:
         return tuple(self.deletes[path] for file in losing for path in self.deleted.replaced.get(file, []))
 
 
-def read_batch(table: Table, changes: PreparedKeys, settings: LocateSettings, memory: LocateMemory) -> BatchKeys:
+def columns_of(table: Table, changes: PreparedKeys) -> KeyColumns:
+    """The key and sequence columns as they are in the table."""
+    return key_columns(table.schema().model_dump_json(), changes.key_ids, changes.sequence_ids)
+
+
+def read_batch(
+    table: Table, changes: PreparedKeys, columns: KeyColumns, settings: LocateSettings, memory: LocateMemory
+) -> BatchKeys:
     """Read the keys files, and choose the newest change of each key; raises WriteError."""
-    columns = key_columns(table.schema().model_dump_json(), changes.key_ids, changes.sequence_ids)
     opened = _opener(table)
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
     pa.default_memory_pool().release_unused()  # the files' content, and the sort
