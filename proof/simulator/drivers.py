@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.settings.settings import Settings
@@ -22,9 +24,9 @@ from lakesink_protocol.errors import (
 )
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from proof.content import COLUMNS, NEW_COLUMNS, PLAIN, SIZE, Content
+from proof.content import CHANGES, COLUMNS, ID, NEW_COLUMNS, PLAIN, SIZE, ZONE, Content
 from proof.oracle import Broken, Promise
-from proof.simulator.catalog import SimulatedCatalog, SimulatedServer
+from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedCatalog, SimulatedServer
 from proof.simulator.dead_letters import name_of as name_of_letters
 from proof.simulator.spark import Asked, ConcurrentQuery, JobFailed, SimulatedCheckpoint, SimulatedQuery, Source
 from proof.simulator.tasks import SimulatedSink, Tasks
@@ -33,6 +35,11 @@ from proof.simulator.turns import SimulatedTurns
 from proof.simulator.world import Actor, World
 
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
+OF_CHANGES = Schema(
+    *(NestedField(number, name, LongType(), required=name == ID) for number, name in enumerate(CHANGES.names, 1)),
+    identifier_field_ids=[CHANGES.names.index(ID) + 1],
+)
+BY_ZONE = PartitionSpec(PartitionField(CHANGES.names.index(ZONE) + 1, 1000, IdentityTransform(), ZONE))
 OF_DOCUMENTS = Schema(*SCHEMA.fields, NestedField(3, SIZE, IntegerType()))
 AILING = (CommitUnresolved, CatalogError, WriteError, PartialBatch, JobFailed, OSError)
 LETTERS_DIFFER = "LAKESINK_DEAD_LETTERS_DIFFER"
@@ -90,10 +97,9 @@ class Stream:
         """Clock, chance and scheduler."""
         return self.server.store.world
 
-    @property
-    def schema(self) -> Schema:
-        """Of the table before anybody changes it."""
-        return schema_of(self.content)
+    def create_table(self) -> None:
+        """Create the table, or replace it by another one of the same name."""
+        self.server.create(schema_of(self.content), TABLE_PROPERTIES, LOCATION, spec_of(self.content))
 
     def start(self, wait_ms: int = 0, **options: Any) -> Actor:
         """Start a driver process."""
@@ -246,4 +252,12 @@ class Stream:
 
 def schema_of(content: Content) -> Schema:
     """Of a table for these rows before anybody changes it."""
+    if content.changing is not None:
+        return OF_CHANGES
     return OF_DOCUMENTS if content.follows else SCHEMA
+
+
+def spec_of(content: Content) -> PartitionSpec:
+    """How a table for these rows is partitioned before anybody changes it."""
+    by_zone = content.changing is not None and content.changing.salt % 2
+    return BY_ZONE if by_zone else UNPARTITIONED_PARTITION_SPEC

@@ -10,10 +10,10 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 
 from lakesink_protocol.errors import BatchRefused, Reason
 from lakesink_protocol.identity import SinkKey
-from proof.simulator.catalog import LOCATION
 from proof.simulator.dead_letters import name_of as name_of_letters
 from proof.simulator.drivers import Stream
-from proof.simulator.engines import TABLE_PROPERTIES, Engine
+from proof.simulator.engines import Engine
+from proof.simulator.keyed_engine import KeyedEngine
 from proof.simulator.spark import Asked, SimulatedCheckpoint
 from proof.simulator.truth import name_of
 from proof.simulator.world import World
@@ -74,6 +74,12 @@ class Operator:
             "kill between the commits": lambda: self._set_trap("letters"),
             "kill after the evolution": lambda: self._set_trap("schema"),
         }
+        if isinstance(self.engine, KeyedEngine):
+            deeds |= {
+                "merge": self.engine.merge,
+                "delete": self.engine.delete,
+                "change the partitioning": self.engine.change_partitioning,
+            }
         for action in self.actions:
             self.world.sleep(self.world.random.randrange(self.world.random.choice([300, 1500])))
             deeds[action]()
@@ -217,7 +223,7 @@ class Operator:
 
     def _replace_the_table(self) -> None:
         self._did("replace the table", "drops the table and makes another of its name")
-        self.stream.server.create(self.stream.schema, TABLE_PROPERTIES, LOCATION)
+        self.stream.create_table()
         self.engine.fork()
 
     def _lose_the_ledger(self) -> None:

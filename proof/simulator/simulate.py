@@ -10,11 +10,14 @@ from pyiceberg.table import Table
 
 from lakesink.writer.letters import SUFFIX
 from proof.oracle import Broken, Promise, Rows, facts_of, files_whole, rows_once, untouched
-from proof.simulator.catalog import EVENTS, LOCATION, SimulatedCatalog, SimulatedServer, Version
+from proof.simulator.catalog import EVENTS, SimulatedCatalog, SimulatedServer, Version
 from proof.simulator.dead_letters import DeadLetters
 from proof.simulator.dead_letters import name_of as name_of_letters
-from proof.simulator.drivers import LETTERS_DIFFER, Stream, schema_of
-from proof.simulator.engines import TABLE_PROPERTIES, Engine
+from proof.simulator.drivers import LETTERS_DIFFER, Stream
+from proof.simulator.engines import Engine
+from proof.simulator.keyed_engine import KeyedEngine
+from proof.simulator.keyed_files import rows_in_file
+from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.operator import Operator
 from proof.simulator.pace import remember
 from proof.simulator.scenario import Scenario, draw
@@ -108,15 +111,15 @@ class Play:
     def of(cls, world: World, scenario: Scenario) -> "Play":
         """Set the stage."""
         store = SimulatedStore(world)
-        truth = Truth(store, DeadLetters(store), scenario.branch)
+        truth = _truth_of(store, scenario)
         server, letters = SimulatedServer(store, applied=truth.note), SimulatedServer(store, LETTERS)
-        server.create(schema_of(scenario.content), TABLE_PROPERTIES, LOCATION)
         store.referenced = truth.refers_to
         source = Source(scenario.end, scenario.most)
         checkpoint = SimulatedCheckpoint.new(world, (0,) * len(scenario.end))
         stream = Stream(server, letters, truth, checkpoint, source, scenario.evolves, scenario.content)
+        stream.create_table()
         _set_traps(stream)
-        engine = Engine(server, truth)
+        engine = _engine_of(server, truth)
         engine.fork()
         world.chances = scenario.chances
         return cls(world, truth, server, stream, engine, Operator(stream, engine, scenario.actions))
@@ -133,11 +136,11 @@ class Play:
         if not ends:
             broken.append(Broken(Promise.THE_RUN_ENDS, f"still at it, or refused: {self._refused()}"))
         table, found = self._table(), self.truth.rows(self.truth.newest.version.metadata, self.truth.branch)
-        expected = keys((0,) * len(self.stream.source.end), self.stream.source.end)
-        foreign = sum((landed.foreign for landed in self.truth.newest.path), Counter[tuple[int, int]]())
+        source = keys((0,) * len(self.stream.source.end), self.stream.source.end)
+        expected, foreign = self.truth.expected_at_end(source)
         aside = self._aside()
         if ends:
-            broken += rows_once(found + aside, expected + foreign)
+            broken += [*self.truth.judge_end(source), *rows_once(found + aside, expected + foreign)]
         for at in (table, *self._letters_table()):
             broken += files_whole(facts_of(at, self.stream.sink_id, self.truth.branch), self._stored)
         broken += self._judge_letters()
@@ -203,7 +206,10 @@ class Play:
 
     def _stored(self, path: str) -> tuple[int, int] | None:
         stored = self.server.store.files.get(path)
-        return None if stored is None else (len(stored.read()), sum((stored.rows or Counter()).values()))
+        if stored is None:
+            return None
+        content = stored.read()
+        return len(content), rows_in_file(content) if stored.rows is None else stored.rows.total()
 
     def _table(self) -> Table:
         return self._table_of(self.server, self.truth.newest.version)
@@ -211,6 +217,17 @@ class Play:
     def _table_of(self, server: SimulatedServer, version: Version) -> Table:
         io = SimulatedIO(self.server.store, quiet=True)
         return Table(server.name, version.metadata, version.location, io, SimulatedCatalog(self.server))
+
+
+def _truth_of(store: SimulatedStore, scenario: Scenario) -> Truth:
+    changing = scenario.content.changing
+    if changing is None:
+        return Truth(store, DeadLetters(store), scenario.branch)
+    return KeyedTruth(store, DeadLetters(store), scenario.branch, changing=changing)
+
+
+def _engine_of(server: SimulatedServer, truth: Truth) -> Engine:
+    return KeyedEngine(server, truth, deeds=truth.deeds) if isinstance(truth, KeyedTruth) else Engine(server, truth)
 
 
 def _set_traps(stream: Stream) -> None:
