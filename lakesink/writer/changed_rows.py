@@ -13,8 +13,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakesink.writer.scalars import operation_scalar
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Misfit
+from lakesink_protocol.row_changes import Operation
 
 DELETE_MARK = "_lakesink_delete"
 """Name of the mark: true deletes, false upserts, NULL refuses the batch."""
@@ -39,6 +41,31 @@ class ChangedRows:
     operations: pa.Array
     places: pa.Array
     offsets: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(int(part.nbytes) for part in self._parts)
+
+    def of(self, rows: pa.RecordBatch) -> "ChangedRows":
+        """The changes with their rows in another form."""
+        return ChangedRows(rows, self.operations, self.places, self.offsets)
+
+    def filter(self, kept: pa.BooleanArray) -> "ChangedRows":
+        """A copy of the changes for which this is true."""
+        return ChangedRows(*(part.filter(kept) for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[pa.RecordBatch, pa.Array, pa.Array, pa.Array]:
+        return self.rows, self.operations, self.places, self.offsets
+
+
+def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """The changes of all parts, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays = ([part.operations for part in parts], [part.places for part in parts], [part.offsets for part in parts])
+    return ChangedRows(pa.concat_batches([part.rows for part in parts]), *map(pa.concat_arrays, arrays))
 
 
 class ChangeDecoder(Protocol):
@@ -75,6 +102,11 @@ class ChangeDecoder(Protocol):
         """The changes in these batches, in their order."""
 
 
+def same_operation(operation: Operation, rows: int) -> pa.Array:
+    """The operations of rows that all have this one."""
+    return pa.repeat(operation_scalar(operation), rows)
+
+
 def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     """Places and offsets of rows from Kafka; NULLs for rows of another source.
 
@@ -87,7 +119,7 @@ def positions_in(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     partitions, offsets = batch.column(PARTITION).cast(pa.int64()), batch.column(OFFSET).cast(pa.int64())
     places = pc.add(partitions, _topics(batch.column(TOPIC))) if TOPIC in names else partitions
     known = pc.and_(places.is_valid(), offsets.is_valid())
-    nothing = pa.scalar(None, pa.int64())
+    nothing = pa.nulls(1, pa.int64())[0]
     return pc.if_else(known, places, nothing), pc.if_else(known, offsets, nothing)
 
 

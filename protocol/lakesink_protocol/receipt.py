@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 from lakesink_protocol.change import ChangeInvalid, ContentFile, SchemaChange, content_of
 from lakesink_protocol.quality import Quality, quality_from
 from lakesink_protocol.redact import shown
+from lakesink_protocol.row_changes import KeysFile
 
-RECEIPT_VERSION = 5
+RECEIPT_VERSION = 6
 MAX_RECEIPT_BYTES = 256 * 1024 * 1024
 COMPRESSION_LEVEL = 1
 MOST_IN_A_BATCH = 2**53
@@ -28,7 +29,7 @@ NOT_A_COUNT = "a count is not a whole number from 0 to 2^63-1"
 MOST_MISFITS = 20
 LONGEST_PLACE, LONGEST_WORDS = 300, 120
 LARGEST_FIELD_ID = 2**31 - 1
-_DIGEST = re.compile(r"[0-9a-f]{32}")
+_DIGEST, _SHA256 = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
 MOST_STATISTICS = 32 * 1024 * 1024
 """Limit for all files of a receipt together: where files are alike, a few bytes stand for the numbers of many."""
 GROUP_BYTES = 512 * 1024
@@ -83,6 +84,11 @@ class Receipt:
         news: What these rows need of the schema, as JSON of the sink.
         payload_digest: Sum of the digests of all dead letters, modulo 2^128; 0 without any.
         premises: Digest of the files' schema and spec, because a catalog can assign their ids again.
+        keys: The file with the keys of the changes that the task wrote; None if it changed no rows by key.
+        superseded: Changes with a newer change of their key in the task.
+        deletes: Deletes in the file of keys. No data file has a row for them.
+        splits: Rows that are two changes, because they change a key.
+        tombstones: Rows that are no change, because they repeat a delete.
     """
 
     task: int
@@ -98,6 +104,21 @@ class Receipt:
     payload_digest: int = 0
     left: LeftRows | None = None
     news: str = ""
+    keys: KeysFile | None = None
+    superseded: int = 0
+    deletes: int = 0
+    splits: int = 0
+    tombstones: int = 0
+
+    @property
+    def changes(self) -> int:
+        """Changes by key that the rows are."""
+        return self.rows + self.splits - self.tombstones
+
+    @property
+    def changes_by_key(self) -> bool:
+        """True if the task changed rows by key, and did not only append."""
+        return self.keys is not None or any((self.superseded, self.deletes, self.splits, self.tombstones))
 
 
 class ReceiptEncoder:
@@ -171,6 +192,7 @@ def decode(data: bytes) -> Receipt:
             payload_digest=_digest(document["payload_digest"]),
             left=_left(document["left"]),
             news=plain_text(document["news"]),
+            **_changes(document["changes"]),
         )
     except ReceiptInvalid:
         raise
@@ -212,7 +234,14 @@ def _head_to_json(receipt: Receipt) -> dict[str, Any]:
         "schema_change": None if receipt.schema_change is None else receipt.schema_change.to_json(),
         "left": None if receipt.left is None else [receipt.left.path, receipt.left.rows, receipt.left.size_bytes],
         "news": receipt.news,
+        "changes": _changes_to_json(receipt) if receipt.changes_by_key else None,
     }
+
+
+def _changes_to_json(receipt: Receipt) -> list[Any]:
+    keys = receipt.keys
+    file = None if keys is None else [keys.path, keys.task, keys.rows, keys.size_bytes, keys.sha256]
+    return [file, receipt.superseded, receipt.deletes, receipt.splits, receipt.tombstones]
 
 
 def _counts_of(file: ContentFile) -> Sequence[Mapping[int, int]]:
@@ -387,6 +416,24 @@ def _left(document: Any) -> LeftRows | None:
         return None
     path, rows, size = document
     return LeftRows(plain_text(path), whole_count(rows), whole_count(size))
+
+
+def _changes(document: Any) -> dict[str, Any]:
+    """The fields of changes by key."""
+    if document is None:
+        return {}
+    file, superseded, deletes, splits, tombstones = document
+    counts = {"superseded": superseded, "deletes": deletes, "splits": splits, "tombstones": tombstones}
+    return {"keys": _keys_file(file), **{name: whole_count(value) for name, value in counts.items()}}
+
+
+def _keys_file(document: Any) -> KeysFile | None:
+    if document is None:
+        return None
+    path, task, rows, size, sha256 = document
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise ReceiptInvalid("a digest is not 64 hexadecimal digits")
+    return KeysFile(plain_text(path), whole_count(task), whole_count(rows), whole_count(size), sha256)
 
 
 def _misfits(document: Any) -> tuple[Misfit, ...]:

@@ -20,6 +20,7 @@ from lakesink_protocol.errors import WriteError
 from lakesink_protocol.outcome import Committed
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import LeftRows, Receipt, decode, encode
+from lakesink_protocol.row_changes import KeysFile
 from testkit.builders import Lake, Stream, counted, expected
 
 Change = Callable[[ContentFile, Lake], ContentFile]
@@ -85,6 +86,13 @@ BAD_VOTES: dict[str, Callable[[Receipt], Receipt]] = {
     "with rescued rows without a reason": lambda vote: _rescued(vote, 1, 0),
     "with a reason of more rows than were rescued": lambda vote: _rescued(vote, 1, 2),
     "with more reasons than any batch can have": lambda vote: _rescued(vote, 1, 1, others=2**63 - 1),
+    "with deletes, though its rows were to be appended": lambda vote: replace(vote, rows=vote.rows + 1, deletes=1),
+    "with superseded rows, though all were to be appended": lambda vote: replace(
+        vote, rows=vote.rows + 1, superseded=1
+    ),
+    "with a file of keys, though its rows were to be appended": lambda vote: replace(
+        vote, keys=KeysFile(vote.files[0].path.replace(".parquet", ".keys"), vote.task, vote.rows, 9, "0" * 64)
+    ),
     "under no schema": lambda vote: replace(vote, schema_id=None),
     "of a task beyond the last": lambda vote: replace(vote, task=7),
     "with more rows than can be": lambda vote: replace(

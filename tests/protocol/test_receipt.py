@@ -25,6 +25,7 @@ from lakesink_protocol.receipt import (
     decode,
     encode,
 )
+from lakesink_protocol.row_changes import KeysFile
 
 COUNT = st.integers(0, 2**63 - 1)
 FIELD = st.integers(1, 2**31 - 1)
@@ -67,6 +68,19 @@ RECEIPT = st.builds(
     misfits=st.lists(st.builds(Misfit, *[st.text("ab: /.", max_size=9)] * 4), max_size=20).map(tuple),
     documents=COUNT,
     refused=st.booleans(),
+    keys=st.none()
+    | st.builds(
+        KeysFile,
+        path=st.text(max_size=30),
+        task=COUNT,
+        rows=COUNT,
+        size_bytes=COUNT,
+        sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
+    ),
+    superseded=COUNT,
+    deletes=COUNT,
+    splits=COUNT,
+    tombstones=COUNT,
 )
 WHOLE = Receipt(
     task=1,
@@ -203,6 +217,7 @@ KEYS = [
     "refused",
     "premises",
     "payload_digest",
+    "changes",
     "files",
 ]
 FILE_KEYS = ["path", "spec", "partition", "rows", "bytes", "sizes", "values", "nulls", "nans", "lower", "upper"]
@@ -241,7 +256,7 @@ def _decodes_or_is_invalid(data: bytes) -> None:
     assert all(isinstance(file.path, str) and file.file_size_bytes >= 0 for file in receipt.files)
 
 
-@pytest.mark.parametrize("version", [*range(5), 6, "5", None, [5], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
+@pytest.mark.parametrize("version", [*range(6), 7, "6", None, [6], 10**6, True, 1.0, "\n" * 10**6, {"a": "x" * 10**6}])
 def test_a_receipt_of_another_version_is_refused_by_its_version(version: Any) -> None:
     with pytest.raises(ReceiptInvalid, match="receipt version") as error:
         decode(packed(document() | {"v": version}))
@@ -368,6 +383,39 @@ def test_a_short_receipt_cannot_stand_for_any_number_of_values(monkeypatch: pyte
         decode(changed(**{name: many[name]}))
     monkeypatch.setattr("lakesink_protocol.receipt.MOST_STATISTICS", 1_300)
     assert len(decode(changed(**{name: many[name]})).files) == 2
+
+
+KEYS_FILE = KeysFile("file:///t/data/a.keys", 1, 3, 700, "0a" * 32)
+
+
+def test_a_receipt_of_a_task_that_only_appends_says_nothing_of_changes() -> None:
+    assert document()["changes"] is None
+    assert not decode(encode(WHOLE)).changes_by_key
+
+
+def test_a_receipt_of_changes_counts_what_its_rows_are() -> None:
+    sent = replace(WHOLE, keys=KEYS_FILE, superseded=1, deletes=2, splits=4, tombstones=3)
+    found = decode(encode(sent))
+    assert (found, found.changes, found.changes_by_key) == (sent, 3 + 4 - 3, True)
+    changes = json.loads(zlib.decompress(encode(sent)))["changes"]
+    assert changes == [["file:///t/data/a.keys", 1, 3, 700, "0a" * 32], 1, 2, 4, 3]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [], [None, 1, 2, 3], [None, 1, 2, 3, 4, 5], [None, -1, 0, 0, 0], [None, 0, True, 0, 0], [None, 0, 0, 2**63, 0],
+        [None, 0, 0, 0, "1"], [["a", 0, 1, 2], 0, 0, 0, 0], [["a", 0, 1, 2, "0" * 63], 0, 0, 0, 0],
+        [["a", 0, 1, 2, "A" * 64], 0, 0, 0, 0], [["a", 0, 1, 2, "0" * 64 + "\n"], 0, 0, 0, 0],
+        [["a", 0, 1, -2, "0" * 64], 0, 0, 0, 0], [["a", 0, 1.0, 2, "0" * 64], 0, 0, 0, 0], [[0] * 5, 0, 0, 0, 0],
+        [[7, 0, 1, 2, "0" * 64], 0, 0, 0, 0], ["abcde", 0, 0, 0, 0], 7, "12345", {"a": 1}, True,
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_receipt_with_wrong_changes_is_none(changes: Any) -> None:
+    assert decode(packed(document() | {"changes": [["a", 0, 1, 2, "0" * 64], 0, 0, 0, 0]})).keys is not None
+    with pytest.raises(ReceiptInvalid):
+        decode(packed(document() | {"changes": changes}))
 
 
 def test_a_receipt_with_more_malformed_values_than_a_task_may_send_is_refused() -> None:

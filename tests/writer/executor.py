@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_protocol.receipt import decode
 
@@ -27,12 +28,14 @@ def threads() -> int:
 
 def main(plan_path: str, rows_path: str) -> None:
     """Write once and report."""
-    writer = ParquetTaskWriter(pickle.loads(Path(plan_path).read_bytes()))  # noqa: S301 - the test's own
+    plan = pickle.loads(Path(plan_path).read_bytes())  # noqa: S301 - the test's own
+    writer = ParquetTaskWriter(plan) if plan.changes is None else ChangeTaskWriter(plan)
     before, threads_before = peak_bytes(), threads()
     with pa.OSFile(rows_path) as stream, pa.ipc.open_stream(stream) as batches:
         receipt = decode(writer.write(0, iter(batches)))
     report = {
         "rows": receipt.rows,
+        "superseded": receipt.superseded,
         "partitions": len({file.partition for file in receipt.files}),
         "grown": peak_bytes() - before,
         "threads": threads() - threads_before,

@@ -18,8 +18,9 @@ from lakesink.sinks.iceberg.evolution import BatchWrite, new_column, unfit_name,
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
 from lakesink.sinks.iceberg.task import check_columns
 from lakesink.words import counted
-from lakesink.writer.left_rows import is_left_rows, read_left_rows
+from lakesink.writer.left_rows import is_left_rows
 from lakesink.writer.plan import OnMalformed, WritePlan
+from lakesink.writer.side_file import read_side_file
 from lakesink_catalog.commit.evolution import ChangeImpossible, parse_type
 from lakesink_catalog.commit.premises import Path, columns, is_promotion
 from lakesink_catalog.connect.errors import translate_storage_errors
@@ -119,7 +120,7 @@ def left_rows(receipts: Sequence[Receipt], write: BatchWrite) -> Iterator[pa.Rec
 
 def _checked_rows(source: Any, plan: WritePlan) -> Iterator[pa.RecordBatch]:
     try:
-        for rows in read_left_rows(source):
+        for rows in read_side_file(source):
             check_columns(rows.schema, plan)
             yield rows
     except (pa.ArrowException, OSError, ValueError, WriteError) as error:

@@ -12,13 +12,13 @@ from lakesink.decode.documents import check_documents
 from lakesink.sinks.iceberg.task_files import TaskFiles
 from lakesink.sinks.iceberg.task_rows import TaskLetters, TaskRows, alignment_of
 from lakesink.writer.expectations import Expected, Marks
-from lakesink.writer.left_rows import LeftRowsFile
 from lakesink.writer.letters import LettersPlan
 from lakesink.writer.libraries import check_library
 from lakesink.writer.partitions import source_paths
 from lakesink.writer.plan import WritePlan
 from lakesink.writer.refusals import rows_differ
 from lakesink.writer.schema import parse_schema
+from lakesink.writer.side_file import SideFile
 from lakesink_protocol.receipt import encode
 from lakesink_protocol.votes import receipt_rejected
 
@@ -96,7 +96,7 @@ def write_rows(
     files = TaskFiles(plan, task)
     letters = None if letters_plan is None else TaskLetters.of(letters_plan, task, documents=plan.decode is not None)
     rows = TaskRows(plan, files.schema, task, files.sources, Marks(writer.expected), letters)
-    written: list[TaskFiles | LeftRowsFile] = [files, rows.left]
+    written: list[TaskFiles | SideFile] = [files, rows.left]
     written += [] if letters is None else [letters.files]
     try:
         for batch in rows.aligned(batches):
@@ -116,6 +116,6 @@ def write_rows(
     return files.receipt(rows.head), b"" if letters is None else letters.files.receipt(letters.head)
 
 
-def _abandon(written: Sequence[TaskFiles | LeftRowsFile]) -> None:
+def _abandon(written: Sequence[TaskFiles | SideFile]) -> None:
     for files in written:
         files.abandon()

@@ -12,11 +12,12 @@ from lakesink.decode.documents import Decoder
 from lakesink.sinks.iceberg.task_files import TaskFiles
 from lakesink.writer.columns import Alignment, align
 from lakesink.writer.expectations import Marks
-from lakesink.writer.left_rows import LeftRowsFile
+from lakesink.writer.left_rows import left_in, left_rows_file
 from lakesink.writer.letters import Fault, LetterRows, LettersPlan
 from lakesink.writer.partitions import Source, check_partition_values
 from lakesink.writer.plan import OnMalformed, WritePlan
 from lakesink.writer.schema import Struct
+from lakesink.writer.side_file import SideFile
 from lakesink.writer.texts import check_texts
 from lakesink.writer.unfit import all_but, sort_rows
 from lakesink_protocol.quality import Quality, together
@@ -81,10 +82,10 @@ class TaskRows:
     letters: TaskLetters | None = None
     count: int = 0
     decoder: Decoder | None = field(default=None, init=False)
-    left: LeftRowsFile = field(init=False)
+    left: SideFile = field(init=False)
 
     def __post_init__(self) -> None:
-        self.left = LeftRowsFile(self.plan, self.task)
+        self.left = left_rows_file(self.plan, self.task)
 
     @property
     def refuse(self) -> bool:
@@ -111,7 +112,7 @@ class TaskRows:
             documents=0 if decoder is None else decoder.documents,
             refused=self.refuse,
             premises=plan.premises,
-            left=None if self.refuse else self.left.left,
+            left=None if self.refuse else left_in(self.left),
             news="" if decoder is None or self.refuse else decoder.news,
         )
 

@@ -34,12 +34,14 @@ from lakesink.sinks.iceberg.expectations import check_expectations
 from lakesink.sinks.iceberg.malformed import check_documents, first_of, in_words
 from lakesink.sinks.iceberg.rescue import check_rescued
 from lakesink.writer.expectations import Expected, OnUnmet
+from lakesink.writer.keys_file import is_keys_file
 from lakesink.writer.locations import is_location
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.tables.locations import all_under, data_location, is_under
 from lakesink_protocol.change import Change, ContentFile
 from lakesink_protocol.quality import Quality, together
 from lakesink_protocol.receipt import MOST_IN_A_BATCH, Receipt, ReceiptInvalid, decode
+from lakesink_protocol.row_changes import KeysFile
 from lakesink_protocol.votes import check_tasks, receipt_rejected
 
 _WIDTHS: Mapping[type[IcebergType], range] = {
@@ -64,7 +66,12 @@ class PossibleBounds:
 class CombinedReceipts:
     """The combined receipts of a batch; `first_malformed` describes a value, empty if there is none.
 
-    `rows` are those that the tasks received.
+    `rows` are those that the tasks received. The other numbers are of changes by key.
+
+    Attributes:
+        keys_files: One of each task that wrote changes, in the order of the tasks.
+        superseded: Changes with a newer change of their key in their task.
+        deletes: Deletes in the files of keys.
     """
 
     files: tuple[ContentFile, ...]
@@ -72,6 +79,11 @@ class CombinedReceipts:
     quality: Quality
     first_malformed: str
     rows: int
+    keys_files: tuple[KeysFile, ...] = ()
+    superseded: int = 0
+    deletes: int = 0
+    splits: int = 0
+    tombstones: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +101,18 @@ class Written:
 
 
 def count_votes(
-    encoded: Sequence[bytes], written: Written, file_stem: str, batch_id: int, expected: Sequence[Expected] = ()
+    encoded: Sequence[bytes],
+    written: Written,
+    file_stem: str,
+    batch_id: int,
+    expected: Sequence[Expected] = (),
+    *,
+    changes_by_key: bool = False,
 ) -> CombinedReceipts:
-    """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch."""
+    """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch.
+
+    `changes_by_key` is true if the rows are changes, and false if they are only appended.
+    """
     receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
     check_tasks(receipt.task for receipt in receipts)
     groups = written.groups(receipts)
@@ -99,6 +120,7 @@ def count_votes(
     for table, some in groups:
         for receipt in some:
             _check_receipt(table, receipt, file_stem)
+            _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
     for receipt in of_job:
         _check_quality(receipt, expected)
     _check_rest([receipt for _, some in rest for receipt in some], of_job)
@@ -115,7 +137,16 @@ def count_votes(
     for table, some in groups:
         _check_premises(table, some)
     return CombinedReceipts(
-        files, schemas[-1], quality, "" if first is None else in_words(first), sum(receipt.rows for receipt in of_job)
+        files,
+        schemas[-1],
+        quality,
+        "" if first is None else in_words(first),
+        sum(receipt.rows for receipt in of_job),
+        keys_files=tuple(receipt.keys for receipt in receipts if receipt.keys is not None),
+        superseded=sum(receipt.superseded for receipt in receipts),
+        deletes=sum(receipt.deletes for receipt in receipts),
+        splits=sum(receipt.splits for receipt in receipts),
+        tombstones=sum(receipt.tombstones for receipt in receipts),
     )
 
 
@@ -137,7 +168,8 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
         raise receipt_rejected("a task deletes rows or changes the schema, but this sink only appends")
     written = sum(file.record_count for file in receipt.files)
     left = 0 if receipt.left is None else receipt.left.rows
-    if not receipt.refused and receipt.rows != written + receipt.quality.dead_letters + left:
+    changed = receipt.deletes + receipt.superseded
+    if not receipt.refused and receipt.changes != written + receipt.quality.dead_letters + left + changed:
         raise receipt_rejected("a task received another number of rows than its files and dead letters contain")
     folder = data_location(table)
     if not all_under((file.path for file in receipt.files), folder):
@@ -149,6 +181,28 @@ def _check_receipt(table: Table, receipt: Receipt, file_stem: str) -> None:
         raise receipt_rejected("a data file is empty, or has a partition spec that the table does not have")
     if not all(counts_agree(file) for file in receipt.files):
         raise receipt_rejected("the statistics of a data file contradict each other")
+
+
+def _check_changes(table: Table, receipt: Receipt, file_stem: str, *, changes_by_key: bool) -> None:
+    """Check the file of keys, and that a task changes rows by key only if it should."""
+    keys = receipt.keys
+    if receipt.changes_by_key and (not changes_by_key or receipt.left is not None):
+        raise receipt_rejected("a task changed rows by key, but its rows were to be appended")
+    if max(receipt.splits, receipt.tombstones) > receipt.rows:
+        raise receipt_rejected("a task split more rows than it received")
+    if not changes_by_key:
+        return
+    written = receipt.deletes + sum(file.record_count for file in receipt.files)
+    if written != (0 if keys is None else keys.rows) or (receipt.refused and keys is not None):
+        raise receipt_rejected("a task's file of keys has another number of changes than the task wrote")
+    if keys is None:
+        return
+    if not is_under(keys.path, data_location(table)):
+        raise receipt_rejected("a file of keys is outside the table's data location")
+    if keys.task != receipt.task or not is_keys_file(keys.path, data_location(table), file_stem, receipt.task):
+        raise receipt_rejected("a file of keys has the name of another task, batch or sink")
+    if not keys.size_bytes:
+        raise receipt_rejected("a file of keys is empty")
 
 
 def _check_quality(receipt: Receipt, expected: Sequence[Expected]) -> None:

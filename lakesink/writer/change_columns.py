@@ -1,0 +1,136 @@
+"""Converts changes to the table's columns: rows to store as a whole, deletes as the columns of key and sequence.
+
+A conversion is computed once for the columns that arrive, and applied to every batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakesink.words import counted
+from lakesink.writer.change_order import KeyColumns
+from lakesink.writer.changed_rows import ChangedRows, place_in_words
+from lakesink.writer.columns import Alignment, NameRule, align
+from lakesink.writer.keys_file import names_of
+from lakesink.writer.plan import DELETED, ChangesPlan, WritePlan
+from lakesink.writer.refusals import schema_mismatch, shown
+from lakesink.writer.scalars import TRUE, operation_scalar
+from lakesink.writer.schema import Struct
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.row_changes import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConversion:
+    """The conversion of changes whose rows have one schema.
+
+    Attributes:
+        incoming: That schema.
+        stored_columns: Names of its columns that are stored.
+        keys: Names of its columns of the key, and `sequence` of those of the sequence.
+        whole: For rows to store.
+        narrow: For deletes.
+    """
+
+    incoming: pa.Schema
+    stored_columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+    whole: Alignment
+    narrow: Alignment
+    soft_deletes: bool
+
+    def check(self, changed: ChangedRows, first_row: int) -> None:
+        """Raise WriteError if key or sequence is NULL in a change; `first_row` is the task's number of the first."""
+        for code, names in (("KEY_NULL", self.keys), ("SEQUENCE_NULL", self.sequence)):
+            for name in names:
+                nulls = _nulls(changed.rows.column(name))
+                if nulls.true_count:
+                    raise _null(code, name, nulls.true_count, first_place(changed, nulls, first_row))
+
+    def stored(self, changed: ChangedRows) -> ChangedRows | None:
+        """The changes with rows to store, as the table's columns; None if there are none."""
+        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
+        if not self.soft_deletes:
+            some = _only(changed, pc.invert(deletes))
+            return None if some is None else some.of(self.whole.apply(some.rows.select(self.stored_columns)))
+        rows = changed.rows.select(self.stored_columns).append_column(DELETED, deletes)
+        kept = pc.if_else(deletes, operation_scalar(Operation.UPSERT), changed.operations)
+        return ChangedRows(self.whole.apply(rows), kept, changed.places, changed.offsets)
+
+    def deletes(self, changed: ChangedRows) -> ChangedRows | None:
+        """The deletes, as the columns of key and sequence; None if there are none, or rows are stored for them."""
+        deletes = pc.equal(changed.operations, operation_scalar(Operation.DELETE))
+        some = None if self.soft_deletes else _only(changed, deletes)
+        return None if some is None else some.of(self.narrow.apply(some.rows))
+
+
+def key_columns(schema: Struct, changes: ChangesPlan) -> KeyColumns:
+    """The names of the table's columns of key and sequence."""
+    return KeyColumns(names_of(schema, changes.keys), names_of(schema, changes.sequence))
+
+
+def own_schema(schema: Struct, changes: ChangesPlan) -> Struct:
+    """The table's columns that come with the changes: lakesink itself fills the column of soft deletes."""
+    if not changes.soft_deletes:
+        return schema
+    return Struct(tuple(one for one in schema.fields if one.name != DELETED))
+
+
+def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes: ChangesPlan) -> ChangeConversion:
+    """The conversion of changes with these columns; raises WriteError if one is missing or does not fit."""
+    rule, columns = NameRule(plan.case_sensitive), key_columns(schema, changes)
+    excepted = set() if plan.decode else {rule.key(name) for name in changes.except_columns}
+    stored = pa.schema([one for one in incoming if rule.key(one.name) not in excepted])
+    whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored
+    by_name = {one.name: one for one in schema.fields}
+    narrow = Struct(tuple(by_name[name] for name in columns.names))
+    return ChangeConversion(
+        incoming,
+        tuple(stored.names),
+        _matching(stored, columns.keys, rule),
+        _matching(stored, columns.sequence, rule),
+        align(whole, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown),
+        align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
+        changes.soft_deletes,
+    )
+
+
+def first_place(changed: ChangedRows, found: pa.BooleanArray, first_row: int) -> str:
+    """Where the first of these changes comes from, in words."""
+    at = pc.index(found, TRUE).as_py()
+    known = place_in_words(changed.places[at].as_py(), changed.offsets[at].as_py())
+    return known or f"row {first_row + at} of its task"
+
+
+def _only(changed: ChangedRows, kept: pa.BooleanArray) -> ChangedRows | None:
+    if kept.true_count == len(kept):
+        return changed
+    return changed.filter(kept) if kept.true_count else None
+
+
+def _matching(incoming: pa.Schema, names: Sequence[str], rule: NameRule) -> tuple[str, ...]:
+    """The names of the table's columns as the rows have them."""
+    found = {rule.key(name): name for name in incoming.names}
+    for name in names:
+        if rule.key(name) not in found:
+            raise schema_mismatch(
+                f"Column {shown(name)!r} identifies or orders the changes, and is missing in the query.",
+                action="Select it in the query.",
+            )
+    return tuple(found[rule.key(name)] for name in names)
+
+
+def _nulls(column: pa.Array) -> pa.BooleanArray:
+    return (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column).is_null()
+
+
+def _null(code: str, name: str, rows: int, where: str) -> WriteError:
+    part = "key" if code == "KEY_NULL" else "sequence"
+    return WriteError(
+        code,
+        f"Column {shown(name)!r} of the {part} is NULL in at least {counted(rows, 'row')}; the first is {where}.",
+        action="Filter these rows in the query, or fill the column.",
+    )

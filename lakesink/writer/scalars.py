@@ -1,0 +1,22 @@
+"""Scalars for Arrow's functions, made from bytes: `pa.scalar` and plain Python values would import pandas."""
+
+import pyarrow as pa
+
+_BYTE = 8
+FALSE, TRUE = (pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(bytes([bit]))])[0] for bit in (0, 1))
+
+
+def whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
+    """A signed whole number of an integer type."""
+    data = value.to_bytes(kind.bit_width // _BYTE, "little", signed=True)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
+
+
+def int64(value: int) -> pa.Scalar:
+    """A BIGINT."""
+    return whole_number(value, pa.int64())
+
+
+def operation_scalar(operation: int) -> pa.Scalar:
+    """An operation as changes have it."""
+    return whole_number(operation, pa.int8())

@@ -1,0 +1,119 @@
+"""Receipts of changes by key count if every file of keys has the changes of its task, and else fail the batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_task import ChangeTaskWriter
+from lakesink.sinks.iceberg.planning import write_plan
+from lakesink.sinks.iceberg.votes import CombinedReceipts, Written, count_votes
+from lakesink.writer.changed_rows import DELETE_MARK
+from lakesink.writer.plan import ChangesPlan
+from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt import Receipt, decode, encode
+from lakesink_protocol.row_changes import KeysFile, Mode
+from testkit.builders import ROWS, Lake, Stream
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.make(tmp_path)
+
+
+def changes(*rows: tuple[int, int, bool]) -> pa.RecordBatch:
+    """Changes of keys (``batch``), with their sequence (``position``), and whether they are deletes."""
+    keys, sequences, deletes = zip(*rows, strict=True)
+    arrays = [pa.array(keys, pa.int64()), pa.array(sequences, pa.int64()), pa.nulls(len(rows), pa.int64())]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(deletes)], names=[*ROWS.names, DELETE_MARK])
+
+
+TASKS: Sequence[Sequence[pa.RecordBatch]] = (
+    [changes((1, 1, False), (2, 1, False)), changes((1, 2, False), (3, 1, True))],
+    [changes((4, 1, False))],
+    [],
+)
+
+
+def cast(lake: Lake) -> list[Receipt]:
+    """The receipts of three tasks: one with two rows, a delete and a superseded change, one with a row, one without."""
+    stream = Stream(lake)
+    plan = write_plan(lake.table(), stream.batch(1), stream.key, Settings())
+    writer = ChangeTaskWriter(replace(plan, changes=ChangesPlan(Mode.CHANGES, (1,), (2,))))
+    return [decode(writer.write(task, iter(batches))) for task, batches in enumerate(TASKS)]
+
+
+def combined(lake: Lake, receipts: list[Receipt]) -> CombinedReceipts:
+    return count_votes(list(map(encode, receipts)), Written(lake.table()), "events-1", 1, changes_by_key=True)
+
+
+def test_receipts_of_changes_are_combined_in_any_order(lake: Lake) -> None:
+    receipts = cast(lake)
+    found = combined(lake, receipts[::-1])
+    assert (found.rows, found.superseded, found.deletes, found.splits, found.tombstones) == (5, 1, 1, 0, 0)
+    assert [(keys.task, keys.rows) for keys in found.keys_files] == [(0, 3), (1, 1)]
+    assert sum(file.record_count for file in found.files) == 3
+
+
+def test_splits_and_tombstones_are_part_of_the_law(lake: Lake) -> None:
+    first, *others = cast(lake)
+    found = combined(lake, [replace(first, rows=first.rows + 1, splits=1, tombstones=2), *others])
+    assert (found.rows, found.splits, found.tombstones) == (6, 1, 2)
+
+
+def with_keys(change: Callable[[KeysFile], KeysFile]) -> Callable[[Receipt], Receipt]:
+    return lambda vote: replace(vote, keys=change(keys_of(vote)))
+
+
+def keys_of(vote: Receipt) -> KeysFile:
+    assert vote.keys is not None
+    return vote.keys
+
+
+def renamed(old: str, new: str) -> Callable[[Receipt], Receipt]:
+    return with_keys(lambda keys: replace(keys, path=keys.path.replace(old, new)))
+
+
+BAD: dict[str, Callable[[Receipt], Receipt]] = {
+    "with a row that nothing accounts for": lambda vote: replace(vote, rows=vote.rows + 1),
+    "with one superseded change too many": lambda vote: replace(vote, superseded=vote.superseded + 1),
+    "with a delete that its keys lack": lambda vote: replace(vote, rows=vote.rows + 1, deletes=vote.deletes + 1),
+    "with a split row that is no change": lambda vote: replace(vote, splits=1),
+    "with a tombstone that is a change": lambda vote: replace(vote, tombstones=1),
+    "with more splits than rows": lambda vote: replace(
+        vote, splits=vote.rows + 1, superseded=vote.superseded + vote.rows + 1
+    ),
+    "with more tombstones than rows": lambda vote: replace(vote, tombstones=vote.rows + 1, splits=vote.rows + 1),
+    "without its keys": lambda vote: replace(vote, keys=None),
+    "with the keys of fewer changes": with_keys(lambda keys: replace(keys, rows=keys.rows - 1)),
+    "with the keys of more changes": with_keys(lambda keys: replace(keys, rows=keys.rows + 1)),
+    "with keys without bytes": with_keys(lambda keys: replace(keys, size_bytes=0)),
+    "with the keys of another task": with_keys(lambda keys: replace(keys, task=1)),
+    "with keys named for another task": renamed("-00000-", "-00001-"),
+    "with keys named for another batch": renamed("/events-1-", "/events-0-"),
+    "with keys named for another sink": renamed("/events-1-", "/clicks-1-"),
+    "with keys elsewhere": with_keys(lambda keys: replace(keys, path="file:///etc/passwd")),
+    "with keys in the metadata": renamed("/data/", "/metadata/"),
+    "with keys that climb": renamed("/data/", "/data/../data/"),
+    "with keys in a folder": renamed("/data/", "/data/a/"),
+    "with keys that are rows": renamed(".keys", ".parquet"),
+    "that refuses the batch, but wrote keys": lambda vote: replace(vote, refused=True),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_receipt_fails_the_batch(lake: Lake, name: str) -> None:
+    first, *others = cast(lake)
+    with pytest.raises(WriteError) as error:
+        combined(lake, [BAD[name](first), *others])
+    assert error.value.code == "LAKESINK_RECEIPT_REJECTED"
+    assert len(str(error.value).partition("\n")[0]) < 200
+    combined(lake, [first, *others])
+
+
+def test_changes_are_refused_where_rows_are_appended(lake: Lake) -> None:
+    with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
+        count_votes(list(map(encode, cast(lake))), Written(lake.table()), "events-1", 1)
