@@ -127,4 +127,7 @@ PLAIN = Content()
 EVERYTHING = Content(aside_every=3, follows="widen", salt=2341)
 """Documents of which some are put aside. In batches of `ROWS_OF_EVERYTHING` rows a partition, the second one brings the
 first new column, and the third one another and a number that is too large."""
+UPSERTED = Content(changing=Changing(Mode.CHANGES, keys=4, salt=7))
+"""Changes by key: upserts, deletes, key changes, late ones, and rows that go to another partition."""
+ROWS_OF_UPSERTED = 6
 ROWS_OF_EVERYTHING = 4

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink.settings.settings import Settings
@@ -24,7 +23,9 @@ from lakesink_protocol.errors import (
 )
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Outcome
-from proof.content import CHANGES, COLUMNS, ID, NEW_COLUMNS, PLAIN, SIZE, ZONE, Content
+from proof.content import COLUMNS, NEW_COLUMNS, PLAIN, SIZE, Content
+from proof.keyed_table import BY_ZONE
+from proof.keyed_table import SCHEMA as OF_CHANGES
 from proof.oracle import Broken, Promise
 from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedCatalog, SimulatedServer
 from proof.simulator.dead_letters import name_of as name_of_letters
@@ -35,11 +36,6 @@ from proof.simulator.turns import SimulatedTurns
 from proof.simulator.world import Actor, World
 
 SCHEMA = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(COLUMNS, 1)))
-OF_CHANGES = Schema(
-    *(NestedField(number, name, LongType(), required=name == ID) for number, name in enumerate(CHANGES.names, 1)),
-    identifier_field_ids=[CHANGES.names.index(ID) + 1],
-)
-BY_ZONE = PartitionSpec(PartitionField(CHANGES.names.index(ZONE) + 1, 1000, IdentityTransform(), ZONE))
 OF_DOCUMENTS = Schema(*SCHEMA.fields, NestedField(3, SIZE, IntegerType()))
 AILING = (CommitUnresolved, CatalogError, WriteError, PartialBatch, JobFailed, OSError)
 LETTERS_DIFFER = "LAKESINK_DEAD_LETTERS_DIFFER"

@@ -11,10 +11,10 @@ from pyiceberg.table.snapshots import Operation, Summary
 from lakesink_protocol.row_changes import ChangeCounts, Mode
 from lakesink_protocol.row_changes import Operation as Op
 from proof.changes import Changing, Fold, RowChange, newest_of
+from proof.keyed_table import BY_ZONE, SCHEMA
 from proof.simulator import keyed_engine
 from proof.simulator.catalog import LOCATION, TABLE_PROPERTIES, SimulatedServer
 from proof.simulator.dead_letters import DeadLetters
-from proof.simulator.drivers import BY_ZONE, OF_CHANGES
 from proof.simulator.keyed_engine import KeyedEngine
 from proof.simulator.keyed_truth import KeyedTruth
 from proof.simulator.store import SimulatedStore
@@ -28,7 +28,7 @@ def engine_of(seed: int, writers: int = 1) -> tuple[World, list[KeyedEngine]]:
     store = SimulatedStore(world)
     truth = KeyedTruth(store, DeadLetters(store), changing=CHANGING)
     server = SimulatedServer(store, applied=truth.note)
-    server.create(OF_CHANGES, TABLE_PROPERTIES, LOCATION, BY_ZONE)
+    server.create(SCHEMA, TABLE_PROPERTIES, LOCATION, BY_ZONE)
     engines = [KeyedEngine(server, truth, deeds=truth.deeds) for _ in range(writers)]
     for number, engine in enumerate(engines):
         engine.appended = number * 100
