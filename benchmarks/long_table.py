@@ -27,7 +27,7 @@ from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.task import ParquetTaskWriter
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
-from lakesink_catalog.commit.summary import append_summary
+from lakesink_catalog.commit.summary import batch_summary
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory, MergePolicy
 from lakesink_catalog.manifests.write import write_batch_manifests, write_list
 from lakesink_catalog.tables.tables import create_table
@@ -165,7 +165,7 @@ def _snapshot(
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
     mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
-    summary = append_summary(parent.get("summary"), prepared) | mark.to_summary()
+    summary = batch_summary(parent.get("summary"), prepared) | mark.to_summary()
     found = {
         "snapshot-id": snapshot_id,
         "sequence-number": number + 1,

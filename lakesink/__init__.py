@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lakesink.audit.history import history
     from lakesink.sinks.directory.reader import committed_files
     from lakesink.sinks.iceberg.replays import Replayed
-    from lakesink.spark.api import append, stream, stream_to
+    from lakesink.spark.api import append, stream, stream_to, upsert
     from lakesink.spark.connect import register
     from lakesink.spark.expectations import with_expectations
     from lakesink.spark.replay import replay_dead_letters
@@ -54,6 +54,7 @@ __all__ = [
     "stream",
     "stream_files",
     "stream_to",
+    "upsert",
     "with_expectations",
 ]
 
@@ -67,6 +68,7 @@ _HOMES = {
     "stream": "lakesink.spark.api",
     "stream_files": "lakesink.spark.stream_files",
     "stream_to": "lakesink.spark.api",
+    "upsert": "lakesink.spark.api",
     "with_expectations": "lakesink.spark.expectations",
     "AlreadyCommitted": "lakesink_protocol.outcome",
     "Committed": "lakesink_protocol.outcome",

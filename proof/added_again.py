@@ -20,6 +20,7 @@ from lakesink_catalog.commit.request import branch_at, snapshot_time_ms
 from lakesink_catalog.manifests.write import (
     codec_of,
     entry_schema,
+    header_metadata,
     manifests_under,
     new_metadata_file,
     write_entries,
@@ -70,7 +71,8 @@ def _manifests(table: Table, under: list[ManifestFile], snapshot_id: int) -> Ite
             )
             name = f"{snapshot_id}-{manifest.manifest_path.rpartition('/')[2]}-{number}.avro"
             output = new_metadata_file(table, name)
-            length = write_entries(output, spec, table.schema(), _encoded(entry, spec, table.schema()), codec_of(table))
+            header = header_metadata(spec, table.schema())
+            length = write_entries(output, header, _encoded(entry, spec, table.schema()), codec_of(table))
             yield ManifestFile.from_args(
                 manifest_path=output.location,
                 manifest_length=length,

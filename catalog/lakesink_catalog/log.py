@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from logging import DEBUG, ERROR, INFO, WARNING
 from typing import IO, Any
 
@@ -21,6 +21,10 @@ LINES: Mapping[type[events.Event], str] = {
     events.PropertiesIgnored: "lakesink.settings.ignored properties=%(properties)s",
     events.OptionDeprecated: (
         "lakesink.option.deprecated option=%(option)s: use %(instead)s, which keeps what cannot be decoded"
+    ),
+    events.OrderTrusted: (
+        "lakesink.changes.order-trusted table=%(table)s sink=%(sink)s: without sequence_by, a later batch counts as"
+        " newer, and a batch with two changes of a key is refused"
     ),
     events.LedgerTagOff: (
         "lakesink.ledger.without-tag table=%(table)s sink=%(sink)s: without the tag, lakesink cannot detect a rollback"
@@ -76,6 +80,7 @@ LINES: Mapping[type[events.Event], str] = {
     events.BatchAborted: "lakesink.batch.aborted %(kind)s=%(target)s batch=%(batch_id)d",
     events.TagTaken: "lakesink.tag.taken tag=%(tag)s: another tag or branch has this name, so the batch gets no tag",
     events.ManifestsUnmerged: "lakesink.manifests.unmerged count=%(count)d error=%(error)s",
+    events.ChangesLocatedAgain: "lakesink.changes.located-again batch=%(batch_id)d head=%(head)s",
     events.ManifestSetAside: "lakesink.manifests.carried-over path=%(path)s reason=%(reason)s",
     events.ClockBehind: "lakesink.clock.behind seconds=%(seconds)d",
     events.ClockAhead: "lakesink.clock.ahead seconds=%(seconds)d: until then, Java writers refuse the table",
@@ -103,6 +108,7 @@ LEVELS: Mapping[type[events.Event], int] = {
             events.TableCreated,
             events.SchemaEvolved,
             events.BatchAborted,
+            events.ChangesLocatedAgain,
             events.ManifestSetAside,
             events.MetadataKept,
         ),
@@ -179,7 +185,7 @@ def _name(outcome: Outcome) -> str:
             return "lakesink.batch.already-committed"
         case Committed(recovered=True):
             return "lakesink.batch.recovered"
-        case Committed(rows=0):
+        case Committed(rows=0, changes=None):
             return "lakesink.batch.empty"
         case Committed():
             return "lakesink.batch.committed"
@@ -206,6 +212,8 @@ def _counts(outcome: Outcome) -> Fields:
         counts |= {"dead_letters": quality.dead_letters}
     if quality.rescued_rows:
         counts |= {"rescued_rows": quality.rescued_rows}
+    if outcome.changes is not None:
+        counts |= {name: count for name, count in asdict(outcome.changes).items() if count}
     if outcome.recovered:
         counts["note"] = "'holds what the earlier run wrote'"
     return counts if outcome.accepted is None else counts | {"accepted": outcome.accepted}

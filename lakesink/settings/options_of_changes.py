@@ -87,7 +87,7 @@ OPTIONS_OF_CHANGES = (
         "text",
         one_of(Deletes),
         "`hard`",
-        "`hard` removes the row. `soft` keeps it, with `_deleted = true` in a BOOLEAN column `_deleted`, so that a late"
+        "`hard` removes the row. `soft` keeps it, with `_is_deleted = true` in that BOOLEAN column, so that a late"
         " change cannot bring it back. Only with `changes`.",
     ),
     Option(

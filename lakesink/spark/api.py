@@ -1,12 +1,13 @@
-"""The public functions `stream`, `append` and `stream_to`."""
+"""The public functions `stream`, `append`, `upsert` and `stream_to`."""
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Unpack
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -14,13 +15,16 @@ from pyspark.sql.types import BinaryType
 
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.decode.places import FILE
-from lakesink.settings.option_types import Options
-from lakesink.settings.options import read_option
+from lakesink.settings.option_types import Options, OutputMode
+from lakesink.settings.options import option_invalid, read_option
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import stored_columns
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.sinks.iceberg.sink import IcebergSink
+from lakesink.spark.changes import trusts_order, with_operations
 from lakesink.spark.connect import is_of_connect
 from lakesink.spark.determinism import functions_of, runs_python
+from lakesink.spark.executors import Executors
 from lakesink.spark.expectations import marked, marks_of
 from lakesink.spark.foreach_batch import BatchFunction, MakeSink
 from lakesink.spark.query import QUERY_ID, absolute_checkpoint, check_checkpoint, sources_of
@@ -34,17 +38,20 @@ from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.spark_errors import brief, is_interruption
 from lakesink.watch.terminal import watched
 from lakesink.writer.expectations import expected_in, is_mark, without_marks
-from lakesink.writer.plan import JSON
+from lakesink.writer.plan import DEBEZIUM_JSON, JSON
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
+from lakesink_protocol.events import OrderTrusted
 from lakesink_protocol.identity import NAME_PATTERN, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
+from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.two_phase import TwoPhaseCommitSink
 
 _ON_CONNECT = {
     "lakesink.stream": 'Use df.writeStream.format("lakesink"), which takes the same options with dashes.',
     "lakesink.append": 'Use df.write.format("lakesink") with the options txn-app-id and txn-version.',
+    "lakesink.upsert": 'Use df.write.format("lakesink") with the options mode, txn-app-id and txn-version.',
 }
 _CLASSIC = "Use a classic session: SparkSession.builder.master(...), without SPARK_REMOTE or spark.remote."
 
@@ -53,6 +60,8 @@ def stream(
     df: DataFrame, table: str, *, sink_id: str, checkpoint: str | os.PathLike[str], **options: Unpack[Options]
 ) -> DataStreamWriter:
     """Return a writer of a streaming DataFrame into an Iceberg table, each row exactly once.
+
+    With ``mode="upsert"`` or ``"changes"``, a row replaces or deletes the row of its key, also exactly once.
 
     Call its `start` as usual. Output mode, checkpoint and batch function are already set: do not change them. You
     choose trigger and query name.
@@ -75,18 +84,22 @@ def stream(
     settings = Settings.parse({"sink_id": sink_id, "checkpoint": checkpoint, **options})
     check_checkpoint(df.sparkSession, settings.checkpoint)
     key = SinkKey(settings.sink_id, settings.branch)
-    df = _select_for_decoding(df, settings) if settings.decode else marked(df, settings.expect)
+    df = _arriving(df, settings)
     catalog = CatalogConfig(settings.catalog, settings.catalog_properties).find()
-    columns = stored_schema(df.schema)
     sensitive = is_case_sensitive(df.sparkSession)
+    columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
     check_start(catalog, table, key, settings, without_marks(columns), case_sensitive=sensitive)
     check_letters(catalog, table, key, settings, expected_in(columns))
 
-    def make_sink(schema: pa.Schema, session: SparkSession) -> IcebergSink:
-        return IcebergSink(table, key, catalog.open, settings, schema, is_case_sensitive(session))
+    def make_sink(_: pa.Schema, session: SparkSession) -> IcebergSink:
+        return _sink(table, key, catalog.open, settings, df, session)
 
     reporter = Reporter(table, key.name, watched(table, _place(table, catalog), verbose=settings.verbose))
-    return stream_writer(df, settings.checkpoint, reporter, make_sink)
+    if trusts_order(df, settings):
+        reporter.emit(OrderTrusted(table, key.name))
+    return stream_writer(
+        df, settings.checkpoint, reporter, make_sink, output_mode=settings.output_mode, by_key=settings.has_changes
+    )
 
 
 def stream_to(
@@ -139,11 +152,51 @@ def append(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         BatchRefused: The table's ledger does not allow this version.
         CommitUnresolved: It is unknown whether the rows were committed. Call again with the same version.
     """
-    check_classic(df, "lakesink.append")
+    settings = _settings_of_batch(df, "lakesink.append", options)
+    if settings.has_changes:
+        raise option_invalid("mode", f"lakesink.append only appends; lakesink.upsert has mode='{settings.mode}'.")
+    return _write_version(df, table, txn, settings)
+
+
+def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack[Options]) -> Outcome:
+    """Replace the rows of the keys of a batch DataFrame, once for each version of an application.
+
+    Each row replaces the row of its key, or is inserted; with ``mode="changes"``, a row for which `apply_as_deletes` is
+    true deletes it. Like `append`, only the first call for a version changes the table.
+
+    Args:
+        df: Batch DataFrame of a classic Spark session.
+        table: Table identifier, ``namespace.table``.
+        txn: Application id and version; versions must increase.
+        **options: See `lakesink.settings.settings.Settings`; `keys` are the columns that identify a row.
+
+    Returns:
+        `Committed`: the table contains the changes of this `df`. `AlreadyCommitted`: it contains those of an earlier
+            call, and none of this call.
+
+    Raises:
+        SettingsError: An option or the transaction is malformed, or the table has another key.
+        CatalogError: The catalog or the table is unusable.
+        QueryError: The DataFrame is a streaming one, or not of a classic session.
+        WriteError: The rows could not be written, or nothing decides which of two changes of a key is the newer one.
+        BatchRefused: The table's ledger does not allow this version.
+        CommitUnresolved: It is unknown whether the changes were committed. Call again with the same version.
+    """
+    settings = _settings_of_batch(df, "lakesink.upsert", {"mode": Mode.UPSERT, **options})
+    if not settings.has_changes:
+        raise option_invalid("mode", "lakesink.upsert does not append; lakesink.append does.")
+    return _write_version(df, table, txn, settings)
+
+
+def _settings_of_batch(df: Any, function: str, options: Mapping[str, Any]) -> Settings:
+    check_classic(df, function)
     if df.isStreaming:
-        raise _wrong_frame("lakesink.append needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
+        raise _wrong_frame(f"{function} needs a batch DataFrame.", "Use lakesink.stream for a streaming DataFrame.")
+    return Settings.parse(options, kind=SinkKind.TXN)
+
+
+def _write_version(df: DataFrame, table: str, txn: tuple[str, int], settings: Settings) -> Outcome:
     name, version = _transaction(txn)
-    settings = Settings.parse(options, kind=SinkKind.TXN)
     return append_version(df, table, SinkKey(name, settings.branch, SinkKind.TXN), version, settings)
 
 
@@ -155,22 +208,45 @@ def append_version(
     settings: Settings,
     before_commit: Callable[[], None] | None = None,
 ) -> Outcome:
-    """Append a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
-    df = _select_for_decoding(df, settings) if settings.decode else marked(df, settings.expect)
+    """Write a batch DataFrame as one version of an application; `IcebergSink` explains `before_commit`."""
+    df = _arriving(df, settings)
     session = df.sparkSession
     found = CatalogConfig(settings.catalog, settings.catalog_properties).find()
     open_catalog = found.open if settings.create_table else partial(open_existing, found, table)
-    sink = IcebergSink(table, key, open_catalog, settings, stored_schema(df.schema), is_case_sensitive(session))
+    sink = _sink(table, key, open_catalog, settings, df, session)
     sink.before_commit = before_commit
     in_query = session.sparkContext.getLocalProperty(QUERY_ID) is not None
     limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=runs_python(df))
-    job = RowsJob(FrameRows(*encode_for_transport(df)), limits, lambda error: in_query and is_interruption(error))
+    frame = FrameRows(*encode_for_transport(df))
+    job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error), by_key=settings.has_changes)
     listeners = watched(table, _place(table, found), verbose=settings.verbose, noun="version")
     return _run(transaction_batch(version), sink, job, Reporter(table, key.name, listeners))
 
 
 def _place(table: str, catalog: FoundCatalog) -> str:
     return f"{table} in {catalog.where[0].lower()}{catalog.where[1:]}"
+
+
+def _arriving(df: DataFrame, settings: Settings) -> DataFrame:
+    """The rows with what lakesink adds to them, and without what it does not read."""
+    if settings.decode:
+        return _select_for_decoding(df, settings)
+    rows = marked(df, settings.expect)
+    return with_operations(rows, settings) if settings.has_changes else rows
+
+
+def _sink(
+    table: str,
+    key: SinkKey,
+    open_catalog: Callable[[], Catalog],
+    settings: Settings,
+    df: DataFrame,
+    session: SparkSession,
+) -> IcebergSink:
+    sensitive = is_case_sensitive(session)
+    columns = stored_columns(stored_schema(df.schema), settings, case_sensitive=sensitive)
+    run = Executors(df.sparkSession) if settings.has_changes else None
+    return IcebergSink(table, key, open_catalog, settings, columns, sensitive, run_in_executors=run)
 
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
@@ -182,7 +258,8 @@ def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
     if FILE not in df.columns and _reads_files(df):
         needed.append(df.metadataColumn("_metadata")[FILE].alias(FILE))
     rows = df.select(*needed)
-    bytes_of_json = settings.decode == JSON and VALUE in rows.columns and rows.schema[VALUE].dataType == BinaryType()
+    is_json = settings.decode in (JSON, DEBEZIUM_JSON)
+    bytes_of_json = is_json and VALUE in rows.columns and rows.schema[VALUE].dataType == BinaryType()
     return rows.withColumn(VALUE, rows[VALUE].cast("string")) if bytes_of_json else rows
 
 
@@ -208,7 +285,15 @@ def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Out
     return outcome
 
 
-def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink: MakeSink) -> DataStreamWriter:
+def stream_writer(
+    df: DataFrame,
+    checkpoint: str,
+    reporter: Reporter,
+    make_sink: MakeSink,
+    *,
+    output_mode: OutputMode = OutputMode.APPEND,
+    by_key: bool = False,
+) -> DataStreamWriter:
     """A writer that commits every micro-batch in two phases; the first batch of a run calls `make_sink`."""
     location = absolute_checkpoint(df.sparkSession, checkpoint)
     rows, transport = encode_for_transport(df)
@@ -223,8 +308,10 @@ def stream_writer(df: DataFrame, checkpoint: str, reporter: Reporter, make_sink:
         runs_python=runs_python(df),
         only_drops_rows=only_drops_rows(df),
         make_sink=make_sink,
+        output_mode=output_mode,
+        by_key=by_key,
     )
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", location)
+    writer = rows.writeStream.outputMode(output_mode.value).option("checkpointLocation", location)
     return writer.foreachBatch(function)
 
 

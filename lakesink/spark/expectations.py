@@ -10,7 +10,6 @@ from pyspark.sql.types import BooleanType
 from lakesink.settings.expectations import Expectation, parse_expectations
 from lakesink.settings.options import option_invalid
 from lakesink.writer.expectations import Expected, is_mark
-from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.redact import redact
 
 _LONGEST_REASON = 100
@@ -42,24 +41,21 @@ def marks_of(df: DataFrame, expectations: Mapping[str, Expectation]) -> list[Col
     taken = {column.lower() for column in df.columns if is_mark(column)}
     marks = []
     for name, expectation in expectations.items():
-        _check(df, name, expectation)
+        check_condition(df, "expect", f"the expectation {name}", expectation.condition)
         mark = Expected(name, expectation.on_unmet).mark
         if mark.lower() in taken:
-            raise _wrong(f"The rows have an expectation {name} already.")
+            raise option_invalid("expect", f"The rows have an expectation {name} already.")
         marks.append(sf.coalesce(sf.expr(expectation.condition), sf.lit(False)).alias(mark))  # noqa: FBT003
     return marks
 
 
-def _check(df: DataFrame, name: str, expectation: Expectation) -> None:
-    """Evaluated beside the rows: alone, an aggregate would be valid."""
+def check_condition(df: DataFrame, option: str, what: str, condition: str) -> None:
+    """Check that Spark can evaluate a condition beside the rows: alone, an aggregate would be valid."""
     try:
-        kind = df.select("*", sf.coalesce(sf.expr(expectation.condition))).schema.fields[-1].dataType
+        kind = df.select("*", sf.coalesce(sf.expr(condition))).schema.fields[-1].dataType
     except PySparkException as error:
         reason = redact(" ".join(str(error).split("\n", 1)[0].split()))
-        raise _wrong(f"Spark cannot evaluate the expectation {name}: {reason[:_LONGEST_REASON]}") from None
+        raise option_invalid(option, f"Spark cannot evaluate {what}: {reason[:_LONGEST_REASON]}") from None
     if not isinstance(kind, BooleanType):
-        raise _wrong(f"The expectation {name} is {kind.simpleString().upper()}, not a condition (BOOLEAN).")
-
-
-def _wrong(what: str) -> SettingsError:
-    return option_invalid("expect", what)
+        is_kind = f"is {kind.simpleString().upper()}, not a condition (BOOLEAN)"
+        raise option_invalid(option, f"{what[:1].upper()}{what[1:]} {is_kind}.")

@@ -17,6 +17,7 @@ from lakesink.checkpoint.folder import Checkpoint, source_folders
 from lakesink.checkpoint.offsets import Offsets
 from lakesink.checkpoint.query_facts import Functions
 from lakesink.checkpoint.sources import Source
+from lakesink.settings.option_types import OutputMode
 from lakesink.spark.hadoop import HadoopFiles
 from lakesink.spark.query import QUERY_ID, RUN_ID, RunningQuery
 from lakesink.spark.report import Reporter, facts_of, report_end, store_facts
@@ -57,6 +58,7 @@ class StreamRun:
         sources: Names of the sources.
         only_drops_rows: True if no row of a source can become more than one row.
         count: Learns how many tasks a batch is worth.
+        by_key: True if a writer wants all rows of a key in one task.
         last: Newest batch of this run and its end offsets: the start of the next batch.
         wrote: True if the newest batch ran a job: it was neither in the table nor prepared.
     """
@@ -72,6 +74,7 @@ class StreamRun:
     sources: tuple[str, ...]
     only_drops_rows: bool
     count: TaskCount
+    by_key: bool = False
     last: tuple[int, Offsets] | None = None
     write_seconds: float = 0.0
     wrote: bool = False
@@ -107,7 +110,7 @@ class StreamRun:
         found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.limits, tasks.of)
         frame = FrameRows(rows, self.transport, tasks.of)
         bound = source_rows if self.only_drops_rows else None
-        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks)
+        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks, self.by_key)
 
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""
@@ -135,6 +138,8 @@ class BatchFunction:
     runs_python: bool
     only_drops_rows: bool
     make_sink: MakeSink = field(repr=False)
+    output_mode: OutputMode = OutputMode.APPEND
+    by_key: bool = False
     _run: StreamRun | None = field(default=None, init=False, repr=False)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
@@ -167,7 +172,7 @@ class BatchFunction:
     def _first_batch(self, rows: DataFrame, query: RunningQuery, run_id: str) -> StreamRun:
         """Build the run after checking that this is the expected query: nothing is written before."""
         checkpoint = Checkpoint(HadoopFiles(self.session, query.checkpoint_root), source_folders(query.sources()))
-        query.check(self.checkpoint, checkpoint)
+        query.check(self.checkpoint, checkpoint, self.output_mode)
         sink = self.make_sink(arrow_schema(self.schema), rows.sparkSession)
         conf = rows.sparkSession.conf
         limits = ArrowBatchLimits(conf, rows.schema.jsonValue(), with_functions=self.runs_python)
@@ -184,6 +189,7 @@ class BatchFunction:
             tuple(source.name for source in self.sources),
             self.only_drops_rows,
             TaskCount(self.session.sparkContext.defaultParallelism, self.runs_python),
+            self.by_key,
         )
 
     def _presentable(self, error: Exception | SystemExit) -> Exception:

@@ -105,9 +105,9 @@ class RunningQuery:
         except (Py4JError, ConnectionError):  # the JVM has ended: the answer is unknown
             return False
 
-    def check(self, checkpoint: str, stored: Checkpoint) -> None:
+    def check(self, checkpoint: str, stored: Checkpoint, output_mode: str) -> None:
         """Check output mode, checkpoint and query id; `stored` is the checkpoint that the query uses."""
-        self._check_mode()
+        self._check_mode(output_mode)
         if not same_checkpoint(self._session, checkpoint, self.checkpoint_root):
             raise _foreign_checkpoint(f"The query uses {self.checkpoint_root}, lakesink.stream was given {checkpoint}.")
         stored_id = stored.query_id()
@@ -119,14 +119,17 @@ class RunningQuery:
         """The query's output mode: ``append``, ``update`` or ``complete``."""
         return str(self._execution.outputMode().toString()).lower()
 
-    def _check_mode(self) -> None:
+    def _check_mode(self, expected: str) -> None:
         mode = self.output_mode
-        if mode != "append":
+        if mode != expected:
+            again = "it would append rows of earlier batches again"
             raise QueryError(
                 "OUTPUT_MODE",
-                f"The query runs in output mode {mode!r}: it would append rows of earlier batches again.",
+                f"The query runs in output mode {mode!r}: "
+                + (again if expected == "append" else f"its results are written in mode {expected!r}")
+                + ".",
                 data=DataState.UNCHANGED,
-                action="Leave the output mode of the returned DataStreamWriter as it is: append.",
+                action=f"Leave the output mode of the returned DataStreamWriter as it is: {expected}.",
             )
 
 

@@ -19,13 +19,13 @@ from lakesink_protocol.redact import contains_secret
 from lakesink_protocol.suggest import did_you_mean
 
 TABLE, CHECKPOINT, APP_ID, VERSION = "table", "checkpointlocation", "txn-app-id", "txn-version"
-EXPECT = "expect"
+EXPECT, OUTPUT_MODE = "expect", "output-mode"
 _OF_SPARK = frozenset({"queryname"})
 _GROUPS = {"catalog.": "catalog_properties", "snapshot-property.": "snapshot_properties"}
 _NAMED = {
     CHECKPOINT if option.name == "checkpoint" else option.name.replace("_", "-"): option
     for option in OPTIONS
-    if option.name not in {*_GROUPS.values(), EXPECT}
+    if option.name not in {*_GROUPS.values(), EXPECT, "output_mode"}
 }
 _PYTHON_NAMES = re.compile(rf"\b(?:{'|'.join(option.name for option in _NAMED.values() if '_' in option.name)})\b")
 
@@ -79,6 +79,8 @@ def _checked(options: Mapping[str, str], kind: SinkKind) -> dict[str, str]:
         known = {TABLE, APP_ID, VERSION, *(name for name, option in _NAMED.items() if not option.stream_only)}
     if EXPECT in given:
         raise _not_here()
+    if OUTPUT_MODE in given:
+        raise _no_output_mode()
     for key, value in given.items():
         if contains_secret(key, value):
             raise _secret(key)
@@ -126,6 +128,14 @@ def _not_here() -> SettingsError:
         "OPTION_UNKNOWN",
         "The format has no option expect: Spark evaluates conditions before its rows reach the format.",
         action='Add them to the rows: lakesink.with_expectations(df, {...}).writeStream.format("lakesink").',
+    )
+
+
+def _no_output_mode() -> SettingsError:
+    return SettingsError(
+        "OPTION_UNKNOWN",
+        "The format has no option output-mode: Spark lets it write in output mode append only.",
+        action='Use .outputMode("append"), or lakesink.stream with output_mode="update".',
     )
 
 

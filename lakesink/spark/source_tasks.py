@@ -12,10 +12,16 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from lakesink import __version__
 from lakesink.spark.rows.task import check_versions
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
+from lakesink.writer.changed_rows import DELETE_MARK
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.two_phase import TaskWriter
 
 BATCH_ID = "streaming.sql.batchId"
+
+
+def marked_names(names: Sequence[str], deletes: str) -> list[str]:
+    """Names of columns, the one that is true for a delete with the name of the mark."""
+    return [DELETE_MARK if name == deletes else name for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +42,14 @@ class PlannedTask:
         batch_id: Batch for which the task was planned; None in a batch write.
         writer: The pickled `TaskWriter`; None if the batch is already in the table, or prepared.
         keeps_state: True if the query keeps state: the task must then read all rows, even if it writes none.
+        deletes: Name of the column that is true for a delete; empty if there is none.
     """
 
     version: str
     batch_id: int | None
     writer: bytes | None = field(repr=False)
     keeps_state: bool = False
+    deletes: str = ""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Write a task's rows, or skip them; raises WriteError in another batch than the planned one."""
@@ -55,7 +63,13 @@ class PlannedTask:
                 deque(batches, maxlen=0)
             return TaskMessage(context.partitionId(), __version__, None)
         writer: TaskWriter = pickle.loads(self.writer)
-        return TaskMessage(context.partitionId(), __version__, writer.write(context.partitionId(), iter(batches)))
+        receipt = writer.write(context.partitionId(), self.marked(batches))
+        return TaskMessage(context.partitionId(), __version__, receipt)
+
+    def marked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows with their mark of deletes, if a column has one."""
+        for batch in batches:
+            yield batch.rename_columns(marked_names(batch.schema.names, self.deletes)) if self.deletes else batch
 
     def _check_batch(self, context: TaskContext) -> None:
         running = context.getLocalProperty(BATCH_ID)

@@ -23,6 +23,9 @@ from pyspark.sql.types import StructType
 
 from lakesink import __version__
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import check_left_out, stored_columns
 from lakesink.sinks.iceberg.sink import IcebergSink
 from lakesink.spark.connect import check_lasts
 from lakesink.spark.pipelines import words_of
@@ -35,7 +38,7 @@ from lakesink.spark.source_options import (
     stream_destination,
     transaction_destination,
 )
-from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage
+from lakesink.spark.source_tasks import BatchTask, PlannedTask, StreamTask, TaskMessage, marked_names
 from lakesink.spark.spark_errors import brief, presentable
 from lakesink.watch.terminal import wanted
 from lakesink_catalog.commit.clock import ClockWatch
@@ -57,7 +60,9 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
     make_reuse_cheap()
     with presentable():
         _check_appends(overwrite=overwrite)
-        return StreamWriter(stream_destination(options), stored_schema(schema))
+        destination = stream_destination(options)
+        with spelled_for_spark():
+            return StreamWriter(destination, Arriving.of(stored_schema(schema), destination.settings))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchTask:
@@ -66,18 +71,50 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     with presentable(), spelled_for_spark():
         _check_appends(overwrite=overwrite)
         destination, batch = transaction_destination(options)
-        columns = stored_schema(schema)
-        committer = partial(commit_batch, destination, columns, batch)
-        writer = _writer_for(_sink(destination, columns), batch)
-        return BatchTask(PlannedTask(__version__, None, writer), pickle.dumps(committer))
+        arriving = Arriving.of(stored_schema(schema), destination.settings)
+        committer = partial(commit_batch, destination, arriving.stored, batch)
+        writer = _writer_for(_sink(destination, arriving.stored), batch)
+        task = PlannedTask(__version__, None, writer, deletes=arriving.deletes)
+        return BatchTask(task, pickle.dumps(committer))
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """The columns of the rows that are stored, and the name of the one that is true for a delete; empty if none is."""
+
+    stored: pa.Schema
+    deletes: str = ""
+
+    @classmethod
+    def of(cls, rows: pa.Schema, settings: Settings) -> "Arriving":
+        """Of rows of this schema."""
+        if not settings.has_changes:
+            return cls(rows)
+        check_left_out(rows.names, settings, case_sensitive=False)
+        deletes = _deletes_column(rows, settings.apply_as_deletes)
+        names = marked_names(rows.names, deletes)
+        marked = pa.schema([field.with_name(name) for field, name in zip(rows, names, strict=True)])
+        return cls(stored_columns(marked, settings, case_sensitive=False), deletes)
+
+
+def _deletes_column(rows: pa.Schema, named: str) -> str:
+    """The column that the option apply_as_deletes names; empty without the option."""
+    found = [field for field in rows if field.name.lower() == named.strip().lower()]
+    if named and (len(found) != 1 or found[0].type != pa.bool_()):
+        raise option_invalid(
+            "apply_as_deletes",
+            f"The option apply_as_deletes is {named[:60]!r}, which is no BOOLEAN column of the rows: the format gets"
+            " them after Spark has evaluated the query.",
+        )
+    return found[0].name if named else ""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Plans or commits one micro-batch of a stream, in the planner's or the committer's process."""
 
-    def __init__(self, destination: Destination, schema: pa.Schema) -> None:
+    def __init__(self, destination: Destination, arriving: Arriving) -> None:
         self._destination = destination
-        self._schema = schema
+        self._arriving = arriving
         self._planned: PlannedTask | None = None
 
     def __reduce__(self) -> tuple[Callable[[PlannedTask], StreamTask], tuple[PlannedTask]]:
@@ -94,7 +131,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Validate the receipts of a batch and commit it; called in the committer's process."""
         with presentable():
             batch = self._batch(batchId)
-        commit_batch(self._destination, self._schema, batch, messages)
+        commit_batch(self._destination, self._arriving.stored, batch, messages)
 
     def _plan(self) -> PlannedTask:
         checkpoint = self._checkpoint()
@@ -102,8 +139,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             batch_id = _planned_batch(checkpoint)
         LISTENERS(BatchStarted(batch_id))  # Spark builds this object from options
         with _reported(self._destination, batch_id):
-            writer = _writer_for(_sink(self._destination, self._schema), self._batch(batch_id))
-        return PlannedTask(__version__, batch_id, writer, keeps_state=writer is None and checkpoint.has_state())
+            writer = _writer_for(_sink(self._destination, self._arriving.stored), self._batch(batch_id))
+        keeps_state = writer is None and checkpoint.has_state()
+        return PlannedTask(__version__, batch_id, writer, keeps_state, self._arriving.deletes)
 
     def _batch(self, batch_id: int) -> Batch:
         checkpoint = self._checkpoint()

@@ -14,6 +14,8 @@ from lakesink.writer.changed_rows import ChangedRows
 from lakesink.writer.plan import ChangesPlan, WritePlan
 from lakesink.writer.schema import Field, Struct, arrow_type, parse_schema
 from lakesink.writer.side_file import SideFile, is_side_file
+from lakesink_catalog.listeners import LISTENERS
+from lakesink_protocol.events import FileClosing
 from lakesink_protocol.row_changes import KeysFile
 
 OPERATION, PLACE, OFFSET = "op", "place", "offset"
@@ -46,7 +48,9 @@ class KeysFileWriter:
 
     def close(self) -> None:
         """Make the file durable."""
-        self.file.close()
+        if self.file.rows:
+            LISTENERS(FileClosing(self.plan.batch_id))
+            self.file.close()
 
     def abandon(self) -> None:
         """Remove the file; never raises."""

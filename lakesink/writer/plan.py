@@ -81,8 +81,8 @@ class ChangesPlan:
     except_columns: tuple[str, ...] = ()
 
 
-DELETED = "_deleted"
-"""The table's BOOLEAN column that marks rows as deleted, with soft deletes."""
+DELETED = "_is_deleted"
+"""The table's BOOLEAN column that marks rows as deleted, with soft deletes. Iceberg reserves ``_deleted``."""
 
 
 @dataclass(frozen=True, slots=True)

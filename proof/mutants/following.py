@@ -131,7 +131,12 @@ def schema_changed_apart(patches: Patches) -> None:
     """A reader, and a crash, may find the columns without the rows."""
 
     def request(
-        self: FencedCommit, decision: Decision, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger
+        self: FencedCommit,
+        decision: Decision,
+        batch: Batch,
+        prepared: PreparedBatch,
+        merger: ManifestMerger,
+        *rest: Any,
     ) -> Any:
         table = decision.table
         updates = evolve(table, prepared.schema_change).updates
@@ -139,7 +144,7 @@ def schema_changed_apart(patches: Patches) -> None:
             fence = AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id)
             table.catalog.commit_table(table, (fence,), updates)
             decision = self.decide_on(self.load(), batch)
-        return real(self, decision, batch, prepared, merger)
+        return real(self, decision, batch, prepared, merger, *rest)
 
     real = patches.put(FencedCommit, "request", request)
 

@@ -84,9 +84,9 @@ def conflict_taken_as_rejected(patches: Patches) -> None:
         except CommitFailedException as error:
             raise _Rejected(decision.table.io) from error
 
-    def commit_batch(self: FencedCommit, batch: Batch, prepared: PreparedBatch) -> Any:
+    def commit_batch(self: FencedCommit, batch: Batch, prepared: PreparedBatch, *rest: Any) -> Any:
         try:
-            return real_commit(self, batch, prepared)
+            return real_commit(self, batch, prepared, *rest)
         except _Rejected as rejected:
             _delete(rejected.io, [path for path, _ in prepared.files])
             return None

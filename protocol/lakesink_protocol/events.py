@@ -102,6 +102,14 @@ class LedgerTagOff(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OrderTrusted(Event):
+    """Changes have no `sequence_by`, and the source keeps no order of its own: a later batch counts as newer."""
+
+    table: str
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryStarted(Event):
     """The first batch of a run begins; `is_weakened` if a fact of the query weakens the guarantee.
 
@@ -351,6 +359,25 @@ class ManifestsUnmerged(Event):
 
     count: int
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesLocated(BatchEvent):
+    """The rows that the batch replaces or deletes were located on a head of the branch.
+
+    `files` is the number of delete files for them, `rows` that of the rows.
+    """
+
+    head: int | None
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesLocatedAgain(BatchEvent):
+    """Another writer has moved the branch to this head, so the batch's rows are located on it before the commit."""
+
+    head: int | None
 
 
 @dataclass(frozen=True, slots=True)

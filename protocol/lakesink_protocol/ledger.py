@@ -21,6 +21,9 @@ LONGEST_READ = 16 * MAX_ENTRY_BYTES
 """Leaves room for entries of a later lakesink, to report their version."""
 MAX_MARK_OFFSETS_BYTES = 4096
 LARGEST_NUMBER = 2**63 - 1
+LARGEST_FIELD_ID = 2**31 - 1
+MOST_KEYS = 32
+"""Key columns of one sink, so that their ids fit into an entry."""
 FORGOTTEN = "lakesink.forgotten"
 """Summary property of the snapshot that removed a sink; its value is the name of the ledger property."""
 RESTORED = "lakesink.restored"
@@ -44,6 +47,7 @@ class LedgerEntry:
         snapshot_id: The sink's newest snapshot.
         table_uuid: The table that the entry was written for: a clone has the property but another UUID.
         offsets: End offsets for operators; empty if they do not fit.
+        keys: Ids of the key columns by which the batch replaced or deleted rows; empty if it only appended.
     """
 
     batch_id: int
@@ -54,12 +58,19 @@ class LedgerEntry:
     sequence_number: int
     table_uuid: str
     offsets: str = ""
+    keys: tuple[int, ...] = ()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON has them; keys are left out if there are none."""
+        fields = asdict(self)
+        return fields | {"keys": list(self.keys)} if fields.pop("keys") else fields
 
     def to_json(self) -> str:
         """At most `MAX_ENTRY_BYTES`: offsets that do not fit are left out, their digest stays."""
-        text = _dump({"version": LEDGER_VERSION, **asdict(self)})
+        text = _dump({"version": LEDGER_VERSION, **self.document})
         if len(text.encode()) > MAX_ENTRY_BYTES:
-            text = _dump({"version": LEDGER_VERSION, **asdict(replace(self, offsets=""))})
+            text = _dump({"version": LEDGER_VERSION, **replace(self, offsets="").document})
         return text
 
 
@@ -81,7 +92,7 @@ def parse_entry(text: str) -> LedgerEntry:
 
 def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
     """The entry with these fields. A wrong type raises `EntryUnreadable`, a missing or unknown field TypeError."""
-    entry = LedgerEntry(**document)
+    entry = LedgerEntry(**{**document, "keys": typed_keys(document.get("keys", []))})
     numbers = (entry.batch_id, entry.snapshot_id, entry.sequence_number)
     texts = (entry.query_id, entry.fingerprint, entry.end, entry.table_uuid, entry.offsets)
     if not all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers) or not all(
@@ -89,6 +100,14 @@ def typed_entry(document: Mapping[str, Any]) -> LedgerEntry:
     ):
         raise EntryUnreadable("a field has the wrong type")
     return entry
+
+
+def typed_keys(document: Any) -> tuple[int, ...]:
+    """The field ids in a JSON list, each once; raises `EntryUnreadable`."""
+    known = isinstance(document, list) and len(document) <= MOST_KEYS and len(set(map(str, document))) == len(document)
+    if not known or not all(type(number) is int and 0 < number <= LARGEST_FIELD_ID for number in document):
+        raise EntryUnreadable("the ids of key columns have the wrong type")
+    return tuple(document)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -282,7 +301,9 @@ def next_mark(
     )
 
 
-def next_entry(batch: Batch | Mark, *, snapshot_id: int, sequence_number: int, table_uuid: str) -> LedgerEntry:
+def next_entry(
+    batch: Batch | Mark, *, snapshot_id: int, sequence_number: int, table_uuid: str, keys: tuple[int, ...] = ()
+) -> LedgerEntry:
     """The ledger entry after a commit of `batch`, or after the commit with this mark."""
     return LedgerEntry(
         batch_id=batch.batch_id,
@@ -293,6 +314,7 @@ def next_entry(batch: Batch | Mark, *, snapshot_id: int, sequence_number: int, t
         sequence_number=sequence_number,
         table_uuid=table_uuid,
         offsets=batch.offsets,
+        keys=keys,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from lakesink_protocol.quality import Quality
+from lakesink_protocol.row_changes import ChangeCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Committed:
         attempts: Commit attempts made, at least 1.
         quality: What decoding and expectations found in the rows.
         schema_change: The schema change that the batch brought, in words; empty if none.
+        changes: What became of the changes of a batch that replaces or deletes rows by key; None for any other, or if
+            the table no longer tells it.
     """
 
     snapshot_id: int
@@ -30,6 +33,7 @@ class Committed:
     attempts: int = 1
     quality: Quality = field(default_factory=Quality)
     schema_change: str = ""
+    changes: ChangeCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from lakesink_catalog.log import LINES, log
 from lakesink_protocol import events
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.quality import Quality
+from lakesink_protocol.row_changes import ChangeCounts
 
 SILENT = {
     events.Event,
@@ -22,6 +23,7 @@ SILENT = {
     events.RecordDue,
     events.RecordStored,
     events.BatchRecorded,
+    events.ChangesLocated,
     events.CommitDue,
     events.CommitAnswered,
     events.CommitShown,
@@ -83,6 +85,14 @@ CASES: list[tuple[events.Event, str, str]] = [
         ),
     ),
     (events.PropertiesIgnored(("a", "b")), "WARNING", "lakesink.settings.ignored properties=a,b"),
+    (
+        events.OrderTrusted("demo.orders", "orders"),
+        "WARNING",
+        (
+            "lakesink.changes.order-trusted table=demo.orders sink=orders: without sequence_by, a later batch counts as"
+            " newer, and a batch with two changes of a key is refused"
+        ),
+    ),
     (
         events.LedgerTagOff("demo.events", "events"),
         "WARNING",
@@ -220,6 +230,7 @@ CASES: list[tuple[events.Event, str, str]] = [
         "lakesink.tag.taken tag=lakesink-3: another tag or branch has this name, so the batch gets no tag",
     ),
     (events.ManifestsUnmerged(9, "OSError"), "WARNING", "lakesink.manifests.unmerged count=9 error=OSError"),
+    (events.ChangesLocatedAgain(3, 7), "INFO", "lakesink.changes.located-again batch=3 head=7"),
     (
         events.ManifestSetAside("m.avro", "a codec"),
         "INFO",
@@ -257,6 +268,11 @@ CASES: list[tuple[events.Event, str, str]] = [
             "lakesink.turn.passed-over table=demo.events error=TimeoutError: 30 s: commits go on without turns for ten"
             " minutes"
         ),
+    ),
+    (
+        finished(Committed(7, rows=0, changes=ChangeCounts(deletes=3, deleted=2, absent=1))),
+        "INFO",
+        (f"lakesink.batch.committed {FINISHED} rows=0 files=0 bytes=0 attempts=1 deletes=3 deleted=2 absent=1 {TIMES}"),
     ),
     (
         finished(Committed(7, rows=0)),

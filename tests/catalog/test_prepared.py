@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prepared
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.partitions import PartitionSummary
 from lakesink_catalog.manifests.write import ManifestRecord
 from lakesink_protocol.identity import Batch, SinkKey, SinkKind
 from lakesink_protocol.quality import Quality
+from lakesink_protocol.row_changes import KeysFile, Mode
 from tests.protocol.views import KEY, UUID, batch, entry
 
 HOUR_MS = 3_600_000
@@ -59,6 +61,17 @@ PREPARED = PreparedBatch(
     partitions=1,
     begun_ms=1_900_000_000_000,
 )
+CHANGES = PreparedChanges(
+    key_ids=(1,),
+    sequence_ids=(2,),
+    keys_files=(
+        KeysFile("file:///t/data/a-00000.keys", task=0, rows=3, size_bytes=80, sha256="0f" * 32),
+        KeysFile("file:///t/data/a-00002.keys", task=2, rows=2, size_bytes=70, sha256="1e" * 32),
+    ),
+    superseded=4,
+    mode=Mode.CHANGES,
+)
+CHANGING = replace(PREPARED, changes=CHANGES, follows=entry(batch(3), 4, keys=(1,)))
 PAYLOADS = {"demo.events@main": PREPARED.payload}
 ANYWHERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -205,7 +218,11 @@ PATHS: list[tuple[str | int, ...]] = [
     *(("premises", name) for name in ("schema", "specs")),
     ("premises", "schema", "fields", 0, "type"),
     ("premises", "specs", 0, "fields", 0, "transform"),
-    *(("follows", name) for name in asdict(entry(batch(3), 4))),
+    *(("follows", name) for name in entry(batch(3), 4, keys=(1,)).document),
+    *(("changes", name) for name in CHANGES.to_json()),
+    *(("changes", "files", 0, place) for place in range(5)),
+    *(("changes", name, 0) for name in ("keys", "sequence", "files")),
+    ("changes",),
     *(("manifests", 0, name) for name in PREPARED.manifests[0].to_json()),
     *(("manifests", 0, "partitions", 0, place) for place in range(4)),
     *(("files", 0, place) for place in range(2)),
@@ -217,7 +234,7 @@ PATHS: list[tuple[str | int, ...]] = [
 def test_a_payload_with_a_wrong_value_is_malformed_or_of_the_right_types(
     place: tuple[str | int, ...], junk: Any
 ) -> None:
-    payload = json.loads(json.dumps(PREPARED.payload))
+    payload = json.loads(json.dumps(CHANGING.payload))
     inner: Any = payload
     for step in place[:-1]:
         inner = inner[step]
@@ -225,6 +242,39 @@ def test_a_payload_with_a_wrong_value_is_malformed_or_of_the_right_types(
     parsed = parse_prepared(payload)
     assert parsed is None or parse_prepared(json.loads(json.dumps(parsed.payload))) == parsed
     assert parsed is None or 2**31 <= parsed.snapshot_id < 2**63
+
+
+def test_a_batch_of_changes_comes_back_from_its_record() -> None:
+    payload = json.loads(json.dumps(CHANGING.payload))
+    assert parse_prepared(payload) == replace(CHANGING, recovered=True)
+
+
+def test_the_record_of_an_append_has_no_word_of_changes() -> None:
+    assert list(CHANGING.payload) == [*PREPARED.payload, "changes"]
+    assert list(CHANGING.payload["follows"]) == [*PREPARED.payload["follows"], "keys"]
+    assert json.dumps(PREPARED.payload["follows"]).count("keys") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("keys", []),
+        ("keys", [1, 1]),
+        ("mode", "append"),
+        ("mode", "merge"),
+        ("files", [["a", 0, 3, 80, "0f" * 32], ["a", 1, 3, 80, "0f" * 32]]),
+        ("files", [["a", 0, 3, 80, "0f" * 32], ["b", 0, 3, 80, "0f" * 32]]),
+        ("files", [["a", 0, 3, 80, "0F" * 32]]),
+        ("files", [["a", 0, 0, 80, "0f" * 32]]),
+        ("files", [["a", 0, 2, 80, "0f" * 32]]),
+        ("files", []),
+        ("superseded", 2**53),
+    ],
+)
+def test_changes_that_no_batch_has_are_malformed(name: str, value: Any) -> None:
+    payload = json.loads(json.dumps(CHANGING.payload))
+    payload["changes"][name] = value
+    assert parse_prepared(payload) is None
 
 
 @given(JUNK)

@@ -1,7 +1,7 @@
 """The ledger entry and the mark: small, exact, and never taken for what they are not."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,14 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakesink_protocol.identity import SinkKey, SinkKind, stream_batch
-from lakesink_protocol.ledger import EntryUnreadable, LedgerEntry, Mark, mark_of, next_entry, next_mark, parse_entry
+from lakesink_protocol.ledger import (
+    MAX_ENTRY_BYTES,
+    MOST_KEYS,
+    EntryUnreadable,
+    LedgerEntry,
+    Mark,
+    mark_of,
+    next_entry,
+    next_mark,
+    parse_entry,
+)
 from tests.protocol.views import FOREIGN, KEY, UUID, batch, chain, view
 
 NAME = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 NUMBER = st.integers(0, 2**63 - 1)
 DIGEST = st.text("0123456789abcdef", min_size=32, max_size=32)
+KEYS = st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=32).map(tuple)
 ENTRY = st.builds(
-    LedgerEntry, NUMBER, st.uuids().map(str), DIGEST, DIGEST, NUMBER, NUMBER, st.just(UUID), st.text(max_size=3000)
+    LedgerEntry,
+    NUMBER,
+    st.uuids().map(str),
+    DIGEST,
+    DIGEST,
+    NUMBER,
+    NUMBER,
+    st.just(UUID),
+    st.text(max_size=3000),
+    KEYS,
 )
 MARK = st.builds(
     Mark,
@@ -50,8 +70,9 @@ def test_offsets_too_long_for_the_entry_leave_their_digest() -> None:
 
 ENTRY_DOCUMENT: dict[str, Any] = {
     "version": 1,
-    **asdict(next_entry(batch(5), snapshot_id=7, sequence_number=8, table_uuid=UUID)),
+    **next_entry(batch(5), snapshot_id=7, sequence_number=8, table_uuid=UUID, keys=(4, 2**31 - 1)).document,
 }
+WRONG_KEYS: list[Any] = [[0], [2**31], [1, 1], [1, True], [True], ["1"], [[1]], list(range(1, 34)), {"1": 1}, "12"]
 JUNK: st.SearchStrategy[Any] = st.sampled_from([None, True, -1, 1.5, "x", [], {}, float("inf"), [1], 2**63, 10**4000])
 
 
@@ -61,17 +82,42 @@ def test_the_document_that_is_spoilt_below_is_an_entry() -> None:
 
 @given(st.sampled_from(sorted(ENTRY_DOCUMENT)), JUNK)
 def test_an_entry_with_a_field_of_the_wrong_type_is_unreadable(name: str, junk: Any) -> None:
-    if isinstance(junk, str) and isinstance(ENTRY_DOCUMENT[name], str):
+    if (isinstance(junk, str) and isinstance(ENTRY_DOCUMENT[name], str)) or (name == "keys" and junk in ([], [1])):
         return
     with pytest.raises(EntryUnreadable):
         parse_entry(json.dumps(ENTRY_DOCUMENT | {name: junk}))
 
 
+@pytest.mark.parametrize("keys", WRONG_KEYS, ids=str)
+def test_an_entry_with_keys_that_no_table_has_is_unreadable(keys: Any) -> None:
+    with pytest.raises(EntryUnreadable):
+        parse_entry(json.dumps(ENTRY_DOCUMENT | {"keys": keys}))
+
+
+def test_the_keys_of_an_entry_come_back_and_an_append_has_no_word_of_them() -> None:
+    keyed = next_entry(batch(5), snapshot_id=7, sequence_number=8, table_uuid=UUID, keys=(4, 2**31 - 1))
+    assert parse_entry(keyed.to_json()) == keyed
+    appended = replace(keyed, keys=())
+    before = (
+        '{"batch_id":5,"end":"%s","fingerprint":"%s","offsets":"[6]","query_id":"%s","sequence_number":8,'
+        '"snapshot_id":7,"table_uuid":"%s","version":1}'
+    )
+    assert appended.to_json() == before % (appended.end, appended.fingerprint, appended.query_id, UUID)
+
+
+def test_an_entry_with_as_many_keys_as_possible_is_no_longer_than_others() -> None:
+    keys = tuple(range(2**31 - MOST_KEYS, 2**31))
+    entry = next_entry(batch(5), snapshot_id=2**63 - 1, sequence_number=2**63 - 1, table_uuid=UUID, keys=keys)
+    text = entry.to_json()
+    assert len(text.encode()) <= MAX_ENTRY_BYTES
+    assert parse_entry(text).keys == keys
+
+
 @pytest.mark.parametrize("name", sorted(ENTRY_DOCUMENT))
-def test_an_entry_that_lacks_a_field_is_unreadable_unless_it_is_the_offsets(name: str) -> None:
+def test_an_entry_that_lacks_a_field_is_unreadable_unless_it_is_the_offsets_or_the_keys(name: str) -> None:
     text = json.dumps({key: value for key, value in ENTRY_DOCUMENT.items() if key != name})
-    if name == "offsets":
-        assert parse_entry(text).offsets == ""
+    if name in {"offsets", "keys"}:
+        assert not getattr(parse_entry(text), name)
     else:
         with pytest.raises(EntryUnreadable):
             parse_entry(text)

@@ -14,7 +14,7 @@ from pyspark.core.rdd import RDD
 
 from lakesink.spark.query import RunningQuery
 from lakesink.spark.rows.arrow_limits import MAX_BYTES, ArrowBatchLimits
-from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, _collected, arriving_schema
+from lakesink.spark.rows.batch_rows import BatchRows, FrameRows, PlanRows, arriving_schema, collected
 from lakesink.spark.rows.task import RawBytes, TaskReport
 from lakesink.spark.rows.transport import encode_for_transport
 from tests.spark.directory_sink import DirectorySink
@@ -89,10 +89,10 @@ def test_messages_of_which_the_jvm_could_not_send_all_are_an_error(spark: Any) -
     for whole, sent in ((True, elements.subList(0, 2)), (False, elements)):
         messages: RDD[bytes] = RDD(context._jsc.parallelize(sent, 1), context, RawBytes())  # noqa: SLF001 - as above
         if whole:
-            assert _collected(messages) == [b"first", b"second"]
+            assert collected(messages) == [b"first", b"second"]
             continue
         with pytest.raises(Py4JJavaError):
-            _collected(messages)
+            collected(messages)
 
 
 @pytest.mark.parametrize("names", [["a.b", "c`d"], ["a", "A"], ["a", "a"]])

@@ -18,8 +18,8 @@ def test_an_outcome_is_committed_or_already_committed() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="upsert"):
-        _ = lakesink.upsert
+    with pytest.raises(AttributeError, match="overwrite"):
+        _ = lakesink.overwrite
     assert dir(lakesink) == sorted(lakesink.__all__)
 
 

@@ -22,9 +22,13 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.clock import ClockWatch, modified_ms
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
+from lakesink_catalog.commit.keys import key_holds
+from lakesink_catalog.commit.located import Locate, Located, Locating
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
+from lakesink_catalog.commit.outcomes import committed, is_final, unresolved
 from lakesink_catalog.commit.premises import is_compatible, premises_of
 from lakesink_catalog.commit.prepared import SNAPSHOT_IDS, PreparedBatch
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.request import CommitOptions, PlannedCommit, Request, build_request
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.connect.turns import TakesTurns, turn_at
@@ -35,30 +39,20 @@ from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile, SchemaChange
-from lakesink_protocol.errors import BatchRefused, CatalogError, CommitUnresolved
+from lakesink_protocol.errors import BatchRefused
 from lakesink_protocol.fence import Fenced, GivenUp, LostRace, MustBeWrittenAgain, Unseen, fenced
-from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.outcome import AlreadyCommitted, Committed, Outcome
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.redact import describe
 from lakesink_protocol.refusal import refusal
 from lakesink_protocol.refusal_words import Words
+from lakesink_protocol.row_changes import ChangeCounts, counts_in
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, Verdict, decide
 
 TOOK_TOO_LONG = "the process was stopped for so long that an orphan cleanup may have removed its files"
 AT_ONCE = 16
-TRANSIENT_CODES = frozenset(
-    f"LAKESINK_{code}"
-    for code in (
-        "CATALOG_UNREACHABLE",
-        "CATALOG_REJECTED",
-        "CATALOG_FAILED",
-        "WAREHOUSE_UNWRITABLE",
-        "STORAGE_REJECTED",
-        "STORAGE_UNREACHABLE",
-    )
-)
 
 
 def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
@@ -146,6 +140,7 @@ class FencedCommit:
         schema: Schema,
         quality: Quality | None = None,
         schema_change: SchemaChange | None = None,
+        changes: PreparedChanges | None = None,
     ) -> PreparedBatch:
         """Write the manifests of a batch: an attempt then writes only a manifest list, and a merged manifest if due.
 
@@ -171,10 +166,15 @@ class FencedCommit:
             quality=quality or Quality(),
             without_inputs=decision.verdict.without_inputs,
             schema_change=schema_change,
+            changes=changes,
         )
 
-    def commit(self, batch: Batch, prepared: PreparedBatch) -> Committed | AlreadyCommitted | None:
+    def commit(
+        self, batch: Batch, prepared: PreparedBatch, locate: Locate | None = None
+    ) -> Committed | AlreadyCommitted | None:
         """Commit a prepared batch, or find that it is in the table.
+
+        `locate` finds the rows that a batch with changes removes, for each head on which an attempt may commit it.
 
         Returns:
             None if the ledger or the schema changed, so that the batch must be written again.
@@ -183,17 +183,19 @@ class FencedCommit:
             BatchRefused: The table's history no longer allows the batch.
             CommitUnresolved: Attempts ran out; the batch may still land, and a restart resolves it.
         """
-        attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(self, batch, prepared)
+        attempts: Fenced[Outcome | MustBeWrittenAgain] = _Attempts(
+            self, batch, prepared, Locating(batch, prepared, locate, self.effects.emit)
+        )
         found = fenced(attempts, self.options.retry, self.effects)
         if isinstance(found, Unseen):
-            raise _unresolved(self.key, batch, found)
+            raise unresolved(self.key, batch, found)
         return None if isinstance(found, MustBeWrittenAgain) else found
 
     def found(self, decision: Decision, prepared: PreparedBatch, attempt: int) -> Outcome:
         """The outcome of a decision that allows no commit."""
         match decision.verdict:
             case Skip(snapshot_id=found) if found == prepared.snapshot_id:
-                return _committed(prepared, attempt)
+                return committed(prepared, attempt, _counts_in(decision, prepared))
             case Skip(snapshot_id=found):
                 self.effects.emit(events.CommittedByAnother(decision.situation.batch.batch_id, found))
                 return AlreadyCommitted(found)
@@ -204,10 +206,17 @@ class FencedCommit:
             case _:
                 assert_never(decision.verdict)
 
-    def request(self, decision: Decision, batch: Batch, prepared: PreparedBatch, merger: ManifestMerger) -> Request:
+    def request(
+        self,
+        decision: Decision,
+        batch: Batch,
+        prepared: PreparedBatch,
+        merger: ManifestMerger,
+        located: Located | None = None,
+    ) -> Request:
         """Build the request for the table of this decision, and compare the driver's clock with the storage's."""
         assert isinstance(decision.verdict, Commit)
-        change = PlannedCommit(decision.situation, decision.verdict, batch, prepared, self.options)
+        change = PlannedCommit(decision.situation, decision.verdict, batch, prepared, self.options, located)
         now_ms, monotonic_ms = self.clocks()
         request = build_request(decision.table, change, merger, now_ms, self.effects.emit)
         told_ms = partial(self.effects.storage_time_ms, decision.table.io, request.manifest_list)
@@ -267,6 +276,7 @@ class _Attempts:
     fence: FencedCommit
     batch: Batch
     prepared: PreparedBatch
+    locating: Locating
     _merger: ManifestMerger = field(init=False)
     _started: tuple[int, int] = field(init=False)
     _known: Mapping[str, Any] = field(default_factory=dict)
@@ -287,6 +297,7 @@ class _Attempts:
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
         fence, batch, prepared, emit = self.fence, self.batch, self.prepared, self.fence.effects.emit
+        self._locate_ahead()
         with fence.turn():
             self._began_ms = fence.effects.monotonic_ms()
             decision = fence.decide(batch)
@@ -295,7 +306,8 @@ class _Attempts:
                 return fence.found(decision, prepared, number)
             if not still_usable(decision, prepared):
                 return MustBeWrittenAgain()
-            request = fence.request(decision, batch, prepared, self._merger)
+            located = self.locating.on(decision.table, decision.situation.view.head)
+            request = fence.request(decision, batch, prepared, self._merger, located)
             if fence.is_old(prepared.begun_ms) and not prepared.is_there(decision.table.io, fence.effects.at_once):
                 return MustBeWrittenAgain()
             if fence.was_held_up(self._started):
@@ -309,7 +321,17 @@ class _Attempts:
         if request.new_schema is not None:
             fence.tell_evolution(decision, metadata, request.new_schema, prepared)
         delete_old_metadata(decision.table, metadata, emit)
-        return _committed(prepared, number, evolves=request.new_schema is not None)
+        counts = None if located is None else located.counts
+        return committed(prepared, number, counts, evolves=request.new_schema is not None)
+
+    def _locate_ahead(self) -> None:
+        """Locate before the turn, because it can take seconds; if the head moves until then, it is done again."""
+        if not self.locating.is_needed:
+            return
+        fence = self.fence
+        decision = fence.decide_on(fence.load(), self.batch)
+        if isinstance(decision.verdict, Commit) and still_usable(decision, self.prepared):
+            self.locating.on(decision.table, decision.situation.view.head)
 
     def _answer(self, decision: Decision, request: Request) -> TableMetadata:
         self._sent = True
@@ -325,53 +347,17 @@ class _Attempts:
         return None if isinstance(decision.verdict, Commit) else self.fence.found(decision, self.prepared, number)
 
     def unsure(self, number: int, error: Exception) -> str:
-        if isinstance(error, BatchRefused) or (not self._sent and _is_final(error)):
+        if isinstance(error, BatchRefused) or (not self._sent and is_final(error)):
             raise error
         trouble = describe(error, self._known)
         self.fence.effects.emit(events.CommitUnknown(self.batch.batch_id, number, trouble))
         return trouble
 
 
-def _unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
-    what, prepared, again = _UNRESOLVED[key.kind]
-    return CommitUnresolved(
-        "COMMIT_UNRESOLVED",
-        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after attempt {unseen.attempts}.",
-        data=f"{prepared}. A request may have succeeded, or may still succeed. Nothing was deleted. The last error:"
-        f" {unseen.trouble.rstrip('.')}.",
-        action=f"Make the catalog reachable and {again}.",
-    )
-
-
-_UNRESOLVED = {
-    SinkKind.STREAM: (
-        "Batch {n} of sink {name!r}",
-        "The batch is prepared; it is unknown whether it is in the table",
-        "start the query again: the replay finds the prepared batch, checks the table, and commits it at most once",
-    ),
-    SinkKind.TXN: (
-        "Version {n} of application {name!r}",
-        "It is unknown whether the version is in the table",
-        (
-            "call append again with the same version: it writes the rows of the new call, or returns AlreadyCommitted"
-            " if the rows of this call are in the table by then. The table never has the rows of both calls"
-        ),
-    ),
-}
-
-
-def _committed(prepared: PreparedBatch, attempt: int, *, evolves: bool = True) -> Committed:
-    return Committed(
-        snapshot_id=prepared.snapshot_id,
-        rows=prepared.rows,
-        files=len(prepared.files),
-        bytes=sum(size for _, size in prepared.files),
-        recovered=prepared.recovered,
-        accepted=prepared.accepted or None,
-        attempts=attempt,
-        quality=prepared.quality,
-        schema_change=prepared.schema_change.in_words if prepared.schema_change and evolves else "",
-    )
+def _counts_in(decision: Decision, prepared: PreparedBatch) -> ChangeCounts | None:
+    """What became of the changes of a batch, as its own snapshot tells it, if the table still has that."""
+    snapshot = decision.situation.view.snapshots.get(prepared.snapshot_id)
+    return None if snapshot is None or prepared.changes is None else counts_in(snapshot.summary or {})
 
 
 def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
@@ -392,18 +378,16 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
     if premises is None:
         return False
     if prepared.schema_change is None:
-        return premises.hold_in(metadata) and is_compatible(premises.schema, decision.table.schema())
+        present = decision.table.schema()
+        holds = premises.hold_in(metadata) and key_holds(prepared.changes, present)
+        return holds and is_compatible(premises.schema, present)
     try:
         evolved = evolve(decision.table, prepared.schema_change).table
     except ChangeImpossible:
         return False
     return (
-        premises.specs_hold_in(metadata)
+        key_holds(prepared.changes, evolved.schema())
+        and premises.specs_hold_in(metadata)
         and is_compatible(premises.schema, evolved.schema())
         and brings_columns_of(premises.schema, decision.table, evolved)
     )
-
-
-def _is_final(error: Exception) -> bool:
-    """True for lakesink's own errors about a table or its configuration; errors of a service can be transient."""
-    return isinstance(error, CatalogError) and error.code not in TRANSIENT_CODES

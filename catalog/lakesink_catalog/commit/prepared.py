@@ -4,7 +4,7 @@ The records are files under the table's metadata location, see `lakesink_catalog
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink_catalog.commit.premises import Premises, premises_of
+from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, PreparedRecords, batch_identity
 from lakesink_catalog.connect.errors import translate_storage_errors
 from lakesink_catalog.listeners import LISTENERS
@@ -41,6 +42,7 @@ class PreparedBatch:
         files: Path and size in bytes of every data file.
         deletes: Path and size in bytes of every file of position deletes.
         schema_change: The schema change that the batch brings; None if it brings none.
+        changes: The changes of rows by key; None if the batch only appends.
         partitions: Number of distinct partitions.
         begun_ms: Wall clock before the first of these files was created.
         without_inputs: Number of missing input files that an operator accepted.
@@ -64,17 +66,22 @@ class PreparedBatch:
     quality: Quality = field(default_factory=Quality)
     deletes: tuple[tuple[str, int], ...] = ()
     schema_change: SchemaChange | None = None
+    changes: PreparedChanges | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
         """JSON form for the prepared record."""
+        rare = {
+            "without_inputs": self.without_inputs,
+            "changes": None if self.changes is None else self.changes.to_json(),
+        }
         return {
             "table_uuid": self.table_uuid,
             "branch": self.branch,
             "snapshot_id": self.snapshot_id,
             "schema_id": self.schema_id,
             "premises": None if self.premises is None else self.premises.to_json(),
-            "follows": None if self.follows is None else asdict(self.follows),
+            "follows": None if self.follows is None else self.follows.document,
             "accepted": self.accepted,
             "manifests": [manifest.to_json() for manifest in self.manifests],
             "files": [list(file) for file in self.files],
@@ -84,7 +91,7 @@ class PreparedBatch:
             "decoded": self.quality.to_json(),
             "deletes": [list(file) for file in self.deletes],
             "schema_change": None if self.schema_change is None else self.schema_change.to_json(),
-        } | ({"without_inputs": self.without_inputs} if self.without_inputs else {})
+        } | {name: value for name, value in rare.items() if value}
 
     def pinned(self, metadata: TableMetadata) -> "PreparedBatch":
         """A copy with premises: for a record of an earlier lakesink, the current schema and specs of its ids.
@@ -95,9 +102,10 @@ class PreparedBatch:
         return replace(self, premises=self.premises or premises_of(metadata, self.schema_id, spec_ids))
 
     def is_there(self, io: FileIO, at_once: AtOnce) -> bool:
-        """True if every data file and every manifest exists and has its size."""
+        """True if every data file, every manifest and every keys file exists and has its size."""
         manifests = ((manifest.path, manifest.length_bytes) for manifest in self.manifests)
-        files = [*manifests, *self.files, *self.deletes]
+        keys = ((file.path, file.size_bytes) for file in self.changes.keys_files) if self.changes else ()
+        files = [*manifests, *self.files, *self.deletes, *keys]
         return translate_storage_errors(io.properties, lambda: all(at_once(partial(_is_there, io), files)))
 
 
@@ -106,6 +114,7 @@ def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> Pr
     try:
         snapshot_id = _snapshot_id(payload["snapshot_id"])
         follows, premises, schema_change = payload["follows"], payload.get("premises"), payload.get("schema_change")
+        changes = payload.get("changes")
         prepared = PreparedBatch(
             table_uuid=plain_text(payload["table_uuid"]),
             branch=plain_text(payload["branch"]),
@@ -124,6 +133,7 @@ def parse_prepared(payload: Mapping[str, Any], emit: Listener = LISTENERS) -> Pr
             quality=quality_from(payload.get("decoded", {})),
             deletes=tuple((plain_text(path), whole_count(size)) for path, size in payload.get("deletes", [])),
             schema_change=None if schema_change is None else SchemaChange.from_json(schema_change),
+            changes=None if changes is None else PreparedChanges.from_json(changes),
         )
         _check_agreement(prepared)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -188,6 +198,8 @@ def _check_agreement(prepared: PreparedBatch) -> None:
         raise ValueError("more malformed, unexpected or rescued rows than rows")
     if max(prepared.rows, sum(size for _, size in files)) > MOST_IN_A_BATCH:
         raise ValueError("too many rows or bytes")
+    if prepared.changes is not None and prepared.changes.rows < prepared.rows:
+        raise ValueError("rows without a key")
 
 
 def _is_there(io: FileIO, file: tuple[str, int]) -> bool:

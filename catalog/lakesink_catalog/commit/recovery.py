@@ -1,11 +1,13 @@
-"""Checks a prepared record against its manifests, which are read again.
+"""Checks a prepared record against its manifests and keys files, which are read again.
 
 Others may have write access to the folder of a record and its manifests. A manifest of the right size can still list a
 file from elsewhere, a file of another batch, or a file twice. Before a commit from a record, every entry is checked.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
+from functools import partial
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
@@ -15,6 +17,7 @@ from pyiceberg.schema import Schema
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.avro import Header, read_header, values
+from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.entries import (
     ADDED,
     CONTENT,
@@ -33,6 +36,9 @@ from lakesink_catalog.manifests.entries import (
 )
 from lakesink_catalog.manifests.partitions import summaries
 from lakesink_catalog.manifests.write import ManifestRecord
+from lakesink_protocol.row_changes import KeysFile
+
+CHUNK_BYTES = 1024 * 1024
 
 
 def matches_manifests(prepared: PreparedBatch, premises: Premises, io: FileIO) -> bool:
@@ -50,6 +56,23 @@ def matches_manifests(prepared: PreparedBatch, premises: Premises, io: FileIO) -
     except Exception:  # noqa: BLE001 - decoders raise any exception for damaged bytes
         return False
     return sorted(found) == sorted(prepared.files)
+
+
+def matches_keys_files(prepared: PreparedBatch, io: FileIO, at_once: AtOnce) -> bool:
+    """True if every keys file of the record has the bytes that its task wrote. A storage error is raised."""
+    files = prepared.changes.keys_files if prepared.changes else ()
+    try:
+        return all(at_once(partial(_is_whole, io), files))
+    except FileNotFoundError:
+        return False
+
+
+def _is_whole(io: FileIO, file: KeysFile) -> bool:
+    digest = hashlib.sha256()
+    with io.new_input(file.path).open() as stream:
+        while data := stream.read(CHUNK_BYTES):
+            digest.update(data)
+    return digest.hexdigest() == file.sha256
 
 
 def _files(prepared: PreparedBatch, premises: Premises, io: FileIO) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,6 @@
 """The request of one commit attempt: a snapshot with its batch mark, the ledger entry, the tags, and the fence."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import ManifestFile
@@ -23,9 +23,11 @@ from pyiceberg.table.update import (
 
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.commit.evolution import evolve
+from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.commit.summary import append_summary
+from lakesink_catalog.commit.summary import batch_summary
 from lakesink_catalog.listeners import LISTENERS
+from lakesink_catalog.manifests.deletes import DeleteChange, DeleteManifests
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import manifests_under, write_list
 from lakesink_catalog.read.view import view_refs
@@ -67,13 +69,17 @@ class CommitOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCommit:
-    """The change to commit, as one decision about the table allows it."""
+    """The change to commit, as one decision about the table allows it.
+
+    `located` says which rows it removes from the head of the decision; None if it only appends.
+    """
 
     situation: Situation
     verdict: Commit
     batch: Batch
     prepared: PreparedBatch
     options: CommitOptions
+    located: Located | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +108,45 @@ def build_request(
     head = change.situation.view.head
     parent = table.metadata.snapshot_by_id(head) if head is not None else None
     entry = _entry(change, change.situation.view.last_sequence_number + 1)
-    carried = merger.merge(table, manifests_under(table.io, parent), head)
-    manifests = [*(manifest.to_manifest_file() for manifest in change.prepared.manifests), *carried]
+    deletes = _deletes(evolved.table, change, manifests_under(table.io, parent), merger)
+    carried = merger.merge(table, deletes.kept, head)
+    own = (manifest.to_manifest_file() for manifest in change.prepared.manifests)
+    manifests = [*own, *deletes.written, *carried]
     summary = {
         **dict(change.options.snapshot_properties),
-        **append_summary(parent.summary if parent else None, change.prepared),
+        **batch_summary(parent.summary if parent else None, change.prepared, change.located, deletes.removed),
         **_mark(change, entry).to_summary(),
         **({SCHEMA_CHANGE: schema_change.in_words} if schema_change and evolved.updates else {}),
     }
     time_ms = snapshot_time_ms(table, now_ms, emit)
-    snapshot = snapshot_on(evolved.table, head, change.prepared.snapshot_id, manifests, summary, time_ms)
+    operation = operation_of(added=bool(change.prepared.manifests), deletes=bool(deletes.written))
+    snapshot = snapshot_on(evolved.table, head, change.prepared.snapshot_id, manifests, summary, time_ms, operation)
     tag = _audit_tag(table, change, snapshot.timestamp_ms, emit)
     new_schema = evolved.table.schema() if evolved.updates else None
     updates = (*evolved.updates, *_updates(table, change, snapshot, entry, tag))
     return Request(_fence(table, change, tag), updates, snapshot.manifest_list, new_schema)
+
+
+def _deletes(
+    table: Table, change: PlannedCommit, under: Sequence[ManifestFile], merger: ManifestMerger
+) -> DeleteManifests:
+    """The delete manifests of the snapshot, and all manifests of its parent that it keeps."""
+    located = change.located
+    if located is None:
+        return DeleteManifests((), under)
+    assert located.head == change.situation.view.head, "positions are right on one head only"
+    delete = DeleteChange(under, located.deletes, located.replaced, change.prepared.snapshot_id)
+    return delete.write(table, merger.emit, merger.at_once)
+
+
+def operation_of(*, added: bool, deletes: bool) -> Operation:
+    """The operation of a snapshot with such manifests: other writers search for conflicts by it.
+
+    A compaction would bring deleted rows back if the snapshot with their positions were called an append.
+    """
+    if not deletes:
+        return Operation.APPEND
+    return Operation.OVERWRITE if added else Operation.DELETE
 
 
 def _entry(change: PlannedCommit, sequence_number: int) -> LedgerEntry:
@@ -126,6 +157,7 @@ def _entry(change: PlannedCommit, sequence_number: int) -> LedgerEntry:
             snapshot_id=snapshot_id,
             sequence_number=sequence_number,
             table_uuid=change.situation.view.table_uuid,
+            keys=change.prepared.changes.key_ids if change.prepared.changes else (),
         )
     return replace(previous, snapshot_id=snapshot_id, sequence_number=sequence_number)
 
@@ -224,6 +256,7 @@ def snapshot_on(
     manifests: Iterable[ManifestFile],
     summary: Mapping[str, str],
     time_ms: int,
+    operation: Operation = Operation.APPEND,
 ) -> Snapshot:
     """A snapshot with the table's current schema on this head; writes its manifest list."""
     sequence_number = getattr(table.metadata, "last_sequence_number", 0) + 1  # version 1 has none
@@ -235,7 +268,7 @@ def snapshot_on(
         manifest_list=write_list(
             table, manifests, snapshot_id=snapshot_id, parent_id=head, sequence_number=sequence_number
         ),
-        summary=Summary(Operation.APPEND, **summary),
+        summary=Summary(operation, **summary),
         schema_id=table.metadata.current_schema_id,
     )
 

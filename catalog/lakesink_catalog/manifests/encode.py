@@ -1,4 +1,4 @@
-"""Entries of new data files, encoded as the schema of their manifest lays them out. Pure.
+"""Entries of new data files and delete files, encoded as the schema of their manifest lays them out. Pure.
 
 Values are in single-value form, which mostly is Avro's form too, so few of them are decoded.
 """
@@ -18,11 +18,12 @@ from lakesink_catalog.manifests.entries import (
     FILE_SIZE,
     PARTITION,
     RECORD_COUNT,
+    REFERENCED_DATA_FILE,
     SEQUENCE_NUMBER,
     SNAPSHOT_ID,
     STATUS,
 )
-from lakesink_protocol.change import ContentFile
+from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.receipt import ReceiptInvalid
 
 FILE_FORMAT, COLUMN_SIZES, VALUE_COUNTS, NULL_VALUE_COUNTS, NAN_VALUE_COUNTS = 101, 108, 109, 110, 137
@@ -136,7 +137,12 @@ def _offsets(found: Sequence[int]) -> bytes:
     return b"".join([PRESENT, encode_long(len(found)), *map(encode_long, found), NULL]) if found else _EMPTY
 
 
-_EMPTY, _DATA, _PARQUET = PRESENT + NULL, encode_long(0), _sized(b"PARQUET")
+def _optional_text(text: str) -> bytes:
+    return PRESENT + _sized(text.encode()) if text else NULL
+
+
+_EMPTY, _PARQUET = PRESENT + NULL, _sized(b"PARQUET")
+_CONTENTS: Mapping[Content, bytes] = {content: encode_long(content.value) for content in Content}
 _VALUES: Mapping[str, Value] = {
     "boolean": lambda value: bytes([_of_size(value, 1) != b"\x00"]),
     "int": _whole("<i"),
@@ -147,7 +153,7 @@ _VALUES: Mapping[str, Value] = {
     "bytes": _sized,
 }
 _FIELDS: Mapping[int, Encode] = {
-    CONTENT: lambda _: _DATA,
+    CONTENT: lambda file: _CONTENTS[file.content],
     FILE_PATH: lambda file: _sized(file.path.encode()),
     FILE_FORMAT: lambda _: _PARQUET,
     RECORD_COUNT: lambda file: encode_long(file.record_count),
@@ -159,4 +165,5 @@ _FIELDS: Mapping[int, Encode] = {
     LOWER_BOUNDS: lambda file: _bounds(file.lower_bounds),
     UPPER_BOUNDS: lambda file: _bounds(file.upper_bounds),
     SPLIT_OFFSETS: lambda file: _offsets(file.split_offsets),
+    REFERENCED_DATA_FILE: lambda file: _optional_text(file.referenced_data_file),
 }

@@ -23,6 +23,8 @@ HEAD = (STATUS, SNAPSHOT_ID, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER)
 FILE_PATH, PARTITION, RECORD_COUNT, FILE_SIZE, CONTENT, REFERENCED_DATA_FILE = 100, 102, 103, 104, 134, 143
 EXISTING, ADDED, DELETED = range(3)
 FORMAT_VERSION = b"2"
+DATA, DELETES = b"data", b"deletes"
+"""What a manifest's header says of its content."""
 ENTRIES_PER_PART = 250
 """A block of a manifest has any number of entries; these are copied in a few milliseconds."""
 _WHOLE = ("int", "long")
@@ -54,9 +56,9 @@ class Carried:
     min_sequence_number: int | None
 
 
-def layout_digest(header: Header) -> str:
+def layout_digest(header: Header, content: bytes = DATA) -> str:
     """Equal for manifests whose entries fit into one file: one spec, and one schema, documentation aside."""
-    check_version(header)
+    check_version(header, content)
     try:
         return _digest(header.avro_schema, header.metadata["partition-spec"])
     except (KeyError, ValueError, RecursionError) as error:
@@ -69,11 +71,11 @@ def _digest(avro_schema: bytes, partition_spec: bytes) -> str:
     return hashlib.sha256(layout.encode()).hexdigest()
 
 
-def check_version(header: Header) -> None:
-    """Raise `Malformed` unless it is a manifest of data files in format version 2."""
+def check_version(header: Header, content: bytes = DATA) -> None:
+    """Raise `Malformed` unless it is a manifest of data files, or of the other content, in format version 2."""
     metadata = header.metadata
-    if metadata.get("format-version") != FORMAT_VERSION or metadata.get("content", b"data") != b"data":
-        raise Malformed("not a manifest of data files of version 2")
+    if metadata.get("format-version") != FORMAT_VERSION or metadata.get("content", DATA) != content:
+        raise Malformed(f"not a manifest of {'data files' if content == DATA else 'delete files'} of version 2")
 
 
 def partition_kinds(schema: Any) -> tuple[Kind, ...]:
@@ -96,8 +98,8 @@ def single_values(kinds: Sequence[Kind], partition: Mapping[int | str, Any]) -> 
 
 def carry_over(data: bytes, header: Header, inherited: Inherited) -> Iterator[Carried]:
     """The live entries of a manifest part by part, for another manifest of the same layout."""
-    layout = _layout(header.avro_schema)
-    heads: dict[tuple[bytes, bytes], _Head | None] = {}
+    layout = layout_of(header.avro_schema)
+    heads: dict[tuple[bytes, bytes], NewHead | None] = {}
     for count, block in blocks(data, header):
         at = 0
         for left in range(count, 0, -ENTRIES_PER_PART):
@@ -110,8 +112,8 @@ def _part(
     block: bytes,
     at: int,
     count: int,
-    layout: "_Layout",
-    heads: "dict[tuple[bytes, bytes], _Head | None]",
+    layout: "Layout",
+    heads: "dict[tuple[bytes, bytes], NewHead | None]",
     inherited: Inherited,
 ) -> tuple[Carried, int]:
     """So many entries of a block, and where they end; `heads` are those that were made before, by what they replace."""
@@ -136,7 +138,7 @@ def _part(
     return Carried(count, tuple(entries), rows, values, min(least, default=None)), at
 
 
-class _Cut(NamedTuple):
+class Cut(NamedTuple):
     """Where an entry's data file begins and ends, its partition, its number of rows, and the end of the entry."""
 
     begin: int
@@ -146,7 +148,7 @@ class _Cut(NamedTuple):
     after: int
 
 
-class _Head(NamedTuple):
+class NewHead(NamedTuple):
     """What an entry has before and behind its data file in another manifest, and its data sequence number."""
 
     before: bytes
@@ -154,7 +156,7 @@ class _Head(NamedTuple):
     sequence_number: int
 
 
-class _Layout:
+class Layout:
     """How a writer's schema lays out the entries of a manifest."""
 
     def __init__(self, schema: Any) -> None:
@@ -165,16 +167,18 @@ class _Layout:
             kinds = {field["field-id"]: field["type"] for field in fields[DATA_FILE]["fields"]}
             if kinds[RECORD_COUNT] != "long":
                 raise Malformed("the number of rows is not a long")
+            self._path = reader(kinds[FILE_PATH])
         except (KeyError, TypeError) as error:
             raise Malformed("not the schema of a manifest") from error
         order, place = list(fields), list(fields).index(DATA_FILE)
         self._kinds = partition_kinds(schema)
         self._before, self._behind = _Fields(order[:place], fields), _Fields(order[place + 1 :], fields)
         self._file = [skip.skip for _, skip in skipper(fields[DATA_FILE]).fields]
-        self._partition_at, self._rows_at = (list(kinds).index(field) for field in (PARTITION, RECORD_COUNT))
+        places = (list(kinds).index(field) for field in (FILE_PATH, PARTITION, RECORD_COUNT))
+        self._path_at, self._partition_at, self._rows_at = places
         self._partition = reader(kinds[PARTITION])
 
-    def cut(self, block: bytes, at: int) -> _Cut:
+    def cut(self, block: bytes, at: int) -> Cut:
         """The parts of the entry that begins here."""
         at = self._before.skip(block, at)
         ends = [at]
@@ -183,17 +187,31 @@ class _Layout:
             ends.append(at)
         partition = slice(ends[self._partition_at], ends[self._partition_at + 1])
         rows, _ = read_long(block, ends[self._rows_at])
-        return _Cut(ends[0], at, partition, rows, self._behind.skip(block, at))
+        return Cut(ends[0], at, partition, rows, self._behind.skip(block, at))
 
-    def carried(self, before: bytes, behind: bytes, inherited: Inherited) -> _Head | None:
-        """The head that an entry with this one gets in another manifest; None if its file was deleted."""
+    def path(self, block: bytes, cut: Cut) -> str:
+        """The path of an entry's file."""
+        at = cut.begin
+        for skip in self._file[: self._path_at]:
+            at = skip(block, at)
+        return str(self._path(block, at)[0])
+
+    def carried(
+        self, before: bytes, behind: bytes, inherited: Inherited, *, removed_by: int | None = None
+    ) -> NewHead | None:
+        """The head that an entry with this one gets in another manifest; None if its file was deleted before.
+
+        `removed_by` is the snapshot that deletes the file now; its entry keeps its sequence numbers.
+        """
         head = {**self._before.read(before), **self._behind.read(behind)}
         if head[STATUS] not in {EXISTING, ADDED, DELETED}:
             raise Malformed("an unknown status")
         if head[STATUS] == DELETED:
             return None
         found, sequence_number = _as_existing(head, inherited)
-        return _Head(self._before.encoded(found), self._behind.encoded(found), sequence_number)
+        if removed_by is not None:
+            found = {**found, STATUS: DELETED, SNAPSHOT_ID: removed_by}
+        return NewHead(self._before.encoded(found), self._behind.encoded(found), sequence_number)
 
     def partition(self, encoded: bytes) -> tuple[bytes | None, ...]:
         """The values of a partition in single-value form."""
@@ -221,8 +239,9 @@ class _Fields:
 
 
 @lru_cache(maxsize=64)
-def _layout(avro_schema: bytes) -> _Layout:
-    return _Layout(parsed_schema(avro_schema))
+def layout_of(avro_schema: bytes) -> Layout:
+    """How a writer's schema lays out the entries of a manifest; raises `Malformed`."""
+    return Layout(parsed_schema(avro_schema))
 
 
 def _as_existing(head: Head, inherited: Inherited) -> tuple[Head, int]:

@@ -55,6 +55,7 @@ _PACKED: Mapping[Kind, struct.Struct] = {
     Kind.FLOAT: struct.Struct("<f"),
     Kind.DOUBLE: struct.Struct("<d"),
 }
+_NARROW: Mapping[Kind, Kind] = {Kind.LONG: Kind.INT, Kind.DOUBLE: Kind.FLOAT}
 _FLOATING = (Kind.FLOAT, Kind.DOUBLE)
 _PLAIN: Mapping[type[IcebergType], Kind] = {
     BooleanType: Kind.BOOLEAN,
@@ -77,6 +78,16 @@ def single_value(kind: Kind, value: Any) -> bytes | None:
     if kind is Kind.STRING:
         return bytes(value.encode())
     return _shortest(int.from_bytes(value, "big", signed=True)) if kind is Kind.DECIMAL else bytes(value)
+
+
+def promoted(kinds: Sequence[Kind], partition: Sequence[bytes | None]) -> tuple[bytes | None, ...]:
+    """Values as these kinds have them: a file's value has the type that its column had before it was widened."""
+    return tuple(
+        _PACKED[kind].pack(_PACKED[_NARROW[kind]].unpack(value)[0])
+        if kind in _NARROW and value is not None and len(value) == _PACKED[_NARROW[kind]].size
+        else value
+        for kind, value in zip(kinds, partition, strict=True)
+    )
 
 
 def kinds_of(spec: PartitionSpec, schema: Schema) -> tuple[Kind, ...]:

@@ -22,11 +22,13 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField, StringType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink_catalog.manifests.avro import container
 from lakesink_catalog.manifests.avro_names import with_inline_types
 from lakesink_catalog.manifests.encode import entry_encoder
+from lakesink_catalog.manifests.entries import DATA, DELETES, REFERENCED_DATA_FILE
 from lakesink_catalog.manifests.partitions import (
     PartitionSummary,
     field_summaries,
@@ -39,6 +41,7 @@ from lakesink_protocol.change import ContentFile
 from lakesink_protocol.receipt import binary, flag, plain_text, whole_count
 
 ENTRIES_PER_BLOCK = 1000
+_REFERENCED = NestedField(REFERENCED_DATA_FILE, "referenced_data_file", StringType(), required=False)
 UNASSIGNED_SEQUENCE = -1
 
 # Not Snappy: PyIceberg writes it only where an optional package is installed.
@@ -128,7 +131,7 @@ def _write_batch_manifest(
 ) -> ManifestRecord:
     encode = entry_encoder(avro_layout(spec, schema), snapshot_id)
     output = new_metadata_file(table, f"{snapshot_id}-{uuid.uuid4()}-m{spec.spec_id}.avro")
-    length = write_entries(output, spec, schema, [encode(file) for file in files], codec_of(table))
+    length = write_entries(output, header_metadata(spec, schema), [encode(file) for file in files], codec_of(table))
     return ManifestRecord(
         path=output.location,
         length_bytes=length,
@@ -140,34 +143,42 @@ def _write_batch_manifest(
     )
 
 
-def entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
-    """Iceberg's schema of the entries of a manifest."""
+def entry_schema(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> Schema:
+    """Iceberg's schema of the entries of a manifest. PyIceberg's for version 2 lacks a field of delete files."""
     file_type = data_file_with_partition(partition_type(spec, schema), format_version=2)
+    if content == DELETES:
+        file_type = StructType(*file_type.fields, _REFERENCED)
     return manifest_entry_schema_with_data_file(format_version=2, data_file=file_type)
 
 
-def avro_layout(spec: PartitionSpec, schema: Schema) -> Any:
+def avro_layout(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> Any:
     """The same as an Avro schema. PyIceberg defines a type twice if two partition fields have it."""
-    return with_inline_types(AvroSchemaConversion().iceberg_to_avro(entry_schema(spec, schema), "manifest_entry"))
+    found = entry_schema(spec, schema, content)
+    return with_inline_types(AvroSchemaConversion().iceberg_to_avro(found, "manifest_entry"))
 
 
-def write_entries(
-    output: OutputFile, spec: PartitionSpec, schema: Schema, encoded: Sequence[bytes], codec: AvroCompressionCodec
-) -> int:
-    """Write one manifest in blocks of many entries, and return its size in bytes.
-
-    PyIceberg's own writer makes one block per entry, which readers must decompress one by one.
-    """
+def header_metadata(spec: PartitionSpec, schema: Schema, content: bytes = DATA) -> dict[str, bytes]:
+    """What the header of a manifest says, except its codec."""
     metadata = {
         "schema": schema.model_dump_json(),
         "partition-spec": "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]",
         "partition-spec-id": str(spec.spec_id),
         "format-version": "2",
-        "content": "data",
-        "avro.schema": json.dumps(avro_layout(spec, schema)),
+        "content": content.decode(),
+        "avro.schema": json.dumps(avro_layout(spec, schema, content)),
     }
+    return {name: value.encode() for name, value in metadata.items()}
+
+
+def write_entries(
+    output: OutputFile, metadata: Mapping[str, bytes], encoded: Sequence[bytes], codec: AvroCompressionCodec
+) -> int:
+    """Write one manifest in blocks of many entries, and return its size in bytes; `metadata` is for its header.
+
+    PyIceberg's own writer makes one block per entry, which readers must decompress one by one.
+    """
     parts = [encoded[start : start + ENTRIES_PER_BLOCK] for start in range(0, len(encoded), ENTRIES_PER_BLOCK)]
-    data = container({name: value.encode() for name, value in metadata.items()}, codec, parts)
+    data = container(metadata, codec, parts)
     with output.create(overwrite=True) as stream:
         stream.write(data)
     return len(data)

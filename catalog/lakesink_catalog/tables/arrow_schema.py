@@ -4,7 +4,7 @@ Columns are optional because Spark's non-null flags change with the plan of a qu
 omitted later. Field ids in the Arrow schema come from elsewhere and are dropped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -40,6 +40,16 @@ def iceberg_schema(arrow_schema: pa.Schema) -> Schema:
     ids = count(1)
     fields = [_field(field, field.name, ids) for field in _distinct(arrow_schema, "")]
     return _with_distinct_full_names(pa.schema(fields))
+
+
+def with_identifier_fields(schema: Schema, names: Collection[str]) -> Schema:
+    """The schema with these top-level columns as its identifier fields, which are required; case does not matter."""
+    wanted = {name.lower() for name in names}
+    keys = [field.field_id for field in schema.fields if field.name.lower() in wanted]
+    fields = (
+        field.model_copy(update={"required": True}) if field.field_id in keys else field for field in schema.fields
+    )
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=keys)
 
 
 def _field(field: Any, path: str, ids: Iterator[int], *, nullable: bool = True) -> Any:

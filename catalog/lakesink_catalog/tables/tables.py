@@ -1,6 +1,6 @@
 """Loads tables, and creates a table once, even if several drivers try."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -94,27 +94,31 @@ def create_table(
     arrow_schema: "pa.Schema",
     partition_by: str | None = None,
     properties: Mapping[str, str] | None = None,
+    keys: Sequence[str] = (),
 ) -> Table:
     """Create a format version 2 table, and its namespace if it is missing; loads the table if another driver was first.
 
     Args:
         catalog: A catalog from `connect`.
         identifier: ``namespace.table``.
-        arrow_schema: Columns; all become optional, see `iceberg_schema`.
+        arrow_schema: Columns; all but the keys become optional, see `iceberg_schema`.
         partition_by: See `parse_partition_by`.
         properties: Table properties.
+        keys: Columns that become required, and the table's identifier fields.
 
     Raises:
         SettingsError: Identifier or partitioning is malformed.
         WriteError: A column has no Iceberg type.
         CatalogError: A property is not allowed, the catalog failed, or its warehouse cannot be written.
     """
-    from lakesink_catalog.tables.arrow_schema import iceberg_schema  # noqa: PLC0415 - readers need no PyArrow
+    from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields  # noqa: PLC0415 - readers need no PyArrow
 
     parts = parse_identifier(identifier)
     wanted = dict(properties or {})
     _check_properties(wanted)
     schema = iceberg_schema(arrow_schema)
+    if keys:
+        schema = with_identifier_fields(schema, keys)
     spec = parse_partition_by(partition_by, schema)
     for depth in range(1, len(parts)):
         _create_namespace(catalog, parts[:depth])

@@ -20,6 +20,7 @@ from pyiceberg.types import (
 
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_task import check_change_columns
 from lakesink.sinks.iceberg.planning import write_plan
 from lakesink.sinks.iceberg.rescue import rescue_column_change
 from lakesink.sinks.iceberg.schema_advice import commands, difference_lines
@@ -109,9 +110,9 @@ def plan_write(
         ) from None
     plan = write_plan(evolved, batch, key, settings, case_sensitive=case_sensitive)
     try:
-        check_columns(rows, plan)
+        (check_columns if plan.changes is None else check_change_columns)(rows, plan)
     except WriteError as error:
-        if settings.decode or settings.schema_evolution is SchemaEvolution.IGNORE:
+        if settings.decode or settings.has_changes or settings.schema_evolution is SchemaEvolution.IGNORE:
             raise
         raise _with_differences(error, table, rows, plan) from None
     return BatchWrite(evolved, plan, change)

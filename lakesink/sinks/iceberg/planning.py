@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 from lakesink.decode.avro.registry import is_url, schemas_in_file
 from lakesink.settings.option_types import SchemaEvolution
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import changes_plan
 from lakesink.writer.filesystem import shareable_properties
 from lakesink.writer.plan import NewsPlan, PartitionField, WritePlan
 from lakesink.writer.refusals import shown
@@ -56,6 +57,7 @@ def write_plan(
         hash_distribution=effective.distribution_mode != "none",
         schema_registry=settings.schema_registry,
         writer_schemas=_writer_schemas(settings.schema_registry),
+        changes=changes_plan(table, settings, case_sensitive=case_sensitive),
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks a target before a stream starts or a table is created. Reads the table; creates and changes nothing."""
+"""Checks a target before a stream starts, and creates a table for its rows. Changes no table that exists."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.change_plan import check_created_keys, check_no_equality_deletes, created_columns
 from lakesink.sinks.iceberg.evolution import plan_write
 from lakesink.sinks.iceberg.letters import check_letter_columns
 from lakesink.sinks.iceberg.letters_policy import letters_table, puts_aside
@@ -19,7 +20,7 @@ from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.tables.arrow_schema import iceberg_schema
 from lakesink_catalog.tables.partition_by import Term, parse_partition_by, parse_terms
-from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, load_table, parse_identifier
+from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, Reason, SettingsError, WriteError
 from lakesink_protocol.events import Listener, PartitionByUnused
@@ -49,6 +50,8 @@ def check_start(
         return
     _check_version_and_branch(existing, table, key)
     check_partitions(existing, settings.partition_by)
+    if settings.has_changes:
+        check_no_equality_deletes(existing, key.branch)
     try:
         plan_write(existing, _PROBE, key, settings, schema, case_sensitive=case_sensitive)
     except WriteError as error:  # a task's refusal, before any batch exists
@@ -76,7 +79,9 @@ def check_letters(
 
 def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> None:
     """Check that a table can be created with these columns and written with these options."""
-    parse_partition_by(settings.partition_by, iceberg_schema(schema))
+    columns = iceberg_schema(created_columns(schema, settings))
+    check_created_keys(columns, table, settings)
+    parse_partition_by(settings.partition_by, columns)
     settings.effective({})
     if key.branch != MAIN_BRANCH:
         raise _no_branch(
@@ -84,6 +89,12 @@ def check_creation(table: str, key: SinkKey, settings: Settings, schema: pa.Sche
             f"the table {table} does not exist yet, and a new table has {MAIN_BRANCH} only",
             "Create the table and the branch first, or leave out the option branch.",
         )
+
+
+def create_for_rows(catalog: Catalog, table: str, key: SinkKey, settings: Settings, schema: pa.Schema) -> Table:
+    """Create the table for rows with these columns."""
+    check_creation(table, key, settings, schema)
+    return create_table(catalog, table, created_columns(schema, settings), settings.partition_by, {}, settings.keys)
 
 
 def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -19,7 +20,7 @@ from lakesink.sinks.iceberg.expectations import marks_invalid
 from lakesink.sinks.iceberg.letters import LettersSink
 from lakesink.sinks.iceberg.letters_policy import check_letters, letters_table, other_letters, puts_aside
 from lakesink.sinks.iceberg.letters_words import LETTERS_WORDS
-from lakesink.sinks.iceberg.preflight import check_creation, check_partitions
+from lakesink.sinks.iceberg.preflight import check_partitions, create_for_rows
 from lakesink.sinks.iceberg.records import ReportedLog, why_unusable
 from lakesink.sinks.iceberg.task import ParquetTaskWriter, QuarantiningTaskWriter
 from lakesink.sinks.iceberg.votes import Written, count_votes, opened
@@ -37,7 +38,7 @@ from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, parse_prep
 from lakesink_catalog.commit.request import CommitOptions
 from lakesink_catalog.manifests.merging import MergeMemory
 from lakesink_catalog.tables.locations import metadata_location
-from lakesink_catalog.tables.tables import TABLE_MISSING, create_table, load_table
+from lakesink_catalog.tables.tables import TABLE_MISSING, load_table
 from lakesink_catalog.trace import Trace
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, Reason, WriteError
@@ -110,6 +111,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         words: Messages of refusals for the place where the stream runs, instead of the general ones.
         schema: Of the rows as they arrive; without the marks of expectations after the sink was made.
         before_commit: Called when the batch is prepared. If it raises an error, nothing is committed.
+        run_in_executors: Applies a picklable function to items in Spark's executors, and returns the results in their
+            order; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows, by their marks.
         letters: The participant that gets rows that are put aside. A batch that an earlier run prepared can have some,
             even if the query puts none aside now.
@@ -128,6 +131,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     words: Sequence[Words] = ()
     merges: MergeMemory = field(default_factory=MergeMemory)
     before_commit: Callable[[], None] | None = None
+    run_in_executors: Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]] | None = None
     expected: tuple[Expected, ...] = field(init=False)
     letters: LettersSink = field(init=False)
     _catalog: Catalog | None = None
@@ -355,8 +359,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
                 raise
             if not first:
                 raise _dropped(self.table, batch) from None
-        check_creation(self.table, self.key, self.settings, self.schema)
-        table = create_table(self._connected(), self.table, self.schema, self.settings.partition_by, {})
+        table = create_for_rows(self._connected(), self.table, self.key, self.settings, self.schema)
         self.effects.emit(events.TableCreated(batch.batch_id, self.table))
         return table
 

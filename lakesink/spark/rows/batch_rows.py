@@ -36,26 +36,32 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 class FrameRows:
     """Rows of a DataFrame in transport encoding; each call evaluates them.
 
-    `tasks` is as in `PlanRows`; None leaves the partitions of the DataFrame as they are.
+    `tasks` is as in `PlanRows`; None leaves the partitions of the DataFrame as they are. Without `shuffles`, rows stay
+    in their partitions even if the writer wants others.
     """
 
     frame: DataFrame
     transport: Transport
     tasks: Callable[[int], int] | None = None
+    shuffles: bool = True
 
     def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
         """Run the writer over the rows in one job; returns the number of planned tasks, and their reports."""
-        clusters = clustered_by(writer)
+        clusters = clustered_by(writer) if self.shuffles else ()
         rows = distributed(self.frame, clusters, self.transport.names) if clusters else self._joined()
         mapped = rows.mapInArrow(_task(writer, self.transport), _REPORT)
         reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
         plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not report its number of tasks
         return int(plan.execute().getNumPartitions()), reports  # the plan keeps the RDD, so this starts nothing
 
+    def partitions(self) -> int:
+        """Number of partitions of the DataFrame."""
+        return int(self.frame._jdf.queryExecution().toRdd().getNumPartitions())  # plans, and runs nothing
+
     def _joined(self) -> DataFrame:
         if self.tasks is None:
             return self.frame
-        partitions = int(self.frame._jdf.queryExecution().toRdd().getNumPartitions())  # plans, and runs nothing
+        partitions = self.partitions()
         tasks = self.tasks(partitions)
         return self.frame.coalesce(tasks) if tasks < partitions else self.frame
 
@@ -83,11 +89,15 @@ class PlanRows:
         write = partial(write_messages, _task(writer, self.transport), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)
         written._jrdd_deserializer = RawBytes()  # else PySpark would unpickle reports, which is unsafe
-        return messages.getNumPartitions(), [TaskReport.decoded(report) for report in _collected(written)]
+        return messages.getNumPartitions(), [TaskReport.decoded(report) for report in collected(written)]
+
+    def partitions(self) -> int:
+        """Number of partitions of the plan."""
+        return int(self.plan.execute().getNumPartitions())  # the plan keeps the RDD, so this starts nothing
 
     def gathered(self) -> Iterator[pa.RecordBatch]:
         """All rows in this process, without transport encoding."""
-        return self.transport.decoded(read_messages(_collected(self._messages()), self.schema))
+        return self.transport.decoded(read_messages(collected(self._messages()), self.schema))
 
     def _messages(self) -> "RDD[bytes]":
         """Arrow batches as Spark writes them between processes, without their schema."""
@@ -111,7 +121,7 @@ def clustered_by(writer: TaskWriter) -> ClusteredBy:
     return writer.clustered_by if isinstance(writer, ClusteredWriter) else ()
 
 
-def _collected(encoded: "RDD[bytes]") -> list[bytes]:
+def collected(encoded: "RDD[bytes]") -> list[bytes]:
     """All elements, or an error: `RDD.collect` takes a broken connection for the end of the data."""
     assert encoded.ctx._jvm is not None
     try:

@@ -1,7 +1,7 @@
 """The one job over a batch's rows: sends a task writer to the executors, and returns the votes of the tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakesink import __version__
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
@@ -25,6 +25,7 @@ class RowsJob:
         plan: The same rows from their query's plan, if available.
         most_rows: Upper bound of the number of rows, if it is known before they are read.
         tasks: Learns from the reports how many tasks a batch is worth.
+        by_key: True if the writer wants all rows of a key in one task: a batch that is worth one task needs no shuffle.
     """
 
     frame: FrameRows
@@ -33,6 +34,7 @@ class RowsJob:
     plan: PlanRows | None = None
     most_rows: int | None = None
     tasks: BatchTasks | None = None
+    by_key: bool = False
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Run one job and return its votes. There can be only one writer, which may route rows to others."""
@@ -63,10 +65,14 @@ class RowsJob:
 
     def _rows_for(self, writer: TaskWriter) -> BatchRows:
         """The query's plan, unless the writer wants a shuffle or an Arrow batch needs a limit of its bytes."""
-        if self.plan is not None and self.limits.can_limit_by_rows and not clustered_by(writer):
+        shuffles = bool(clustered_by(writer)) and not (self.by_key and self._is_worth_one_task())
+        if self.plan is not None and self.limits.can_limit_by_rows and not shuffles:
             return self.plan
         self.limits.apply()
-        return self.frame
+        return self.frame if shuffles else replace(self.frame, shuffles=False)
+
+    def _is_worth_one_task(self) -> bool:
+        return self.tasks is not None and self.tasks.of((self.plan or self.frame).partitions()) == 1
 
     def _write_here(self, plan: PlanRows, writer: TaskWriter) -> bytes:
         """Write all rows in the driver, with the writer and the receipt of a task."""

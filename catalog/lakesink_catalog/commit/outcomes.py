@@ -1,0 +1,72 @@
+"""What became of a prepared batch, in the words of the protocol, and which errors end its attempts. Pure."""
+
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_protocol.errors import CatalogError, CommitUnresolved
+from lakesink_protocol.fence import Unseen
+from lakesink_protocol.identity import Batch, SinkKey, SinkKind
+from lakesink_protocol.outcome import Committed
+from lakesink_protocol.row_changes import ChangeCounts
+
+TRANSIENT_CODES = frozenset(
+    f"LAKESINK_{code}"
+    for code in (
+        "CATALOG_UNREACHABLE",
+        "CATALOG_REJECTED",
+        "CATALOG_FAILED",
+        "WAREHOUSE_UNWRITABLE",
+        "STORAGE_REJECTED",
+        "STORAGE_UNREACHABLE",
+    )
+)
+
+
+def unresolved(key: SinkKey, batch: Batch, unseen: Unseen) -> CommitUnresolved:
+    """The error for a batch that the table does not show."""
+    what, prepared, again = _UNRESOLVED[key.kind]
+    return CommitUnresolved(
+        "COMMIT_UNRESOLVED",
+        f"{what.format(n=batch.batch_id, name=key.name)} was not seen in the table after attempt {unseen.attempts}.",
+        data=f"{prepared}. A request may have succeeded, or may still succeed. Nothing was deleted. The last error:"
+        f" {unseen.trouble.rstrip('.')}.",
+        action=f"Make the catalog reachable and {again}.",
+    )
+
+
+_UNRESOLVED = {
+    SinkKind.STREAM: (
+        "Batch {n} of sink {name!r}",
+        "The batch is prepared; it is unknown whether it is in the table",
+        "start the query again: the replay finds the prepared batch, checks the table, and commits it at most once",
+    ),
+    SinkKind.TXN: (
+        "Version {n} of application {name!r}",
+        "It is unknown whether the version is in the table",
+        (
+            "call append again with the same version: it writes the rows of the new call, or returns AlreadyCommitted"
+            " if the rows of this call are in the table by then. The table never has the rows of both calls"
+        ),
+    ),
+}
+
+
+def committed(
+    prepared: PreparedBatch, attempt: int, changes: ChangeCounts | None = None, *, evolves: bool = True
+) -> Committed:
+    """The outcome of a batch whose own snapshot is in the table."""
+    return Committed(
+        snapshot_id=prepared.snapshot_id,
+        rows=prepared.rows,
+        files=len(prepared.files),
+        bytes=sum(size for _, size in prepared.files),
+        recovered=prepared.recovered,
+        accepted=prepared.accepted or None,
+        attempts=attempt,
+        quality=prepared.quality,
+        schema_change=prepared.schema_change.in_words if prepared.schema_change and evolves else "",
+        changes=changes,
+    )
+
+
+def is_final(error: Exception) -> bool:
+    """True for lakesink's own errors about a table or its configuration; errors of a service can be transient."""
+    return isinstance(error, CatalogError) and error.code not in TRANSIENT_CODES

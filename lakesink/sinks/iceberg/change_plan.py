@@ -1,0 +1,249 @@
+"""Decides which columns of a table identify the rows that a stream changes, and which order the changes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from lakesink.settings.option_types import Deletes
+from lakesink.settings.options import option_invalid
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.schema_advice import spark_type
+from lakesink.writer.changed_rows import DELETE_MARK
+from lakesink.writer.columns import NameRule
+from lakesink.writer.plan import DELETED, ChangesPlan
+from lakesink.writer.refusals import shown
+from lakesink_catalog.manifests.live_reading import equality_deletes
+from lakesink_catalog.spark_types import sql_name
+from lakesink_protocol.errors import SettingsError
+from lakesink_protocol.suggest import did_you_mean
+
+_NO_KEYS = (FloatType, DoubleType)
+_SORTABLE = (IntegerType, LongType, DecimalType, DateType, TimestampType, TimestamptzType, StringType)
+_SORTABLE_CASTS: dict[type[IcebergType], str] = {
+    BooleanType: "CAST({} AS INT)",
+    FloatType: "CAST({} AS DECIMAL(38, 9))",
+    DoubleType: "CAST({} AS DECIMAL(38, 9))",
+    BinaryType: "hex({})",
+    FixedType: "hex({})",
+}
+
+
+def changes_plan(table: Table, settings: Settings, *, case_sensitive: bool) -> ChangesPlan | None:
+    """How rows change others of the table; None if they are only appended.
+
+    Raises:
+        SettingsError: Keys or sequence columns are unsuitable, or the table has other identifier fields than the keys.
+    """
+    if not settings.has_changes:
+        return None
+    columns = _Columns(table.schema(), ".".join(table.name()), NameRule(case_sensitive))
+    soft = settings.deletes is Deletes.SOFT
+    if soft:
+        columns.check_deleted()
+    return ChangesPlan(
+        settings.mode,
+        columns.keys(settings.keys),
+        columns.sequence(settings.sequence_by),
+        soft_deletes=soft,
+        except_columns=settings.except_column_list,
+    )
+
+
+def stored_columns(rows: pa.Schema, settings: Settings, *, case_sensitive: bool) -> pa.Schema:
+    """The columns of the rows that are stored: without the mark of deletes, and without those that are left out.
+
+    Raises:
+        SettingsError: The rows lack a column of key or sequence, or have one that soft deletes fill.
+    """
+    if not settings.has_changes:
+        return rows
+    rule = NameRule(case_sensitive)
+    left_out = {DELETE_MARK, *map(rule.key, settings.except_column_list)}
+    names = [name for name in rows.names if rule.key(name) not in left_out]
+    if settings.deletes is Deletes.SOFT and DELETED in map(str.lower, names):
+        raise option_invalid("deletes", f"The rows have a column {DELETED}, which deletes='soft' fills itself.")
+    if not settings.decode:
+        for option in ("keys", "sequence_by"):
+            for name in getattr(settings, option):
+                _found(name, names, rule, option)
+    return pa.schema([field for field in rows if field.name in names], rows.metadata)
+
+
+def check_left_out(columns: Sequence[str], settings: Settings, *, case_sensitive: bool) -> None:
+    """Check that the rows have the columns that are not stored: a wrong name would store one."""
+    for name in settings.except_column_list:
+        _found(name, columns, NameRule(case_sensitive), "except_column_list")
+
+
+def check_no_equality_deletes(table: Table, branch: str) -> None:
+    """Refuse a branch whose head counts equality deletes. Without the count, locating refuses the deletes."""
+    head = table.snapshot_by_name(branch)
+    summary = {} if head is None or head.summary is None else head.summary.additional_properties
+    if summary.get("total-equality-deletes", "0") != "0":
+        raise equality_deletes()
+
+
+def created_columns(stored: pa.Schema, settings: Settings) -> pa.Schema:
+    """The columns of a table that is created for these rows."""
+    if settings.deletes is not Deletes.SOFT:
+        return stored
+    return stored.append(pa.field(DELETED, pa.bool_()))
+
+
+def check_created_keys(schema: Schema, table: str, settings: Settings) -> None:
+    """Check that a table with these columns can be created with the keys as its identifier fields."""
+    if not settings.has_changes:
+        return
+    if not settings.keys:
+        raise option_invalid("keys", f"The option keys is needed to create {table}: it gets them as identifier fields.")
+    columns = _Columns(schema, table, NameRule(case_sensitive=False))  # no two differ only in case
+    columns.found_keys(settings.keys)
+    columns.sequence(settings.sequence_by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The top-level columns of a table, which errors name."""
+
+    schema: Schema
+    table: str
+    rule: NameRule
+
+    def keys(self, keys: Sequence[str]) -> tuple[int, ...]:
+        """Ids of the identifier fields, ascending: their order has no meaning."""
+        wanted = self.found_keys(keys)
+        identifiers = set(self.schema.identifier_field_ids)
+        if not identifiers:
+            raise _keys_unknown(self.table, wanted)
+        if keys and {field.field_id for field in wanted} != identifiers:
+            raise _keys_differ(self.table, keys, [self._name(each) for each in sorted(identifiers)])
+        nested = identifiers - {field.field_id for field in self.schema.fields}
+        if nested:
+            raise _key_unsupported(self.table, self._name(min(nested)), "within another column")
+        for field in self.schema.fields:
+            if field.field_id in identifiers:
+                self._check_key(field)
+        return tuple(sorted(identifiers))
+
+    def found_keys(self, keys: Sequence[str]) -> list[NestedField]:
+        """The columns of the option `keys`."""
+        found = [self._field(name, "keys") for name in keys]
+        for field in found:
+            self._check_key(field)
+        return found
+
+    def sequence(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Ids of the columns of `sequence_by`."""
+        found = [self._field(name, "sequence_by") for name in names]
+        for field in found:
+            if not isinstance(field.field_type, _SORTABLE):
+                raise _sequence_unsupported(self.table, field)
+        return tuple(field.field_id for field in found)
+
+    def check_deleted(self) -> None:
+        """Check the column that soft deletes need."""
+        found = [field.field_type for field in self.schema.fields if field.name == DELETED]
+        if found != [BooleanType()]:
+            raise option_invalid(
+                "deletes",
+                f"The option deletes='soft' needs a BOOLEAN column {DELETED} in {self.table}: ALTER TABLE {self.table}"
+                f" ADD COLUMN {DELETED} BOOLEAN",
+            )
+
+    def _field(self, name: str, option: str) -> NestedField:
+        by_name = {field.name: field for field in self.schema.fields}
+        return by_name[_found(name, by_name, self.rule, option, self.table)]
+
+    def _name(self, field_id: int) -> str:
+        return self.schema.find_column_name(field_id) or str(field_id)
+
+    def _check_key(self, field: NestedField) -> None:
+        if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, _NO_KEYS):
+            raise _key_unsupported(self.table, field.name, f"of type {shown(spark_type(field.field_type))}")
+
+
+def _found(name: str, names: Iterable[str], rule: NameRule, option: str, table: str = "") -> str:
+    known = list(names)
+    found = [each for each in known if rule.key(each) == rule.key(name)]
+    if len(found) == 1:
+        return found[0]
+    where = f"which {shown(table)} lacks" if table else "which the rows lack"
+    hint = did_you_mean(name, known)
+    raise option_invalid(option, f"The option {option} names the column {shown(name)!r}, {where}. {hint}"[:180])
+
+
+def _keys_unknown(table: str, wanted: Sequence[NestedField]) -> SettingsError:
+    names = [field.name for field in wanted]
+    given = f"keys ({shown(', '.join(names))})" if names else "the table's own key"
+    return SettingsError(
+        "KEYS_UNKNOWN",
+        f"The table {table} has no identifier fields: nothing says that {given} identifies a row.",
+        action=_identifying(table, wanted) if wanted else "Give the option keys; the error then names the statement.",
+    )
+
+
+def _identifying(table: str, wanted: Sequence[NestedField]) -> tuple[str, ...]:
+    """Statements that make columns the identifier fields. Spark SQL makes no column required that exists."""
+    names = [field.name for field in wanted]
+    optional = [field.name for field in wanted if not field.required]
+    literal = ", ".join(map(repr, names))
+    checked = "Check that no two rows have one key" + (", and no row has NULL in it" if optional else "")
+    if not optional:
+        sql = f"ALTER TABLE {table} SET IDENTIFIER FIELDS {', '.join(map(sql_name, names))}"
+        python = f"with table.update_schema() as change: change.set_identifier_fields({literal})"
+        return f"{checked}, then in Spark SQL: {sql}", f"The same in PyIceberg: {python}"
+    steps = "; ".join(f"change.update_column({name!r}, required=True)" for name in optional)
+    opened = "with table.update_schema(allow_incompatible_changes=True) as change:"
+    return (f"{checked}, then in PyIceberg: {opened} {steps}; change.set_identifier_fields({literal})",)
+
+
+def _keys_differ(table: str, keys: Sequence[str], identifiers: Sequence[str]) -> SettingsError:
+    return SettingsError(
+        "KEYS_DIFFER",
+        f"The option keys is {shown(', '.join(keys))}, and the identifier fields of {table} are"
+        f" {shown(', '.join(identifiers))}.",
+        action=f"Give keys={list(identifiers)!r}, or leave the option out. Another key needs another table.",
+    )
+
+
+def _key_unsupported(table: str, column: str, why: str) -> SettingsError:
+    return SettingsError(
+        "KEY_UNSUPPORTED",
+        f"Column {shown(column)!r} of {table} cannot be a key: it is {why}.",
+        action="Use a top-level column as the key, and not FLOAT, DOUBLE, STRUCT, ARRAY or MAP: for example a STRING"
+        " that the query makes of it.",
+    )
+
+
+def _sequence_unsupported(table: str, field: NestedField) -> SettingsError:
+    name = sql_name(field.name)
+    cast = next((text for kind, text in _SORTABLE_CASTS.items() if isinstance(field.field_type, kind)), None)
+    written = f"{cast.format(name)} AS {sql_name(f'{field.name}_sequence')}" if cast else ""
+    return SettingsError(
+        "SEQUENCE_UNSUPPORTED",
+        f"Column {shown(field.name)!r} of {table} cannot order changes: it is of type"
+        f" {shown(spark_type(field.field_type))}.",
+        action=f"Store another column and name it in sequence_by: {written}."
+        if written
+        else "Use a column of INT, BIGINT, DECIMAL, DATE, TIMESTAMP, TIMESTAMP_NTZ or STRING in sequence_by.",
+    )
